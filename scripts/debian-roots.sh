@@ -54,7 +54,7 @@ unpack() {
     exec 9>"$folder.lock"
     flock 9
     if [ ! -d "$folder" ]; then
-        mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' | awk '$1 == "Debian" { print $2; exit }')}
+        mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' | awk '$1 == "Debian" && !n++ { print $2 }')}
         [ -n "$mirror" ] || fail "no Debian mirror in this machine's apt sources: name one in DEBIAN_MIRROR"
         as_root rm -rf --one-file-system "$folder.part"
         # Mirrors that are snapshots have expired lists.

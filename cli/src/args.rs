@@ -118,6 +118,10 @@ pub struct DemoArgs {
     /// Milliseconds a sample may collect summaries, instead of the policy's.
     #[arg(long, value_name = "MS")]
     pub window_ms: Option<u32>,
+    /// Milliseconds for which a device's answers wait for others, to go in one message; at most half of --window-ms and a quarter of the
+    /// policy's `deadline_ms`. 0 sends each at once.
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    pub batch_ms: u64,
     /// Threshold of the exit `local` in [0, 1], instead of the policy's: 0 sends nearly all on, 1 none.
     #[arg(long, value_name = "T")]
     pub threshold: Option<f32>,

@@ -44,7 +44,9 @@ struct Inspection<'a> {
 struct Links {
     raw_view: usize,
     summary_body: usize,
+    /// Of a coded map, the most.
     features_body: usize,
+    features_coded: bool,
     header: usize,
     /// Leader to cloud, all slots.
     cloud_body: usize,
@@ -68,6 +70,7 @@ impl<'a> Inspection<'a> {
                 raw_view: manifest.preprocessing.view_bytes(),
                 summary_body: manifest.score_bytes(),
                 features_body: packed,
+                features_coded: manifest.codes_features(),
                 header: HEADER_BYTES,
                 cloud_body: slots * packed + slots,
             },
@@ -145,13 +148,19 @@ impl Inspection<'_> {
         writeln!(f, "\nbytes per view and link (each message has a header of {} bytes more)", links.header)?;
         writeln!(
             f,
-            "device to leader   scores {}, features {} when asked",
-            links.summary_body, links.features_body
+            "device to leader   scores {} ({} bits each), features {}{} when asked",
+            links.summary_body,
+            self.manifest.scores.bits(),
+            if links.features_coded { "entropy-coded, at most " } else { "" },
+            links.features_body
         )?;
         writeln!(
             f,
-            "                   in all {} + (1 - l) {}, l = share that leaves locally; the raw view has {}",
-            links.summary_body, links.features_body, links.raw_view
+            "                   in all {}{} + (1 - l) {}, l = share that leaves locally; the raw view has {}",
+            if links.features_coded { "at most " } else { "" },
+            links.summary_body,
+            links.features_body,
+            links.raw_view
         )?;
         writeln!(f, "leader to cloud    {} a sample that does not leave locally", links.cloud_body)
     }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use headwater_inference::bundle::{Bundle, PerNetwork};
 use headwater_inference::leader::{DeviceAnswer, EdgeAnswer, Event, Generation, Implausible, NearId};
 use headwater_inference::manifest::{FeatureEncoding, SectionManifest};
-use headwater_inference::sections::ScoreLimits;
+use headwater_inference::sections::{MapCoder, MapCoderError, ScoreCoder, ScoreLimits};
+use headwater_protocol::scores::floats;
 use headwater_protocol::{
-    Birth, Body, DeviceId, DeviceTopic, EdgeId, EdgeTopic, Fault, Limits, Message, NetworkId, SampleId, Slot,
-    SlotSet, Topic, Topics, Trigger, decode,
+    Batch, BatchEntry, BatchedAnswer, Birth, Body, DeviceId, DeviceTopic, EdgeId, EdgeTopic, Fault, Header,
+    Limits, Message, NetworkId, SampleId, Slot, SlotSet, Topic, Topics, Trigger, decode,
 };
 use serde::de::DeserializeOwned;
 use tracing::warn;
@@ -35,6 +36,7 @@ pub(crate) struct Inbox {
     /// Triggers that the leader refused.
     refused_triggers: u64,
     scores: Vec<f32>,
+    map: Vec<u8>,
     changes: Vec<Change>,
     /// Messages on foreign topics, messages of more names than are remembered, and unreadable triggers.
     pub(crate) unroutable: u64,
@@ -61,6 +63,10 @@ pub(crate) struct MessageFormat {
     /// Feature maps that the cloud section joins.
     pub(crate) cloud_sources: usize,
     pub(crate) classes: usize,
+    /// Encoding of the devices' scores, by slot.
+    pub(crate) score_coders: Vec<ScoreCoder>,
+    /// Coders of the devices' maps, by slot; empty where messages carry maps as they are.
+    pub(crate) map_coders: Vec<MapCoder>,
     /// Limits of the devices' scores, by slot; `None` where the bundle has none.
     pub(crate) device_scores: Vec<Option<ScoreLimits>>,
     /// Limits of the edges' scores, by edge.
@@ -73,12 +79,18 @@ impl MessageFormat {
         self.remote_edges.iter().any(|slots| !slots.is_empty())
     }
 
-    pub(crate) fn new(bundle: &Bundle, remote_edges: Vec<SlotSet>) -> Self {
+    /// The format of a bundle's network.
+    ///
+    /// # Errors
+    /// [`MapCoderError`] when the bundle lacks the context table of a slot whose maps are coded.
+    pub(crate) fn new(bundle: &Bundle, remote_edges: Vec<SlotSet>) -> Result<Self, MapCoderError> {
         let manifest = bundle.manifest();
         let edge = manifest.edge.as_ref().map(|edge| edge.features.encoding);
         let edges = 0..manifest.edge.as_ref().map_or(0, |edge| edge.groups.len());
         let limits = |name: String| ScoreLimits::of_section(bundle, &name);
-        Self {
+        let slots = || Slot::first(manifest.slots.into());
+        let map_coders = slots().filter_map(|slot| MapCoder::of(bundle, slot).transpose());
+        Ok(Self {
             network: bundle.network_id(),
             slots: usize::from(manifest.slots),
             remote_edges,
@@ -87,12 +99,11 @@ impl MessageFormat {
             edge_features: edge.unwrap_or_default(),
             cloud_sources: manifest.cloud_sources(),
             classes: manifest.classes(),
-            device_scores: Slot::first(manifest.slots.into())
-                .map(SectionManifest::device_name)
-                .map(limits)
-                .collect(),
+            score_coders: slots().map(|slot| ScoreCoder::of(manifest, slot)).collect(),
+            map_coders: map_coders.collect::<Result<_, _>>()?,
+            device_scores: slots().map(SectionManifest::device_name).map(limits).collect(),
             edge_scores: edges.map(SectionManifest::edge_name).map(limits).collect(),
-        }
+        })
     }
 
     /// Decodes a message of this network.
@@ -105,6 +116,14 @@ impl MessageFormat {
         }
         Ok(message)
     }
+}
+
+/// A device whose message is accepted.
+#[derive(Clone, Copy, Debug)]
+struct AcceptedDevice {
+    device: DeviceIndex,
+    slot: Slot,
+    generation: Generation,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +145,7 @@ impl Inbox {
             near: NearId::Newest(SampleId(0)),
             refused_triggers: 0,
             scores: Vec::new(),
+            map: Vec::new(),
             changes: Vec::new(),
             unroutable: 0,
         }
@@ -162,7 +182,16 @@ impl Inbox {
 
     /// Whether every reader of a request reads the short form. Remote edges name no capabilities.
     pub(crate) fn all_read_short(&self) -> bool {
-        self.devices.all_read_short() && !self.formats.iter().any(|(_, format)| format.has_remote_edges())
+        self.devices.all_read_short() && !self.has_remote_edges()
+    }
+
+    /// Whether a device sends batches, and every reader of them reads them. Remote edges name no capabilities.
+    pub(crate) fn takes_batches(&self) -> bool {
+        self.devices.any_sends_batches() && !self.has_remote_edges()
+    }
+
+    fn has_remote_edges(&self) -> bool {
+        self.formats.iter().any(|(_, format)| format.has_remote_edges())
     }
 
     fn route(&mut self, topic: &str) -> Option<Route> {
@@ -273,10 +302,10 @@ impl Inbox {
         let NetworkEdge { edge, .. } = self.edges.admit(from, message.header.boot).map_err(refused)?;
         let sample = self.near.widen(message.header.sample_low, SampleId(0));
         match message.body {
-            Body::EdgeFeatures { slots, map, .. } => {
+            Body::EdgeFeatures { slots, scores, map } => {
                 check_finite(format.edge_features, map)?;
                 self.scores.clear();
-                self.scores.extend(message.body.scores());
+                self.scores.extend(floats(scores));
                 check_scores(&format.edge_scores, edge.index(), &self.scores)?;
                 let (scores, body_bytes) = (&self.scores[..], message.body.len() as u64);
                 let answer = Some(EdgeAnswer { slots, scores, map, body_bytes });
@@ -304,6 +333,9 @@ impl Inbox {
         let header = message.header;
         let refused = |fault| (fault, "a message of a device that is not accepted".to_owned());
         let slot = self.devices.admit(device, header.boot, &mut self.changes).map_err(refused)?;
+        if let (DeviceTopic::Summary, Body::Batch(batch)) = (leaf, message.body) {
+            return self.batch(AcceptedDevice { device, slot, generation }, header, batch, event);
+        }
         let sample = self.near.widen(header.sample_low, self.devices.first_sample(device));
         let (age_ms, late) = (header.age_ms, header.late);
         // While stopping, late answers are ignored: the next process gets them. Late features still serve open samples.
@@ -314,9 +346,9 @@ impl Inbox {
         let mut event = |what: Event<'_>| event(generation, what);
         let answered = |answer| Event::DeviceAnswer { slot, sample, age_ms, late, answer };
         let refused = match (leaf, message.body) {
-            (DeviceTopic::Summary, Body::Summary(_)) => {
-                self.scores.clear();
-                self.scores.extend(message.body.scores());
+            (DeviceTopic::Summary, Body::Summary(scores)) => {
+                let coder = format.score_coders.get(slot.index()).copied().unwrap_or_default();
+                coder.read(scores, format.classes, &mut self.scores);
                 check_scores(&format.device_scores, slot.index(), &self.scores)?;
                 event(answered(DeviceAnswer::Summary(&self.scores)))
             }
@@ -326,9 +358,19 @@ impl Inbox {
             (DeviceTopic::Decision, Body::Decided(decision)) => {
                 event(answered(DeviceAnswer::Decided(decision)))
             }
-            (DeviceTopic::Features, Body::Features(bits)) => {
+            (DeviceTopic::Features, Body::Features(map)) => {
+                let body_bytes = map.len() as u64;
+                let bits = match format.map_coders.get(slot.index()) {
+                    None => map,
+                    Some(coder) => {
+                        coder
+                            .decode(map, &mut self.map)
+                            .map_err(|error| (Fault::Malformed, error.to_string()))?;
+                        &self.map
+                    }
+                };
                 check_finite(format.device_features, bits)?;
-                event(Event::Features { slot, sample, late, bits })
+                event(Event::Features { slot, sample, late, bits, body_bytes })
             }
             (DeviceTopic::Features, Body::Gone) => event(Event::Gone { slot, sample }),
             (leaf, body) => {
@@ -337,6 +379,44 @@ impl Inbox {
             }
         };
         refused.map_or(Ok(()), |why| Err((Fault::Implausible, why.to_string())))
+    }
+
+    /// Each answer of a batch becomes the event that a message of its own makes. One with scores that the section cannot give is refused as
+    /// a whole, before any event.
+    fn batch(
+        &mut self,
+        from: AcceptedDevice,
+        header: Header,
+        batch: Batch<'_>,
+        event: &mut impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
+    ) -> Result<(), Refusal> {
+        let AcceptedDevice { device, slot, generation } = from;
+        let format = &self.formats[generation];
+        let coder = format.score_coders.get(slot.index()).copied().unwrap_or_default();
+        let first = self.near.widen(header.sample_low, self.devices.first_sample(device));
+        for entry in batch.entries(first, header.age_ms) {
+            if let BatchedAnswer::Summary(scores) = entry.answer {
+                coder.read(scores, format.classes, &mut self.scores);
+                check_scores(&format.device_scores, slot.index(), &self.scores)?;
+            }
+        }
+        for BatchEntry { sample, age_ms, answer } in batch.entries(first, header.age_ms) {
+            if self.last_sample.is_some_and(|last| sample > last) {
+                continue;
+            }
+            let answer = match answer {
+                BatchedAnswer::Summary(scores) => {
+                    coder.read(scores, format.classes, &mut self.scores);
+                    DeviceAnswer::Summary(&self.scores)
+                }
+                BatchedAnswer::NotInView => DeviceAnswer::NotInView,
+            };
+            let answered = Event::DeviceAnswer { slot, sample, age_ms, late: false, answer };
+            if let Some(why) = event(generation, answered) {
+                self.devices.refuse(device, Fault::Implausible, &why.to_string());
+            }
+        }
+        Ok(())
     }
 }
 

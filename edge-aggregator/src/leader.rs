@@ -326,7 +326,8 @@ impl NetworkParts {
         let all_edges = EdgeIndex::first(config.edges.len()).zip(&config.edges);
         let remote =
             all_edges.map(|(edge, slots)| if local.contains(&edge) { SlotSet::EMPTY } else { *slots });
-        Ok(Self { format: MessageFormat::new(bundle, remote.collect()), config, exits })
+        let format = MessageFormat::new(bundle, remote.collect()).map_err(AggregatorError::section)?;
+        Ok(Self { format, config, exits })
     }
 }
 

@@ -449,8 +449,17 @@ impl Registry {
 
     /// Whether every device in a slot reads the short form of requests.
     pub(crate) fn all_read_short(&self) -> bool {
-        let sessions = self.holders.iter().flatten().map(|holder| self.devices[holder.device.at].session);
-        sessions.into_iter().all(|session| session.is_some_and(|session| session.reads_short))
+        self.sessions().all(|session| session.is_some_and(|session| session.reads_short))
+    }
+
+    /// Whether a device in a slot sends batches where the leader reads them.
+    pub(crate) fn any_sends_batches(&self) -> bool {
+        self.sessions().flatten().any(|session| session.sends_batches)
+    }
+
+    /// Sessions of the devices in the slots.
+    fn sessions(&self) -> impl Iterator<Item = Option<device::Session>> {
+        self.holders.iter().flatten().map(|holder| self.devices[holder.device.at].session)
     }
 
     /// Updates the holders of slots after a change of one device.

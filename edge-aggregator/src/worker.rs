@@ -433,7 +433,8 @@ impl Worker {
         if self.settled_due(now).is_none_or(|due| due > now) || !self.actions.is_empty() {
             return;
         }
-        let notice = SettledNotice { refused: self.refused.named(), ..self.leader.notice() };
+        let batch_ms = self.inbox.takes_batches().then(|| self.leader.max_batch_ms()).filter(|ms| *ms > 0);
+        let notice = SettledNotice { refused: self.refused.named(), batch_ms, ..self.leader.notice() };
         // Without a broker the link refuses the message. The next connection publishes the samples again.
         let account = self.outbox.settled(&notice).then(|| {
             self.leader.notice_published(&notice);

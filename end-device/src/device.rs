@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{ExitPolicy, Policy};
+use headwater_inference::sections::{MapCoder, ScoreCoder};
 use headwater_link::Link;
 use headwater_protocol::{Boot, DeviceId, Exit, NetworkId, PolicyId, Slot};
 use headwater_telemetry::{Health, WorkLoops};
@@ -14,6 +15,7 @@ use tracing::{info, warn};
 
 pub use crate::agent::Ended;
 use crate::agent::{Agent, AgentInputs};
+use crate::answer_batch::AnswerBatch;
 use crate::capture_clock::CaptureClock;
 use crate::config::{Capture, DeviceConfig, OnBrokenFrame};
 use crate::engine;
@@ -75,6 +77,9 @@ impl Device {
         let spool = open_spool(&config, network, &report)?;
         let frame_ids = frame_ids(&config, state.as_ref(), &spool)?;
         let limits = bundle.manifest().limits();
+        let scores = ScoreCoder::of(bundle.manifest(), config.slot);
+        let maps = MapCoder::of(&bundle, config.slot)
+            .map_err(|error| DeviceError::unusable("loading the coder of slot", config.slot, error))?;
         let work_loops = WorkLoops::default();
         let reply_rule = ReplyRule::of(&bundle, config.policy.clone());
         let (section, results) = load_section(&config, bundle, &work_loops).await?;
@@ -94,6 +99,7 @@ impl Device {
             frame_ids,
             section,
             reply_rule,
+            batch: AnswerBatch::new(config.options.batch_ms),
             unsettled: UnsettledAnswers {
                 memory: AnswerBuffer::new(config.options.keep_samples, config.options.keep_ms),
                 spool,
@@ -102,6 +108,8 @@ impl Device {
             publisher: Publisher {
                 link: link.clone(),
                 limits,
+                scores,
+                maps,
                 network: network.tag(),
                 boot,
                 qos: config.options.upward_qos,
@@ -167,7 +175,26 @@ impl Device {
             return unfit(format!("slot: network {network} has slots 0 to {last}, found {slot}"));
         }
         let configuration = manifest.configuration;
-        if config.policy.is_some() && !configuration.has(Exit::Device) {
+        let batch_ms = config.options.batch_ms;
+        if batch_ms > 0 && configuration.pushes_maps() {
+            return unfit(format!(
+                "batch_ms: network {network} is of configuration ({}), whose device sends its view, its decision or its features at once: \
+                 expected 0, found {batch_ms}",
+                configuration.letter()
+            ));
+        }
+        let policy = config.policy.as_ref().map_or(bundle.policy(), |(policy, _)| policy);
+        let max_batch_ms = u64::from(policy.max_batch_ms());
+        if batch_ms > max_batch_ms {
+            return unfit(format!(
+                "batch_ms: expected at most {max_batch_ms}, half of the policy's window_ms ({}) and a quarter of its deadline_ms ({}), since \
+                 the leader decides without answers that come later; found {batch_ms}. Where the leader has longer waits by a policy file, give \
+                 this device the file too",
+                policy.window_ms, policy.deadline_ms
+            ));
+        }
+        // With batches the waits of the file count.
+        if config.policy.is_some() && !configuration.has(Exit::Device) && batch_ms == 0 {
             return unfit(format!(
                 "policy: network {network} is of configuration ({}), where a device decides nothing: \
                  thresholds and timing are the leader's (headwater-aggregator --policy)",

@@ -6,6 +6,7 @@
 //! know other slots, other exits or the cloud.
 
 mod agent;
+mod answer_batch;
 mod capture_clock;
 mod config;
 mod device;

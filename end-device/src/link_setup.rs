@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use headwater_link::{LinkConfig, QoS, RetainedMessage, Subscription};
 use headwater_protocol::{
-    Birth, Boot, DeviceId, DeviceState, DeviceTopic, NetworkId, Numbering, SHORT_MESSAGES, SampleId, Status,
-    Topic, Topics,
+    BATCHES, Birth, Boot, DeviceId, DeviceState, DeviceTopic, NetworkId, Numbering, SHORT_MESSAGES, SampleId,
+    Status, Topic, Topics,
 };
 
 use crate::capture_clock::sample_at;
@@ -71,6 +71,8 @@ pub(crate) fn link_config(
     boot: Boot,
     network: NetworkId,
 ) -> LinkSetup {
+    let batches = (config.options.batch_ms > 0).then_some(BATCHES);
+    let capabilities = [SHORT_MESSAGES].into_iter().chain(batches).map(Into::into).collect();
     let birth = Birth {
         device: config.id.clone(),
         slot: config.slot,
@@ -79,7 +81,7 @@ pub(crate) fn link_config(
         network,
         sample: first_sample(config.capture),
         numbering: Some(numbering(config.capture)),
-        capabilities: vec![SHORT_MESSAGES.into()],
+        capabilities,
     };
     let status = |state| json(&topics.status, &Status { state, boot });
     // Nobody who may connect can guess the id and end this connection by it.

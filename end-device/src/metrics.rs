@@ -17,7 +17,7 @@ type Metric = ReportMetric<DeviceCounts>;
 const PROGRAM: Program = Program { name: "headwater-device", version: env!("CARGO_PKG_VERSION") };
 
 /// Metrics of the report, whose fields explain them.
-const METRICS: [Metric; 30] = [
+const METRICS: [Metric; 31] = [
     Metric::counter("headwater_device_captures_total", "Samples captured.", |r| r.captured),
     Metric::counter(
         "headwater_device_captures_missed_total",
@@ -79,6 +79,9 @@ const METRICS: [Metric; 30] = [
     }),
     Metric::counters("headwater_device_payload_bytes_total", "Bytes of payloads.", "kind", |r| {
         values(&r.sent, |sent| sent.payload_bytes)
+    }),
+    Metric::counters("headwater_device_batched_answers_total", "Answers sent in batches.", "kind", |r| {
+        values(&r.batched, |n| *n)
     }),
     Metric::counters("headwater_device_messages_dropped_total", "Messages not sent.", "reason", |r| {
         values(&r.dropped, |n| *n)

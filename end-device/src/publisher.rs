@@ -1,11 +1,14 @@
-//! Publishes answers: encodes them, sends them to their topic, and counts them.
+//! Publishes answers: encodes them, codes maps and scores as the network says, sends them to their topic, and counts them.
 
 use std::sync::MutexGuard;
 
 use bytes::Bytes;
+use headwater_inference::sections::{MapCoder, ScoreCoder};
 use headwater_link::{Link, LinkError, QoS};
+use headwater_protocol::bits::packed_len;
 use headwater_protocol::{
-    Body, Boot, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message, NetworkTag, SampleId, encode,
+    BatchEntry, BatchedAnswer, Body, Boot, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message,
+    NetworkTag, SampleId, encode, encode_batch,
 };
 use tracing::error;
 
@@ -17,6 +20,10 @@ use crate::report::{DeviceCounts, SharedReport};
 pub(crate) struct Publisher {
     pub(crate) link: Link,
     pub(crate) limits: Limits,
+    /// Encoding of this slot's scores.
+    pub(crate) scores: ScoreCoder,
+    /// Coder of this slot's maps; `None` where messages carry maps as they are.
+    pub(crate) maps: Option<MapCoder>,
     pub(crate) network: NetworkTag,
     pub(crate) boot: Boot,
     pub(crate) qos: QoS,
@@ -39,6 +46,10 @@ pub(crate) struct Encoded {
     pub(crate) payload: Bytes,
     kind: Kind,
     is_late: bool,
+    /// Bytes of the body; of a batch, of the bodies of its answers.
+    body_bytes: usize,
+    /// Kinds of the answers of a batch; empty for other messages.
+    answers: Vec<Kind>,
 }
 
 impl Publisher {
@@ -54,11 +65,21 @@ impl Publisher {
         }
     }
 
-    /// Encodes a message.
+    /// Encodes a message. The map of [`Body::Features`] is the packed one; it is coded here.
     ///
     /// # Errors
     /// When the body does not have the network's shapes.
     pub(crate) fn encode(&self, sample: SampleId, age: Age, body: Body<'_>) -> Result<Encoded, EncodeError> {
+        let coded;
+        let body = match (body, &self.maps) {
+            (Body::Features(map), Some(coder)) => {
+                let expected = packed_len(self.limits.feature_bits);
+                let wrong = |_| EncodeError { kind: body.kind().name(), expected, found: map.len() };
+                coded = coder.encode(map).map_err(wrong)?;
+                Body::Features(&coded)
+            }
+            (body, _) => body,
+        };
         let header = Header {
             late: age.is_late,
             network: self.network,
@@ -68,7 +89,39 @@ impl Publisher {
         };
         let mut payload = Vec::with_capacity(HEADER_BYTES + body.len());
         encode(&Message { header, body }, &self.limits, &mut payload)?;
-        Ok(Encoded { payload: payload.into(), kind: body.kind(), is_late: age.is_late })
+        Ok(Encoded {
+            payload: payload.into(),
+            kind: body.kind(),
+            is_late: age.is_late,
+            body_bytes: body.len(),
+            answers: Vec::new(),
+        })
+    }
+
+    /// Encodes the first of these answers, as many as one message takes, and returns their number. They are in time and in the order of their
+    /// ids. One answer alone is a message of its own kind.
+    ///
+    /// # Errors
+    /// When a body does not have the network's shapes.
+    pub(crate) fn encode_answers(&self, entries: &[BatchEntry<'_>]) -> Result<(Encoded, usize), EncodeError> {
+        let mut payload = Vec::new();
+        let taken = encode_batch(self.network, self.boot, entries, &self.limits, &mut payload)?;
+        if let [BatchEntry { sample, age_ms, answer }] = entries[..taken] {
+            let body = match answer {
+                BatchedAnswer::Summary(scores) => Body::Summary(scores),
+                BatchedAnswer::NotInView => Body::NotInView,
+            };
+            return Ok((self.encode(sample, Age { ms: age_ms, is_late: false }, body)?, taken));
+        }
+        let answers = || entries[..taken].iter().map(|entry| entry.answer);
+        let encoded = Encoded {
+            payload: payload.into(),
+            kind: Kind::Batch,
+            is_late: false,
+            body_bytes: answers().map(|answer| answer.body_bytes()).sum(),
+            answers: answers().map(|answer| answer.kind()).collect(),
+        };
+        Ok((encoded, taken))
     }
 
     /// Publishes a message, and counts it once the link has taken it.
@@ -76,7 +129,7 @@ impl Publisher {
     /// # Errors
     /// When the link refuses it.
     pub(crate) fn publish(&self, message: &Encoded) -> Result<(), LinkError> {
-        let Encoded { payload, kind, is_late } = message;
+        let Encoded { payload, kind, is_late, body_bytes, answers } = message;
         let topic = match kind {
             // The leader never requests features of a sample that is given up as a whole.
             Kind::Gone if *is_late => &self.topics.summary,
@@ -86,7 +139,8 @@ impl Publisher {
         };
         self.link.publish(topic.as_str(), payload.clone(), self.qos, false)?;
         let mut report = self.report();
-        report.count_sent(*kind, payload.len() - HEADER_BYTES, payload.len());
+        report.count_sent(*kind, *body_bytes, payload.len());
+        answers.iter().for_each(|kind| report.count_batched(*kind));
         report.late_sent += u64::from(*is_late);
         Ok(())
     }

@@ -43,8 +43,12 @@ pub struct DeviceCounts {
     pub source_frames: u64,
     /// Missing frames of such a source, by kind: `broken`, `cut`, `stale`, ...
     pub frame_faults: BTreeMap<&'static str, u64>,
-    /// Messages sent, by kind: `summary`, `not_in_view`, `features`, `gone`, `input`, `decided`.
+    /// Messages sent, by kind: `summary`, `not_in_view`, `features`, `gone`, `input`, `decided`, `batch`.
     pub sent: BTreeMap<&'static str, Sent>,
+    /// Time, ms, for which an answer waits for others now; 0 where each is sent at once.
+    pub batch_wait_ms: u64,
+    /// Answers sent in messages of the kind `batch`, by their own kind: `summary`, `not_in_view`.
+    pub batched: BTreeMap<&'static str, u64>,
     /// Messages not sent, by reason: `away` (no broker), `busy` (queue full), `refused`.
     pub dropped: BTreeMap<&'static str, u64>,
     /// Samples without an answer because their frame of the archive cannot be read.
@@ -59,7 +63,7 @@ pub struct DeviceCounts {
     pub births_restored: u64,
     /// Messages at `QoS` 1 that the broker refused, birth and status among them.
     pub publications_refused: u64,
-    /// Unsettled samples in memory now.
+    /// Unsettled samples in memory now, with those that wait for a common message.
     pub kept_samples: u64,
     /// Unsettled samples in the spool now.
     pub spooled: u64,
@@ -91,7 +95,7 @@ pub struct DeviceCounts {
 pub struct Sent {
     /// Number of messages.
     pub messages: u64,
-    /// Bytes of the bodies: scores, features, views, decisions.
+    /// Bytes of the bodies: scores, features, views, decisions. Of a batch, the scores alone.
     pub body_bytes: u64,
     /// Bytes of bodies and headers.
     pub payload_bytes: u64,
@@ -105,6 +109,11 @@ impl DeviceCounts {
         sent.payload_bytes += payload_bytes as u64;
     }
 
+    /// Counts an answer that was sent in a batch.
+    pub(crate) fn count_batched(&mut self, kind: Kind) {
+        *self.batched.entry(kind.name()).or_default() += 1;
+    }
+
     pub(crate) fn count_dropped(&mut self, error: &LinkError) {
         let reason = match error {
             LinkError::NotConnected | LinkError::Closed => "away",
@@ -114,8 +123,9 @@ impl DeviceCounts {
         *self.dropped.entry(reason).or_default() += 1;
     }
 
-    pub(crate) fn set_unsettled(&mut self, unsettled: &UnsettledAnswers) {
-        self.kept_samples = unsettled.memory.answers.len() as u64;
+    /// Notes the unsettled answers; `waiting` is the number of those that wait for a common message.
+    pub(crate) fn set_unsettled(&mut self, unsettled: &UnsettledAnswers, waiting: usize) {
+        self.kept_samples = (unsettled.memory.answers.len() + waiting) as u64;
         let spool = &unsettled.spool;
         (self.spooled, self.spool_bytes) = (spool.len() as u64, spool.bytes());
         let counts = &spool.counts;

@@ -39,6 +39,7 @@ fuzz_target!(|bytes: &[u8]| {
         let mut manifest = manifest.clone();
         for section in &mut manifest.sections {
             (section.sha256, section.packed_sha256) = (String::new(), None);
+            section.contexts_sha256 = section.contexts_sha256.as_ref().map(|_| String::new());
         }
         manifest
     };
@@ -70,10 +71,13 @@ fn read_manifest(text: &[u8]) -> Option<NetworkManifest> {
     Some(manifest)
 }
 
-/// A bundle with these bytes as every section, and as the packed form of the first one.
+/// A bundle with these bytes as every section, as the packed form of the first one and as the contexts of those that name some.
 fn write(manifest: NetworkManifest, policy: Policy, onnx: &[u8]) -> Vec<u8> {
     let names: Vec<_> = manifest.sections.iter().map(|section| section.name.clone()).collect();
+    let coded: Vec<_> =
+        manifest.sections.iter().filter(|section| section.contexts_sha256.is_some()).map(|section| section.name.clone()).collect();
     let writer = BundleWriter::new(manifest, policy).packed(&names[0], onnx);
+    let writer = coded.iter().fold(writer, |writer, name| writer.contexts(name, onnx));
     let writer = names.iter().fold(writer, |writer, name| writer.section(name, onnx));
     writer.finish().expect("a manifest and a policy that hold make a bundle")
 }
@@ -90,6 +94,7 @@ fn check_bundle(bundle: &Bundle) {
         section.outputs.iter().for_each(|output| _ = output.elements());
         manifest.score_limits(&section.name);
         bundle.packed_section(&section.name);
+        assert_eq!(bundle.contexts(&section.name).is_some(), section.contexts_sha256.is_some());
         let is_stored = bundle.stored_section_bytes(&section.name).is_some();
         // A bad deflate stream is found here.
         let is_readable = bundle.section(&section.name).is_ok();

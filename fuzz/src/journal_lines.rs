@@ -59,6 +59,7 @@ fn leader() -> Leader {
         configuration: Configuration::C,
         slots: 2,
         edges: Vec::new(),
+        score_bytes: 8,
         packed_bytes: 2,
         cloud_map_bytes: 2,
         max_open_samples: 64,

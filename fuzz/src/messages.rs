@@ -2,16 +2,18 @@
 //!
 //! ```text
 //! | `{` ... | JSON, read as every message |
-//! | limits 4 B | binary message |        one byte a limit: scores, feature bits, view, bits of an edge's map
+//! | limits 5 B | binary message |        one byte a limit: classes, feature bits, view, bits of an edge's map, encodings
 //! ```
 
 #![no_main]
 
 use std::fmt::Debug;
 
+use headwater_protocol::scores::floats;
 use headwater_protocol::{
-    Birth, Body, EdgeStatus, Form, LeaderClaim, Limits, Message, ResultMessage, SampleId, SettledNotice, Status,
-    Trigger, TriggerMessage, decode, encode, encode_request, encode_trigger,
+    Batch, BatchedAnswer, Birth, Body, EdgeStatus, Form, Header, LeaderClaim, Limits, Message, ResultMessage, SampleId,
+    ScoreEncoding, SettledNotice, Status, Trigger, TriggerMessage, decode, encode, encode_batch, encode_request,
+    encode_trigger,
 };
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
@@ -27,8 +29,10 @@ fuzz_target!(|bytes: &[u8]| {
         check_claim(bytes);
         check_trigger(bytes);
     } else if let Some((limits, payload)) = bytes.split_first_chunk() {
-        let [score_bytes, feature_bits, view_bytes, edge_bits] = limits.map(usize::from);
-        check_binary(payload, &Limits { score_bytes, feature_bits, view_bytes, edge_bits });
+        let [classes, feature_bits, view_bytes, edge_bits, encodings] = limits.map(usize::from);
+        let scores = ScoreEncoding::ALL[encodings / 2 % ScoreEncoding::ALL.len()];
+        let codes_features = encodings % 2 == 1;
+        check_binary(payload, &Limits { classes, scores, feature_bits, codes_features, view_bytes, edge_bits });
     }
 });
 
@@ -59,7 +63,26 @@ fn check_binary(payload: &[u8], limits: &Limits) {
     let mut written = Vec::new();
     encode(&message, limits, &mut written).expect("what decodes encodes under the same limits");
     assert!(written == payload || short(&message).is_some_and(|short| short == payload));
-    assert!(message.body.scores().all(f32::is_finite));
+    match message.body {
+        Body::EdgeFeatures { scores, .. } => assert!(floats(scores).all(f32::is_finite)),
+        Body::Batch(batch) => check_batch(message.header, batch, limits, payload),
+        _ => {}
+    }
+}
+
+/// The entries of a batch make the same bytes again.
+fn check_batch(header: Header, batch: Batch<'_>, limits: &Limits, payload: &[u8]) {
+    let entries: Vec<_> = batch.entries(SampleId(header.sample_low.into()), header.age_ms).collect();
+    assert!(entries.is_sorted_by(|a, b| a.sample < b.sample && a.age_ms >= b.age_ms));
+    let has_finite = |answer| match answer {
+        BatchedAnswer::Summary(scores) if limits.scores == ScoreEncoding::F32 => floats(scores).all(f32::is_finite),
+        _ => true,
+    };
+    assert!(entries.iter().all(|entry| has_finite(entry.answer)));
+    let mut written = Vec::new();
+    let taken = encode_batch(header.network, header.boot, &entries, limits, &mut written);
+    assert_eq!(taken, Ok(entries.len()));
+    assert!(written == payload);
 }
 
 /// The short form of a trigger or a request.

@@ -34,6 +34,7 @@ fn leader() -> Leader {
         slots: SLOTS,
         configuration: Configuration::C,
         edges: Vec::new(),
+        score_bytes: 40,
         packed_bytes: PACKED,
         cloud_map_bytes: PACKED,
         max_open_samples: 1024,
@@ -69,7 +70,7 @@ fn sample(leader: &mut Leader, sample: SampleId, scores: &[f32], bits: &[u8], ac
             leader.handle(
                 now,
                 Generation::Current,
-                Event::Features { slot, sample, late: false, bits },
+                Event::Features { slot, sample, late: false, bits, body_bytes: PACKED as u64 },
                 actions,
             );
         }

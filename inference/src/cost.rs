@@ -1,6 +1,6 @@
 //! Bytes of a network on each link. They are counted here and nowhere else.
 
-use headwater_protocol::HEADER_BYTES;
+use headwater_protocol::{HEADER_BYTES, ScoreEncoding};
 use serde::Serialize;
 
 use crate::manifest::{Configuration, EdgeTier, NetworkManifest};
@@ -10,9 +10,9 @@ use crate::manifest::{Configuration, EdgeTier, NetworkManifest};
 pub struct LinkBytes {
     /// One view as pixels: the upload of a device without a section.
     pub raw_view_bytes: usize,
-    /// Body of a summary, `4|C|`; 0 where devices have no section.
+    /// Body of a summary, `4|C|` for floats; 0 where devices have no section.
     pub scores_bytes: usize,
-    /// Body of the map that a device sends, `f * o / 8` for signs.
+    /// Body of the map that a device sends, `f * o / 8` for signs; of one that is coded, the most.
     pub features_bytes: usize,
     /// Our header, on every message.
     pub header_bytes: usize,
@@ -27,15 +27,18 @@ pub struct LinkBytes {
 pub struct DeviceBody {
     /// Bytes sent for every sample.
     pub always: usize,
-    /// Bytes sent in addition for a sample that does not leave at the first exit.
+    /// Bytes sent in addition for a sample that does not leave at the first exit, with a map that is not coded.
     pub unsure: usize,
+    /// Bytes of this map among them; 0 where views are sent.
+    pub map: usize,
 }
 
 impl LinkBytes {
     /// Bytes on the links of a network.
     pub fn of(manifest: &NetworkManifest) -> Self {
         let has_scores = manifest.configuration.has_device_section();
-        let of_edge = |edge: &EdgeTier| manifest.score_bytes() + edge.features.packed_bytes();
+        let of_edge =
+            |edge: &EdgeTier| ScoreEncoding::F32.bytes(manifest.classes()) + edge.features.packed_bytes();
         Self {
             raw_view_bytes: manifest.preprocessing.view_bytes(),
             scores_bytes: if has_scores { manifest.score_bytes() } else { 0 },
@@ -52,10 +55,12 @@ impl DeviceBody {
     pub fn of(manifest: &NetworkManifest) -> Self {
         let LinkBytes { scores_bytes: scores, features_bytes: features, .. } = LinkBytes::of(manifest);
         match manifest.configuration {
-            Configuration::A => Self { always: features, unsure: 0 },
-            Configuration::B | Configuration::D => Self { always: 0, unsure: scores + features },
+            Configuration::A => Self { always: features, unsure: 0, map: 0 },
+            Configuration::B | Configuration::D => {
+                Self { always: 0, unsure: scores + features, map: features }
+            }
             Configuration::C | Configuration::E | Configuration::F => {
-                Self { always: scores, unsure: features }
+                Self { always: scores, unsure: features, map: features }
             }
         }
     }
@@ -65,6 +70,12 @@ impl DeviceBody {
     /// In configuration (c) this is `4|C| + (1 - l) f o / 8` (DDNN, section III-E).
     pub fn mean(&self, views: usize, unsure: usize) -> f64 {
         (self.always * views + self.unsure * unsure) as f64 / views.max(1) as f64
+    }
+
+    /// The same where the maps of the unsure views have `coded_bytes` together.
+    pub fn mean_of_coded(&self, views: usize, unsure: usize, coded_bytes: f64) -> f64 {
+        let others = self.always * views + (self.unsure - self.map) * unsure;
+        (others as f64 + coded_bytes) / views.max(1) as f64
     }
 }
 
@@ -95,8 +106,10 @@ mod tests {
             let map = FeatureMap { channels: 8, height: 16, width: 16, encoding };
             DeviceBody::of(&NetworkManifest { features: map, ..network.manifest() })
         };
-        assert_eq!(body(Configuration::A, Pixels), DeviceBody { always: 2048, unsure: 0 });
-        assert_eq!(body(Configuration::B, F32), DeviceBody { always: 0, unsure: 40 + 8192 });
-        assert_eq!(body(Configuration::F, Bits), DeviceBody { always: 40, unsure: 256 });
+        assert_eq!(body(Configuration::A, Pixels), DeviceBody { always: 2048, unsure: 0, map: 0 });
+        assert_eq!(body(Configuration::B, F32), DeviceBody { always: 0, unsure: 40 + 8192, map: 8192 });
+        assert_eq!(body(Configuration::F, Bits), DeviceBody { always: 40, unsure: 256, map: 256 });
+        assert_eq!(body(Configuration::F, Bits).mean_of_coded(10, 2, 60.0), 46.0);
+        assert_eq!(body(Configuration::B, Bits).mean_of_coded(10, 2, 60.0), 14.0);
     }
 }

@@ -5,6 +5,7 @@
 
 mod check;
 
+pub use headwater_protocol::ScoreEncoding;
 use headwater_protocol::{Exit, Limits, Slot};
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,9 @@ pub struct NetworkManifest {
     pub slots: u8,
     /// Encoding of scores in messages.
     pub scores: ScoreEncoding,
+    /// Scores of the levels by slot; empty where scores are floats.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub score_levels: Vec<ScoreLevels>,
     /// The map that a device sends: features, or the view where it has no section.
     pub features: FeatureMap,
     /// Join of the devices' scores for the exit `local`; ignored in networks without that exit.
@@ -118,13 +122,14 @@ pub enum PixelScale {
     Unit,
 }
 
-/// Encoding of class scores in a summary.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ScoreEncoding {
-    /// Little-endian `f32`, 4 bytes a class (DDNN's `4|C|`).
-    #[default]
-    F32,
+/// Scores that the levels of a slot stand for: level `q` is `least + q * step`. Chosen on validation data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScoreLevels {
+    /// Score of level 0.
+    pub least: f32,
+    /// Distance of two levels.
+    pub step: f32,
 }
 
 /// A map that one tier sends to the next, `[channels, height, width]`.
@@ -180,6 +185,9 @@ pub struct SectionManifest {
     /// SHA-256 of the section's packed member as stored, hex; `None` without a packed form. The writer fills it in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packed_sha256: Option<String>,
+    /// SHA-256 of the context table of the section's map as stored, hex; `None` where messages carry the map as it is. The writer fills it in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contexts_sha256: Option<String>,
 }
 
 /// The tier that runs a section.
@@ -246,8 +254,10 @@ impl NetworkManifest {
     pub fn limits(&self) -> Limits {
         let has_section = self.configuration.has_device_section();
         Limits {
-            score_bytes: self.score_bytes(),
+            classes: self.classes(),
+            scores: self.scores,
             feature_bits: self.features.bits(),
+            codes_features: self.codes_features(),
             // Devices with a section never send views.
             view_bytes: if has_section { 0 } else { self.preprocessing.view_bytes() },
             edge_bits: self.edge.as_ref().map_or(0, |edge| edge.features.bits()),
@@ -276,9 +286,12 @@ impl NetworkManifest {
 
     /// Bytes of the body of one summary, `4|C|` for [`ScoreEncoding::F32`].
     pub fn score_bytes(&self) -> usize {
-        match self.scores {
-            ScoreEncoding::F32 => 4 * self.classes(),
-        }
+        self.scores.bytes(self.classes())
+    }
+
+    /// Whether devices code their maps.
+    pub fn codes_features(&self) -> bool {
+        self.sections.iter().any(|section| section.contexts_sha256.is_some())
     }
 
     /// Number of maps that the cloud section joins: one for each slot, or one for each edge.

@@ -246,6 +246,12 @@ impl Policy {
         Self { window_ms, features_ms, deadline_ms, late_ms, ..self }
     }
 
+    /// Longest time, ms, for which devices may collect answers into one message. Devices begin to collect at different times, so that their
+    /// answers to one sample come this much apart: at most half a window. Ages grow by it, and a quarter of the deadline is enough.
+    pub fn max_batch_ms(&self) -> u32 {
+        (self.window_ms / 2).min(self.deadline_ms / 4)
+    }
+
     /// The policy with its id, which is that of the calibrated one where nothing differs.
     pub fn with_id(self, calibrated: &(Self, PolicyId)) -> (Self, PolicyId) {
         let id = if self == calibrated.0 { calibrated.1 } else { self.id() };

@@ -15,7 +15,7 @@ use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection};
 use headwater_inference::testing::TinyNetwork;
 use headwater_inference::whole::Whole;
 use headwater_protocol::{
-    Decision, DeviceDecision, EdgeIndex, Exit, PolicyId, SampleId, Slot, SlotPresence, SlotSet,
+    Decision, DeviceDecision, EdgeIndex, Exit, PolicyId, SampleId, ScoreEncoding, Slot, SlotPresence, SlotSet,
 };
 use proptest::prelude::*;
 
@@ -165,7 +165,13 @@ impl Tiers {
                 });
             }
             Sent::Features(slot, bits) => {
-                self.leader_event(Event::Features { slot: *slot, sample, late: false, bits });
+                self.leader_event(Event::Features {
+                    slot: *slot,
+                    sample,
+                    late: false,
+                    bits,
+                    body_bytes: bits.len() as u64,
+                });
                 self.edge_event(EdgeEvent::Features { slot: *slot, sample, bits });
             }
             Sent::Collect(slots) => self.edge_event(EdgeEvent::Collect { sample, slots: *slots }),
@@ -284,8 +290,15 @@ fn any_network() -> impl Strategy<Value = TinyNetwork> {
     let joins = (aggregation(), aggregation(), aggregation(), aggregation());
     let configuration = prop::sample::select(vec![A, B, C, D, E, F]);
     let exits = (any_exit(), any_exit(), any_exit(), any_exit());
-    (configuration, joins, exits, any::<bool>(), 0..4u64).prop_map(
-        |(configuration, (join, maps, scores, cloud), (device, local, edge, last), floats, seed)| {
+    let levels = prop::sample::select(ScoreEncoding::ALL.to_vec());
+    (configuration, joins, exits, (any::<bool>(), levels), 0..4u64).prop_map(
+        |(
+            configuration,
+            (join, maps, fusion, cloud),
+            (device, local, edge, last),
+            (floats, levels),
+            seed,
+        )| {
             // The last exit takes every sample; its rule makes the confidence.
             let last = ExitPolicy { threshold: Policy::default().cloud.threshold, ..last };
             let policy = Policy { device, local, edge, cloud: last, ..Policy::default() };
@@ -294,7 +307,17 @@ fn any_network() -> impl Strategy<Value = TinyNetwork> {
                 FeatureEncoding::Bits if floats => FeatureEncoding::F32,
                 encoding => encoding,
             };
-            TinyNetwork { local: join, edge: [maps, scores], cloud, encoding, policy, seed, ..network }
+            let scores = if configuration == A { ScoreEncoding::F32 } else { levels };
+            TinyNetwork {
+                local: join,
+                edge: [maps, fusion],
+                cloud,
+                encoding,
+                scores,
+                policy,
+                seed,
+                ..network
+            }
         },
     )
 }

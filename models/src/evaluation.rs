@@ -4,7 +4,7 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::Engine;
 use headwater_inference::exit::{Assessment, ExitInput, argmax};
 use headwater_inference::manifest::Configuration;
-use headwater_inference::sections::SectionError;
+use headwater_inference::sections::{MapCoder, SectionError};
 use headwater_inference::whole::Whole;
 use headwater_protocol::{Exit, Slot, SlotSet};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,8 @@ use crate::by_exit::ByExit;
 use crate::data::{Batch, Samples};
 use crate::experiment::Experiment;
 use crate::layers::{Pass, State, TrainedState, values};
-use crate::scale_out::message::{Reader, put_u64};
+use crate::scale_out::message::{Reader, put_f32s, put_u64};
+use crate::wire_coding::{WireCoding, packed_maps};
 
 /// Samples that run through the trained network at once.
 const CHUNK: usize = 128;
@@ -30,6 +31,8 @@ pub struct PartLogits {
     pub devices: Vec<Vec<f32>>,
     /// `[samples, classes]` of each exit; zeros for a sample that no slot sees.
     pub exits: ByExit<Vec<f32>>,
+    /// For each slot `[samples]`: bytes of the coded map, 0 for a sample that the slot does not see; empty where messages carry maps as they are.
+    pub map_bytes: Vec<Vec<f32>>,
 }
 
 /// Share of correct answers by exit.
@@ -75,26 +78,46 @@ pub fn evaluate(experiment: &Experiment, state: &State, samples: &Samples) -> Pa
 /// Logits of every exit of a bundle for every sample of a part.
 ///
 /// # Errors
-/// [`SectionError`] when the bundle lacks a section, or the engine refuses one.
+/// [`SectionError`] when the bundle lacks a section or a context table, or the engine refuses one.
 pub fn bundle_logits(
     bundle: &Bundle,
     engine: &dyn Engine,
     samples: &Samples,
 ) -> Result<PartLogits, SectionError> {
+    bundle_logits_watched(bundle, engine, samples, &mut |_| {})
+}
+
+/// The same; `watch` is told the number of samples that are done, every few samples.
+///
+/// # Errors
+/// As [`bundle_logits`].
+pub fn bundle_logits_watched(
+    bundle: &Bundle,
+    engine: &dyn Engine,
+    samples: &Samples,
+    watch: &mut dyn FnMut(usize),
+) -> Result<PartLogits, SectionError> {
     let manifest = bundle.manifest();
     let (slots, classes) = (usize::from(manifest.slots), manifest.classes());
+    let coding = WireCoding::of_bundle(bundle)?;
+    let coders = coding.as_ref().map_or(&[][..], |coding| &coding.map_coders);
     let mut whole = Whole::load(bundle, engine)?;
     let mut logits = PartLogits::zeros(manifest.configuration, slots, classes, samples.len());
+    logits.map_bytes = vec![vec![0.0; samples.len()]; coders.len()];
     for start in (0..samples.len()).step_by(BUNDLE_CHUNK) {
         let chunk = start..(start + BUNDLE_CHUNK).min(samples.len());
         let views = |index| Slot::first(slots).map(|slot| samples.view(index, slot)).collect::<Vec<_>>();
         let answers = whole.run(&chunk.clone().map(views).collect::<Vec<_>>())?;
+        let end = chunk.end;
         for (index, answer) in chunk.zip(&answers) {
             let at = index * classes..(index + 1) * classes;
             for (all, device) in logits.devices.iter_mut().zip(&answer.devices) {
                 if let Some(device) = device {
                     all[at.clone()].copy_from_slice(&device.scores);
                 }
+            }
+            for ((bytes, coder), device) in logits.map_bytes.iter_mut().zip(coders).zip(&answer.devices) {
+                bytes[index] = device.as_ref().map_or(0.0, |device| coded_bytes(coder, &device.features));
             }
             // A sample without a view has no logits; its row stays zero.
             for &exit in manifest.configuration.exits() {
@@ -104,8 +127,14 @@ pub fn bundle_logits(
                 }
             }
         }
+        watch(end);
     }
     Ok(logits)
+}
+
+/// Bytes of the body of a packed map.
+fn coded_bytes(coder: &MapCoder, map: &[u8]) -> f32 {
+    coder.encode(map).expect("maps of the network's shape").len() as f32
 }
 
 impl PartLogits {
@@ -147,6 +176,35 @@ impl PartLogits {
         self.exits.iter().next().map_or(0, |(_, logits)| logits.len() / self.classes.max(1))
     }
 
+    /// Appends the logits to a message.
+    pub fn put(&self, message: &mut Vec<u8>) {
+        let mut put_list = |list: Option<&Vec<f32>>| {
+            put_u64(message, list.map_or(u64::MAX, |list| list.len() as u64));
+            put_f32s(message, list.map_or(&[], Vec::as_slice));
+        };
+        Exit::ALL.iter().for_each(|exit| put_list(self.exits.get(*exit)));
+        self.devices.iter().for_each(|list| put_list(Some(list)));
+        put_list(None);
+        self.map_bytes.iter().for_each(|list| put_list(Some(list)));
+        put_list(None);
+        put_u64(message, self.classes as u64);
+    }
+
+    /// Reads the logits that [`put`](Self::put) appended.
+    pub fn read(message: &mut Reader<'_>) -> Self {
+        let mut list = || {
+            let len = message.u64();
+            (len != u64::MAX).then(|| message.f32s(len as usize))
+        };
+        let mut exits = ByExit::default();
+        for exit in Exit::ALL {
+            *exits.slot(exit) = list();
+        }
+        let devices = std::iter::from_fn(&mut list).collect();
+        let map_bytes = std::iter::from_fn(&mut list).collect();
+        Self { classes: message.u64() as usize, devices, exits, map_bytes }
+    }
+
     /// The rows of these samples, in their order.
     ///
     /// # Panics
@@ -160,6 +218,11 @@ impl PartLogits {
             classes: self.classes,
             devices: self.devices.iter().map(rows).collect(),
             exits: self.exits.map(|_, all| rows(all)),
+            map_bytes: self
+                .map_bytes
+                .iter()
+                .map(|all| samples.iter().map(|sample| all[*sample]).collect())
+                .collect(),
         }
     }
 
@@ -167,6 +230,8 @@ impl PartLogits {
         let (network, spec) = (&experiment.network, &experiment.network.spec.network);
         let classes = spec.classes();
         let mut logits = Self::zeros(spec.configuration(), batch.views.len(), classes, batch.labels.len());
+        let coders = state.coding.as_ref().map_or(&[][..], |coding| &coding.map_coders);
+        logits.map_bytes = vec![vec![0.0; batch.labels.len()]; coders.len()];
         if batch.is_blank() {
             return logits;
         }
@@ -177,6 +242,14 @@ impl PartLogits {
             let Some(scores) = device.flat_scores() else { continue };
             for (row, scores) in device.rows.iter().zip(values(&scores).chunks_exact(classes)) {
                 logits[*row as usize * classes..][..classes].copy_from_slice(scores);
+            }
+        }
+        let coded = logits.map_bytes.iter_mut().zip(coders).zip(&output.devices);
+        for ((bytes, coder), device) in coded {
+            let Some(device) = device else { continue };
+            let maps = packed_maps(device, &experiment.network.spec.shapes.features);
+            for (row, map) in device.rows.iter().zip(&maps) {
+                bytes[*row as usize] = coded_bytes(coder, map);
             }
         }
         logits.exits = output.exits.map(|_, logits| {
@@ -193,7 +266,7 @@ impl PartLogits {
         let zeros = vec![0.0; samples * classes];
         let exits = configuration.exits().iter().map(|exit| (*exit, zeros.clone())).collect();
         let devices = if configuration.has_device_section() { slots } else { 0 };
-        Self { classes, devices: vec![zeros; devices], exits }
+        Self { classes, devices: vec![zeros; devices], exits, map_bytes: Vec::new() }
     }
 
     /// Adds the rows of other samples of the same network behind these.
@@ -201,6 +274,8 @@ impl PartLogits {
         self.classes = other.classes;
         self.devices.resize(other.devices.len(), Vec::new());
         self.devices.iter_mut().zip(other.devices).for_each(|(all, more)| all.extend(more));
+        self.map_bytes.resize(other.map_bytes.len(), Vec::new());
+        self.map_bytes.iter_mut().zip(other.map_bytes).for_each(|(all, more)| all.extend(more));
         for (exit, more) in other.exits.iter() {
             self.exits.slot(exit).get_or_insert_default().extend(more);
         }

@@ -2,7 +2,7 @@
 //!
 //! An [`experiment::Experiment`] is a network spec, a recipe and the choice of data. [`network::Network`] has the layers,
 //! [`training::Trainer`] minimises the joint loss over every exit ([`loss`]), [`reduction`] combines the gradients of the workers.
-//! [`tuning`] chooses temperatures and thresholds on the validation part, [`report`] counts where samples leave and writes
+//! [`tuning`] chooses temperatures and thresholds on the validation part, [`sample_cost`] counts bytes and compute of samples, [`report`] counts where samples leave and writes
 //! the figures. [`table`] trains the rows of an experiment and makes their table from files of logits. [`export`] writes the bundle after an engine has agreed with the trained network. [`run`] stores a run in a folder that
 //! survives a kill.
 //!
@@ -26,9 +26,11 @@ pub mod recipe;
 pub mod reduction;
 pub mod report;
 pub mod run;
+pub mod sample_cost;
 pub mod scale_out;
 pub mod single_camera;
 pub mod spec;
 pub mod table;
 pub mod training;
 pub mod tuning;
+pub mod wire_coding;

@@ -36,6 +36,9 @@ struct Header {
     absent: AbsentView,
     devices: usize,
     exits: Vec<Exit>,
+    /// Lists of bytes of coded maps, one a slot.
+    #[serde(default)]
+    map_bytes: usize,
 }
 
 /// A file that cannot be used.
@@ -68,10 +71,11 @@ pub fn write(file: &Path, run: &str, samples: &Samples, logits: &PartLogits) -> 
         absent: samples.absent,
         devices: logits.devices.len(),
         exits: logits.exits.iter().map(|(exit, _)| exit).collect(),
+        map_bytes: logits.map_bytes.len(),
     };
     let devices = logits.devices.iter().map(Vec::as_slice);
-    let lists: Vec<&[f32]> =
-        devices.chain(logits.exits.iter().map(|(_, logits)| logits.as_slice())).collect();
+    let exits = logits.exits.iter().map(|(_, logits)| logits.as_slice());
+    let lists: Vec<&[f32]> = devices.chain(exits).chain(logits.map_bytes.iter().map(Vec::as_slice)).collect();
     let bytes = number_file::encode(MAGIC, header, &lists);
     write_whole(file, &bytes).map_err(|error| LogitsFileError::new(file, &error))
 }
@@ -88,10 +92,14 @@ pub fn read(file: &Path, run: &str) -> Result<PartFile, LogitsFileError> {
         let reason = format!("expected those of run {run}, found run {}", header.run);
         return Err(LogitsFileError::new(file, &reason));
     }
-    let Header { shape, slots, classes, labels, groups, seen, absent, devices, exits, .. } = header;
+    let Header { shape, slots, classes, labels, groups, seen, absent, devices, exits, map_bytes, .. } =
+        header;
     let values = labels.len().checked_mul(classes);
-    let has_lengths = devices.checked_add(exits.len()) == Some(lists.len())
-        && lists.iter().all(|list| Some(list.len()) == values)
+    let of_logits = devices.saturating_add(exits.len());
+    let has_lengths = of_logits.checked_add(map_bytes) == Some(lists.len())
+        && (map_bytes == 0 || map_bytes == slots)
+        && lists[..of_logits].iter().all(|list| Some(list.len()) == values)
+        && lists[of_logits..].iter().all(|list| list.len() == labels.len())
         && seen.len() == labels.len()
         && (groups.is_empty() || groups.len() == labels.len());
     if !has_lengths {
@@ -105,8 +113,10 @@ pub fn read(file: &Path, run: &str) -> Result<PartFile, LogitsFileError> {
         let reason = format!("expected labels below its {classes} classes, found {label}");
         return Err(LogitsFileError::new(file, &reason));
     }
+    let map_bytes = lists.split_off(of_logits);
     let of_exits = lists.split_off(devices);
-    let logits = PartLogits { classes, devices: lists, exits: exits.into_iter().zip(of_exits).collect() };
+    let exits = exits.into_iter().zip(of_exits).collect();
+    let logits = PartLogits { classes, devices: lists, exits, map_bytes };
     let seen = seen.into_iter().map(SlotSet::from_bits).collect();
     let (pixels, part_indices) = (Vec::new(), Vec::new());
     let samples = Samples { shape, slots, classes, labels, groups, seen, pixels, absent, part_indices };
@@ -124,8 +134,12 @@ mod tests {
         let samples = Parts::drawn(4, 4, 3).part(Part::Test, None, 1);
         let values = |first: f32| (0..30).map(|value| first + value as f32).collect::<Vec<f32>>();
         let exits = [(Exit::Local, values(1.0)), (Exit::Cloud, values(2.0))];
-        let logits =
-            PartLogits { classes: 10, devices: vec![values(0.0); 6], exits: exits.into_iter().collect() };
+        let logits = PartLogits {
+            classes: 10,
+            devices: vec![values(0.0); 6],
+            exits: exits.into_iter().collect(),
+            map_bytes: vec![vec![7.0, 0.0, 250.0]; 6],
+        };
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("test.hwlogits");
         write(&file, "run", &samples, &logits).unwrap();
@@ -143,8 +157,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("test.hwlogits");
         let check = |samples: &Samples, exits: Vec<(Exit, Vec<f32>)>, expected: &str| {
-            let logits =
-                PartLogits { classes: 10, devices: vec![values()], exits: exits.into_iter().collect() };
+            let logits = PartLogits {
+                classes: 10,
+                devices: vec![values()],
+                exits: exits.into_iter().collect(),
+                map_bytes: Vec::new(),
+            };
             write(&file, "run", samples, &logits).unwrap();
             let error = read(&file, "run").unwrap_err().to_string();
             assert!(error.contains(expected), "{expected}: {error}");

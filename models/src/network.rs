@@ -7,7 +7,7 @@ use headwater_protocol::Exit;
 use crate::by_exit::ByExit;
 use crate::data::{Batch, SlotViews};
 use crate::fused::{JoinRows, join};
-use crate::layers::{Block, Layout, Pass};
+use crate::layers::{Block, Layout, Pass, values};
 use crate::spec::{LayerShape, SectionShapes, Spec};
 
 /// The layers of a network. A [`State`](crate::layers::State) holds the values: parameters and running statistics.
@@ -73,7 +73,7 @@ pub struct SourceOutput {
     pub rows: Vec<u32>,
     /// Input of the section, `[rows, ..]`.
     pub input: Tensor<4>,
-    /// `[rows, classes, 1, 1]`; `None` for a device without a section.
+    /// `[rows, classes, 1, 1]`, of a device those that messages carry; `None` for a device without a section.
     pub scores: Option<Tensor<4>>,
     /// The map for the next tier, `[rows, channels, h, w]`.
     pub features: Tensor<4>,
@@ -114,7 +114,7 @@ impl Network {
     /// When no slot sees any sample of the batch ([`Batch::is_blank`]).
     pub fn forward(&self, pass: &Pass<'_>, batch: &Batch) -> NetworkOutput {
         assert!(!batch.is_blank(), "a batch has at least one view");
-        let devices: Vec<_> = (0..batch.views.len()).map(|slot| self.run_device(pass, batch, slot)).collect();
+        let devices = self.devices(pass, batch);
         let edges: Vec<_> = self.edges.iter().map(|edge| self.run_edge(pass, edge, &devices)).collect();
         let join_all = |sources: &[Option<SourceOutput>], output, aggregation| {
             let sources: Vec<_> = sources.iter().map(Option::as_ref).collect();
@@ -146,6 +146,11 @@ impl Network {
         NetworkOutput { devices, edges, exits }
     }
 
+    /// Runs the section of each slot; `None` for a slot that sees no sample of the batch.
+    pub fn devices(&self, pass: &Pass<'_>, batch: &Batch) -> Vec<Option<SourceOutput>> {
+        (0..batch.views.len()).map(|slot| self.run_device(pass, batch, slot)).collect()
+    }
+
     fn run_device(&self, pass: &Pass<'_>, batch: &Batch, slot: usize) -> Option<SourceOutput> {
         let (SlotViews { rows, pixels }, [channels, h, w]) = (batch.views[slot].clone(), batch.shape);
         if rows.is_empty() {
@@ -153,7 +158,7 @@ impl Network {
         }
         let view = pass.tensor(pixels, [rows.len(), channels, h, w]);
         Some(match self.devices.get(slot) {
-            Some(section) => section.run(pass, rows, view),
+            Some(section) => section.run(pass, rows, view).with_coded_scores(pass, slot),
             None => SourceOutput { rows, input: view.clone(), scores: None, features: view },
         })
     }
@@ -207,6 +212,17 @@ impl ExitSection {
 }
 
 impl SourceOutput {
+    /// The output with the scores that messages carry, where the state says how they are coded.
+    fn with_coded_scores(mut self, pass: &Pass<'_>, slot: usize) -> Self {
+        let coding = pass.trained.state.coding.as_ref();
+        if let (Some(coding), Some(scores)) = (coding, &self.scores) {
+            let (mut rounded, shape) = (values(scores), scores.dims());
+            coding.round(slot, &mut rounded);
+            self.scores = Some(pass.tensor(rounded, shape));
+        }
+        self
+    }
+
     /// Scores, `[rows, classes]`; `None` for a device without a section.
     pub fn flat_scores(&self) -> Option<Tensor<2>> {
         self.scores.clone().map(flat)

@@ -10,6 +10,7 @@ use crate::data::Augment;
 use crate::file_error::{self, FileError};
 use crate::promise::Target;
 use crate::scale_out::ScaleOutRecipe;
+use crate::spec::Spec;
 
 /// The recipe used when none is named.
 pub const DEFAULT: &str = include_str!("../recipes/default.toml");
@@ -104,14 +105,35 @@ pub struct LossRecipe {
     /// Share of the label's probability spread over all classes, in `[0, 1)`.
     #[serde(default)]
     pub smoothing: f32,
-    /// Distillation from the cloud exit.
+    /// Epochs at the start that train the exit `cloud` alone; none when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cloud_first_epochs: Option<u32>,
+    /// Weight of the estimated bits of a device's coded map, per bit; none when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub map_bits: Option<f32>,
+    /// Distillation from deeper exits.
     pub distillation: Distillation,
 }
 
-/// Distillation: the cloud exit is the teacher of the exits before it.
+/// Teacher of an exit in distillation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Teacher {
+    /// The exit `cloud`.
+    #[default]
+    Last,
+    /// The exit after it: of device heads that are no exits the first one.
+    Next,
+}
+
+/// Distillation: a deeper exit is the teacher of the exits before it.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Distillation {
+    /// Teacher; the exit `cloud` when left out.
+    // Not serialised when absent: the identity of older runs stays, and older runs can resume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teacher: Option<Teacher>,
     /// Weight for the exit `local`; 0 switches the term off.
     pub local: f32,
     /// Weight for each device's head where device heads are not exits (c, e, f).
@@ -138,7 +160,7 @@ pub struct ExitTarget {
     /// Probability with which the promise holds over the draw of the calibration part.
     pub confidence: f64,
     /// Folds of the train part whose out-of-fold logits the thresholds come from; 0 for none. Left out, the data decides
-    /// ([`crate::run::Folds::of`]).
+    /// ([`crate::run::Folds::asked`]).
     // Not serialised when absent: the identity of older runs stays, and older runs can resume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folds: Option<u32>,
@@ -150,6 +172,31 @@ const MAX_FOLDS: u32 = 64;
 impl From<ExitTarget> for Target {
     fn from(ExitTarget { promise, loss_points, confidence, .. }: ExitTarget) -> Self {
         Self { bound: promise, loss: loss_points / 100.0, confidence }
+    }
+}
+
+impl Recipe {
+    /// The loss of an epoch, counted from 0.
+    pub fn loss_of_epoch(&self, epoch: u32) -> LossRecipe {
+        if self.loss.cloud_first_epochs.is_none_or(|epochs| epoch >= epochs) {
+            return self.loss;
+        }
+        let distillation = Distillation {
+            teacher: None,
+            local: 0.0,
+            device: 0.0,
+            device_exit: None,
+            edge: None,
+            temperature: self.loss.distillation.temperature,
+        };
+        LossRecipe {
+            device: 0.0,
+            device_exit: Some(0.0),
+            local: 0.0,
+            edge: Some(0.0),
+            distillation,
+            ..self.loss
+        }
     }
 }
 
@@ -173,7 +220,12 @@ impl LossRecipe {
 }
 
 impl Distillation {
-    /// Weight for an exit; the last one is the teacher.
+    /// The teacher.
+    pub fn teacher(&self) -> Teacher {
+        self.teacher.unwrap_or_default()
+    }
+
+    /// Weight for an exit; the last one has no teacher.
     pub fn weight(&self, exit: Exit) -> f32 {
         match exit {
             Exit::Device => self.device_exit.unwrap_or(self.local),
@@ -228,6 +280,20 @@ impl Recipe {
         Ok(recipe)
     }
 
+    /// Checks that every term of the loss has something to act on in a network; `file` is for the message.
+    ///
+    /// # Errors
+    /// [`FileError::Invalid`].
+    pub fn check_for(&self, spec: &Spec, file: &Path) -> Result<(), FileError> {
+        let has_term = self.loss.map_bits.is_some_and(|weight| weight > 0.0);
+        if has_term && !spec.codes_features() {
+            let message = "loss.map_bits: expected a network that codes its maps (`features = \"coded\"` in its `[wire]`), found one that does not; \
+                           leave the key out, or change the network";
+            return Err(invalid(file, message.to_owned()));
+        }
+        Ok(())
+    }
+
     /// Checks the ranges of all numbers; `file` is for the message.
     ///
     /// # Errors
@@ -255,6 +321,8 @@ impl Recipe {
         number("loss.edge", self.loss.weight(Exit::Edge), 0.0, 1e3);
         number("loss.cloud", self.loss.cloud, 0.0, 1e3);
         number("loss.smoothing", self.loss.smoothing, 0.0, 0.99);
+        number("loss.cloud_first_epochs", self.loss.cloud_first_epochs.unwrap_or(0) as f32, 0.0, 1e5);
+        number("loss.map_bits", self.loss.map_bits.unwrap_or(0.0), 0.0, 1.0);
         number("loss.distillation.local", distillation.local, 0.0, 1e3);
         number("loss.distillation.device", distillation.device, 0.0, 1e3);
         number("loss.distillation.device_exit", distillation.device_exit.unwrap_or(0.0), 0.0, 1e3);
@@ -263,6 +331,8 @@ impl Recipe {
         number("augment.failout", self.augment.failout, 0.0, 1.0);
         number("augment.shift", self.augment.shift as f32, 0.0, 64.0);
         number("augment.exposure", self.augment.exposure, 0.0, 1.0);
+        number("augment.affine", self.augment.affine.unwrap_or(0.0), 0.0, 0.9);
+        number("augment.flip", self.augment.flip.unwrap_or(0.0), 0.0, 1.0);
         number("augment.erase", self.augment.erase, 0.0, 1.0);
         number("augment.erase_share", self.augment.erase_share, 0.0, 1.0);
         number("exit.loss_points", self.exit.loss_points as f32, 0.001, 99.0);
@@ -300,6 +370,18 @@ mod tests {
     }
 
     #[test]
+    fn the_first_epochs_may_train_the_cloud_alone() {
+        let text = DEFAULT.replace("[loss]", "[loss]\ncloud_first_epochs = 2\nmap_bits = 0.001");
+        let recipe = Recipe::parse(Path::new("r.toml"), &text).unwrap();
+        let alone = recipe.loss_of_epoch(1);
+        for exit in [Exit::Device, Exit::Local, Exit::Edge] {
+            assert_eq!((alone.weight(exit), alone.distillation.weight(exit)), (0.0, 0.0));
+        }
+        assert_eq!((alone.device, alone.cloud, alone.map_bits), (0.0, 1.0, Some(0.001)));
+        assert_eq!(recipe.loss_of_epoch(2), recipe.loss);
+    }
+
+    #[test]
     fn every_mistake_is_named_at_once() {
         let text = DEFAULT.replace("batch = 128", "batch = 0").replace("failout = ", "failout = 7 # ");
         let error = Recipe::parse(Path::new("r.toml"), &text).unwrap_err().to_string();
@@ -315,6 +397,23 @@ mod tests {
         assert!(!serde_json::to_string(&recipe).unwrap().contains("folds"));
         assert_eq!(Exit::ALL.map(|exit| recipe.loss.weight(exit)), [1.0; 4]);
         assert_eq!(Exit::ALL.map(|exit| recipe.loss.distillation.weight(exit)), [1.0, 1.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn a_term_for_coded_maps_needs_a_network_that_codes_them() {
+        let text = DEFAULT.replace("[loss]", "[loss]\nmap_bits = 0.001");
+        let recipe = Recipe::parse(Path::new("r.toml"), &text).unwrap();
+        let coded = include_str!("../networks/ddnn-c.toml");
+        let check = |text: &str| {
+            let spec = Spec::parse(Path::new("network.toml"), text).unwrap();
+            recipe.check_for(&spec, Path::new("r.toml")).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(coded), Ok(()));
+        let error = check(&coded.replace("\"coded\"", "\"bits\"")).unwrap_err();
+        assert!(
+            error.starts_with("r.toml: loss.map_bits: expected a network that codes its maps"),
+            "{error}"
+        );
     }
 
     #[test]

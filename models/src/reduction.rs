@@ -19,16 +19,21 @@ pub struct Gradients {
 pub fn reduce(workers: &[Gradients], layout: &Layout) -> Gradients {
     let samples: u64 = workers.iter().map(|worker| worker.sums.samples).sum();
     let mut gradient = vec![0.0; layout.parameter_count()];
-    let mut sums = LossSums::default();
     for worker in workers {
         let share = worker.sums.samples as f32 / samples.max(1) as f32;
         gradient.iter_mut().zip(&worker.gradient).for_each(|(sum, g)| *sum += share * g);
-        sums.add(&worker.sums);
     }
     let statistics = (0..layout.statistics.len()).map(|index| {
         BatchStatistics::of_all(workers.iter().filter_map(|worker| worker.statistics.get(index)?.as_ref()))
     });
-    Gradients { gradient, statistics: statistics.collect(), sums }
+    Gradients { gradient, statistics: statistics.collect(), sums: sums_of(workers) }
+}
+
+/// Sums over the samples of all workers.
+pub fn sums_of(workers: &[Gradients]) -> LossSums {
+    let mut sums = LossSums::default();
+    workers.iter().for_each(|worker| sums.add(&worker.sums));
+    sums
 }
 
 #[cfg(test)]

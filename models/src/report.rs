@@ -24,6 +24,8 @@ pub struct PartAccount {
     pub views: usize,
     /// Views of the samples that do not leave at the first exit.
     pub unsure_views: usize,
+    /// Bytes of the coded maps of these views; `None` where maps are not coded.
+    pub unsure_map_bytes: Option<u64>,
 }
 
 /// Samples that leave at one exit.
@@ -60,16 +62,25 @@ impl PartAccount {
     pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32], policy: &Policy) -> Self {
         let first = logits.exits.iter().next().map(|(exit, _)| exit);
         let counts = logits.exits.map(|_, _| ExitCount::default());
-        let mut account = Self { exits: counts, ..Self::default() };
+        let coded = (!logits.map_bytes.is_empty()).then_some(0);
+        let mut account = Self { exits: counts, unsure_map_bytes: coded, ..Self::default() };
         let answers = answers(logits, samples, class_prior, policy);
-        for ((seen, label), answer) in samples.seen.iter().zip(&samples.labels).zip(answers) {
+        let with_labels = samples.seen.iter().zip(&samples.labels);
+        for (sample, ((seen, label), answer)) in with_labels.zip(answers).enumerate() {
             let present = seen.len();
             let count = account.exits.slot(answer.exit).get_or_insert_default();
             count.samples += 1;
             count.right += usize::from(answer.assessment.class == *label);
             account.no_view += usize::from(present == 0);
             account.views += present;
-            account.unsure_views += if Some(answer.exit) == first { 0 } else { present };
+            if Some(answer.exit) == first {
+                continue;
+            }
+            account.unsure_views += present;
+            if let Some(bytes) = &mut account.unsure_map_bytes {
+                let maps = seen.iter().filter_map(|slot| logits.map_bytes.get(slot.index()));
+                *bytes += maps.map(|maps| maps[sample] as u64).sum::<u64>();
+            }
         }
         account
     }
@@ -125,7 +136,10 @@ impl PartReport {
             share: account.exits.map(|_, left| share(left.samples, count)),
             accuracy: account.exits.map(|_, left| share(left.right, left.samples)),
             no_view: account.no_view,
-            body_bytes: body.mean(account.views, account.unsure_views),
+            body_bytes: match account.unsure_map_bytes {
+                None => body.mean(account.views, account.unsure_views),
+                Some(bytes) => body.mean_of_coded(account.views, account.unsure_views, bytes as f64),
+            },
         }
     }
 }

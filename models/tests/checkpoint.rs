@@ -24,7 +24,11 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 fn checkpoint(step: u64) -> Checkpoint {
     Checkpoint {
         progress: Progress { step, epoch: 1, seconds: 0.1 + 0.2, ..Progress::default() },
-        state: State { parameters: vec![0.1, -0.0, f32::MIN_POSITIVE / 2.0], statistics: vec![1.0 / 3.0] },
+        state: State {
+            parameters: vec![0.1, -0.0, f32::MIN_POSITIVE / 2.0],
+            statistics: vec![1.0 / 3.0],
+            coding: None,
+        },
         moments: Moments { first: vec![1e-30; 3], second: vec![2.0; 3] },
         outer_velocity: if step == 5 { vec![0.5; 3] } else { Vec::new() },
     }

@@ -58,7 +58,9 @@ fn a_missing_data_folder_an_unknown_data_set_and_a_missing_file_are_named() {
 fn help_names_every_command_with_examples_and_exit_codes() {
     let output = run(&["--help"]);
     let text = String::from_utf8_lossy(&output.stdout);
-    for word in ["train", "eval", "export", "parity", "single-camera", "convert", "Examples", "Exit codes"] {
+    for word in
+        ["train", "eval", "tune", "export", "parity", "single-camera", "convert", "Examples", "Exit codes"]
+    {
         assert!(text.contains(word), "no {word:?} in the help");
     }
 }

@@ -10,7 +10,7 @@ use headwater_models::evaluation::{PartLogits, bundle_logits, evaluate};
 use headwater_models::experiment::{Experiment, RunInfo};
 use headwater_models::export::packed::NoPackedForm;
 use headwater_models::recipe::Recipe;
-use headwater_models::run::{EvaluationParts, Finished, finish};
+use headwater_models::run::{EvaluatedPart, EvaluationParts, Finished, finish};
 use headwater_models::spec::Spec;
 use headwater_models::training::{Diverged, Trainer};
 use headwater_protocol::{Exit, SlotSet};
@@ -86,11 +86,13 @@ fn check(spec: Spec, limit: usize, epochs: u32) -> Run {
     let mut trainer = Trainer::new(&experiment, &train, &validation, None);
     trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
     let checkpoint = trainer.checkpoint;
+    let evaluated = |samples| EvaluatedPart::of(&experiment, &checkpoint.state, samples);
     let parts = EvaluationParts {
         class_prior: train.prior(),
-        validation,
-        calibration,
-        test,
+        compared: validation.clone(),
+        validation: evaluated(validation),
+        calibration: evaluated(calibration),
+        test: evaluated(test),
         data: "drawn".into(),
         promise_obstacle: None,
         out_of_fold: None,
@@ -101,7 +103,7 @@ fn check(spec: Spec, limit: usize, epochs: u32) -> Run {
     let bundle = Bundle::from_bytes(&finished.exported.bytes).unwrap();
     let exits = bundle.manifest().configuration.exits();
     assert!(finished.reports.test.every.iter().map(|(exit, _)| exit).eq(exits.iter().copied()));
-    let patterns = every_presence_pattern(&parts.test);
+    let patterns = every_presence_pattern(&parts.test.samples);
     let trained = evaluate(&experiment, &checkpoint.state, &patterns);
     let shipped = bundle_logits(&bundle, &TractEngine, &patterns).unwrap();
     compare(&trained, &shipped, patterns.len());

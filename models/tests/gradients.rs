@@ -34,7 +34,7 @@ blocks = [{ kind = "conv", filters = 3, stride = 2 }, { kind = "fc" }]
 
 fn loss(network: &Network, recipe: &Recipe, state: &State, batch: &Batch) -> f64 {
     let pass = Pass::training(TrainedState { layout: &network.layout, state });
-    recipe.loss.of(&network.forward(&pass, batch), batch).sums.loss / batch.labels.len() as f64
+    recipe.loss.of(&network.spec, &network.forward(&pass, batch), batch).sums.loss / batch.labels.len() as f64
 }
 
 #[track_caller]
@@ -63,7 +63,7 @@ fn check_parameters(text: &str, chosen: impl Fn(&str) -> bool, min_compared: usi
     }
 
     let pass = Pass::training(TrainedState { layout: &network.layout, state: &state });
-    let found = recipe.loss.of(&network.forward(&pass, &batch), &batch);
+    let found = recipe.loss.of(&network.spec, &network.forward(&pass, &batch), &batch);
     let (gradient, _) = pass.finish(&found.total.backward());
 
     let mut compared = 0;
@@ -136,7 +136,7 @@ fn the_straight_through_gradient_reaches_the_binary_weights() {
     let batch = Batch::plain(&samples, 0..24);
     let state = network.layout.initial(3);
     let pass = Pass::training(TrainedState { layout: &network.layout, state: &state });
-    let found = recipe.loss.of(&network.forward(&pass, &batch), &batch);
+    let found = recipe.loss.of(&network.spec, &network.forward(&pass, &batch), &batch);
     let (gradient, _) = pass.finish(&found.total.backward());
     for Parameter { name, range, .. } in
         network.layout.parameters.iter().filter(|parameter| parameter.name.ends_with("weight"))

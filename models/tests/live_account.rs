@@ -94,7 +94,10 @@ impl Group {
                 Action::Request { slots, .. } => {
                     let send = |slot: Slot| {
                         let bits = features[slot.index()].as_deref().expect("a slot with a view is asked");
-                        self.handle(sample, Event::Features { slot, sample, late, bits })
+                        self.handle(
+                            sample,
+                            Event::Features { slot, sample, late, bits, body_bytes: bits.len() as u64 },
+                        )
                     };
                     slots.iter().flat_map(send).collect::<Vec<_>>()
                 }

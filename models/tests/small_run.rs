@@ -10,9 +10,10 @@ use headwater_models::evaluation::bundle_logits;
 use headwater_models::experiment::{Experiment, RunInfo};
 use headwater_models::recipe::Recipe;
 use headwater_models::report::PartReport;
-use headwater_models::run::{EvaluationParts, Finished, finish};
+use headwater_models::run::{EvaluatedPart, EvaluationParts, Finished, finish};
 use headwater_models::spec::Spec;
 use headwater_models::training::{Diverged, Trainer};
+use headwater_models::wire_coding::WireCoding;
 use headwater_protocol::Exit;
 use headwater_samples::Part;
 use headwater_samples::data_set::OpenOptions;
@@ -35,12 +36,15 @@ fn trained(spec: Spec, parts: &Parts, limit: usize, epochs: u32) -> Finished {
     let experiment = Experiment::new(spec, recipe, RunInfo::default()).unwrap();
     let mut trainer = Trainer::new(&experiment, &train, &validation, None);
     trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
-    let checkpoint = trainer.checkpoint;
+    let mut checkpoint = trainer.checkpoint;
+    checkpoint.state.coding = WireCoding::fit(&experiment, &checkpoint.state, &train, &validation);
+    let evaluated = |samples| EvaluatedPart::of(&experiment, &checkpoint.state, samples);
     let parts = EvaluationParts {
         class_prior: train.prior(),
-        validation,
-        calibration,
-        test,
+        compared: validation.clone(),
+        validation: evaluated(validation),
+        calibration: evaluated(calibration),
+        test: evaluated(test),
         data: "drawn".into(),
         promise_obstacle: None,
         out_of_fold: None,
@@ -48,10 +52,10 @@ fn trained(spec: Spec, parts: &Parts, limit: usize, epochs: u32) -> Finished {
     let finished = finish(&experiment, &checkpoint, &parts).unwrap();
 
     let bundle = Bundle::from_bytes(&finished.exported.bytes).unwrap();
-    let logits = bundle_logits(&bundle, &TractEngine, &parts.test).unwrap();
+    let logits = bundle_logits(&bundle, &TractEngine, &parts.test.samples).unwrap();
     let manifest = bundle.manifest();
     let body = DeviceBody::of(manifest);
-    let shipped = PartReport::of(&logits, &parts.test, &manifest.class_prior, bundle.policy(), body);
+    let shipped = PartReport::of(&logits, &parts.test.samples, &manifest.class_prior, bundle.policy(), body);
     let trained = &finished.reports.test;
     for (shipped, trained) in [
         (shipped.every[Exit::Local], trained.every[Exit::Local]),

@@ -3,10 +3,11 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use headwater_protocol::scores::floats;
 use headwater_protocol::{Body, Boot, Header, Limits, Message, NetworkTag, SampleId, decode, encode};
 
 fn summary(c: &mut Criterion) {
-    let limits = Limits { score_bytes: 40, feature_bits: 2048, view_bytes: 3072, edge_bits: 0 };
+    let limits = Limits { classes: 10, feature_bits: 2048, view_bytes: 3072, ..Limits::default() };
     let scores: Vec<u8> = (0..10).flat_map(|i| (i as f32 * 0.3).to_le_bytes()).collect();
     let sample = SampleId(1_763_719_200_123);
     let mut bytes = Vec::with_capacity(64);
@@ -23,7 +24,10 @@ fn summary(c: &mut Criterion) {
             encode(&Message { header, body: Body::Summary(black_box(&scores)) }, &limits, &mut bytes)
                 .expect("the scores fit the limits");
             let message = decode(black_box(&bytes), &limits).expect("just encoded");
-            message.body.scores().sum::<f32>()
+            match message.body {
+                Body::Summary(scores) => floats(scores).sum::<f32>(),
+                _ => 0.0,
+            }
         });
     });
 }

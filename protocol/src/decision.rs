@@ -330,6 +330,10 @@ pub struct SettledNotice {
     /// Devices that the leader refuses now, at most [`SettledNotice::MAX_REFUSED`], and the reason: their answers count for nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<DeviceId, String>,
+    /// Longest time, ms, for which a device may collect answers into one message of the kind `batch`. Absent while no device of the group
+    /// sends batches, and from leaders that read none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_ms: Option<u32>,
 }
 
 impl SettledNotice {

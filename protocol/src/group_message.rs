@@ -106,7 +106,8 @@ pub(crate) fn decode_short(payload: &[u8]) -> Result<Message<'static>, DecodeErr
         | Kind::Gone
         | Kind::Input
         | Kind::Decided
-        | Kind::EdgeFeatures => return Err(DecodeError::Flags(FLAG_SHORT)),
+        | Kind::EdgeFeatures
+        | Kind::Batch => return Err(DecodeError::Flags(FLAG_SHORT)),
     };
     let network = NetworkTag([head[2], head[3]]);
     let header = Header { late: false, network, sample_low: low, boot: Boot(0), age_ms: 0 };

@@ -3,6 +3,7 @@
 //! The crate opens no socket, reads no clock and knows no model maths. Every message of a peer is decoded here. A length that a peer
 //! names is checked against [`Limits`] before anything is allocated.
 
+mod batch;
 mod bit_set;
 pub mod bits;
 mod decision;
@@ -15,6 +16,7 @@ mod notice;
 mod presence;
 #[cfg(feature = "schema")]
 pub mod schema;
+pub mod scores;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod topic;
@@ -22,6 +24,7 @@ mod trigger;
 mod utc_time;
 pub mod v2;
 
+pub use batch::{BATCHES, Batch, BatchEntry, BatchMistake, BatchedAnswer, MAX_BATCH_SAMPLES, encode_batch};
 pub use bit_set::{BitSet, EdgeSet, SlotSet, SourceSet};
 pub use decision::{
     Decision, Degraded, Dropped, Exit, HopBytes, RESULT_SCHEMA, ResultMessage, Settled, SettledNotice, Stages,
@@ -39,6 +42,7 @@ pub use message::{
 };
 pub use notice::{Birth, DeviceState, EdgeStatus, InstanceId, LeaderClaim, Numbering, Status};
 pub use presence::{Presence, SlotPresence};
+pub use scores::ScoreEncoding;
 pub use topic::{DeviceTopic, EdgeTopic, Topic, TopicError, Topics};
 pub use trigger::{Trigger, TriggerMessage};
 pub use utc_time::{TimeError, UtcTime};

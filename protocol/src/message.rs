@@ -12,25 +12,28 @@
 //! | kind | body |
 //! | --- | --- |
 //! | `trigger` | whole sample id (u64) |
-//! | `summary` | scores, one `f32` a class |
+//! | `summary` | [scores](crate::scores) in the encoding of the network |
 //! | `not_in_view` | nothing |
 //! | `request` | slots asked, a [`SlotSet`] (u64) |
-//! | `features` | packed map |
+//! | `features` | packed map; where the network codes its maps, the coded map if that is shorter |
 //! | `gone` | nothing; on the topic `summary`, marked late: the device gave the whole sample up |
 //! | `input` | the view as pixels |
 //! | `decided` | class (u16), confidence (f32), policy id (8 bytes) |
 //! | `edge_features` | slots in it, a [`SlotSet`] (u64); scores, one `f32` a class; packed map |
+//! | `batch` | answers of several samples (`batch.rs`) |
 //!
 //! Device, boot, kind and sample identify a message; duplicates are normal. Triggers and requests have a short form too
 //! (`group_message.rs`).
 
 use thiserror::Error;
 
+use crate::batch::{self, Batch, BatchMistake};
 use crate::bit_set::SlotSet;
 use crate::bits;
 use crate::fault::Fault;
 use crate::group_message::{FLAG_SHORT, decode_short};
 use crate::ids::{Boot, NetworkTag, PolicyId, SampleId};
+use crate::scores::{self, ScoreEncoding};
 
 /// Version of the binary messages of this build.
 pub const VERSION: u8 = 1;
@@ -72,13 +75,13 @@ pub fn age_ms(age_us: u64) -> u16 {
 pub enum Body<'a> {
     /// Every device captures now, under this id.
     Trigger(SampleId),
-    /// Class scores, little-endian `f32`.
+    /// Class scores in the encoding of the network; see [`scores`].
     Summary(&'a [u8]),
     /// The device is up and has no view of the sample.
     NotInView,
     /// These slots are asked for their features.
     Request(SlotSet),
-    /// Feature bits; see [`bits`].
+    /// Feature bits, see [`bits`]; shorter than these where the network codes its maps.
     Features(&'a [u8]),
     /// The device does not keep the features any more. Marked late on the topic `summary`: it gave the whole sample up.
     Gone,
@@ -95,6 +98,8 @@ pub enum Body<'a> {
         /// The edge's map, packed.
         map: &'a [u8],
     },
+    /// Summaries and `not_in_view` of several samples, in time; the header is that of the first one.
+    Batch(Batch<'a>),
 }
 
 /// The decision of a device with an exit (configurations b and d).
@@ -130,15 +135,21 @@ pub enum Kind {
     Decided = 8,
     /// [`Body::EdgeFeatures`].
     EdgeFeatures = 9,
+    /// [`Body::Batch`].
+    Batch = 10,
 }
 
 /// Body lengths of the receiver's network; a message of another length is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a summary's scores.
-    pub score_bytes: usize,
+    /// Classes, each with a score.
+    pub classes: usize,
+    /// Encoding of the scores of a summary.
+    pub scores: ScoreEncoding,
     /// Bits of one feature map.
     pub feature_bits: usize,
+    /// Whether feature maps are coded: a body may then be shorter than the map.
+    pub codes_features: bool,
     /// Bytes of a view.
     pub view_bytes: usize,
     /// Bits of the map of an edge; 0 where there are no edges.
@@ -152,15 +163,35 @@ impl Limits {
         HEADER_BYTES + bodies.into_iter().max().unwrap_or(0)
     }
 
+    /// Bytes of the scores of a summary.
+    pub(crate) fn summary_bytes(&self) -> usize {
+        self.scores.bytes(self.classes)
+    }
+
+    /// Bytes of the scores of an edge, which are floats.
+    fn edge_score_bytes(&self) -> usize {
+        ScoreEncoding::F32.bytes(self.classes)
+    }
+
+    /// Whether a body has a length of its kind. The entries of a batch tell its length.
+    fn fits(&self, kind: Kind, bytes: usize) -> bool {
+        let whole = self.body_bytes(kind);
+        bytes == whole
+            || kind == Kind::Batch
+            || (kind == Kind::Features && self.codes_features && (1..whole).contains(&bytes))
+    }
+
+    /// Bytes of a body; of one that may be coded, and of a batch, the most.
     fn body_bytes(&self, kind: Kind) -> usize {
         match kind {
             Kind::Trigger | Kind::Request => 8,
-            Kind::Summary => self.score_bytes,
+            Kind::Summary => self.summary_bytes(),
             Kind::Features => bits::packed_len(self.feature_bits),
             Kind::Input => self.view_bytes,
             Kind::NotInView | Kind::Gone => 0,
             Kind::Decided => DECIDED_BYTES,
-            Kind::EdgeFeatures => 8 + self.score_bytes + bits::packed_len(self.edge_bits),
+            Kind::EdgeFeatures => 8 + self.edge_score_bytes() + bits::packed_len(self.edge_bits),
+            Kind::Batch => batch::longest_body(self.summary_bytes()),
         }
     }
 }
@@ -178,6 +209,7 @@ impl<'a> Body<'a> {
             Self::Input(_) => Kind::Input,
             Self::Decided(_) => Kind::Decided,
             Self::EdgeFeatures { .. } => Kind::EdgeFeatures,
+            Self::Batch(_) => Kind::Batch,
         }
     }
 
@@ -189,6 +221,7 @@ impl<'a> Body<'a> {
             Self::Summary(bytes) | Self::Features(bytes) | Self::Input(bytes) => bytes.len(),
             Self::Decided(_) => DECIDED_BYTES,
             Self::EdgeFeatures { scores, map, .. } => 8 + scores.len() + map.len(),
+            Self::Batch(batch) => batch.bytes().len(),
         }
     }
 
@@ -196,20 +229,11 @@ impl<'a> Body<'a> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    /// Scores of a summary or of an edge; empty for the other kinds.
-    pub fn scores(&self) -> impl ExactSizeIterator<Item = f32> + 'a {
-        let bytes: &'a [u8] = match *self {
-            Self::Summary(scores) | Self::EdgeFeatures { scores, .. } => scores,
-            _ => &[],
-        };
-        bytes.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]]))
-    }
 }
 
 impl Kind {
     /// Every kind, in the order of their numbers from 1 on, with its name in metrics.
-    const NAMES: [(Self, &'static str); 9] = [
+    const NAMES: [(Self, &'static str); 10] = [
         (Self::Trigger, "trigger"),
         (Self::Summary, "summary"),
         (Self::NotInView, "not_in_view"),
@@ -219,6 +243,7 @@ impl Kind {
         (Self::Input, "input"),
         (Self::Decided, "decided"),
         (Self::EdgeFeatures, "edge_features"),
+        (Self::Batch, "batch"),
     ];
 
     /// Name in metrics.
@@ -240,18 +265,15 @@ pub fn encode(message: &Message<'_>, limits: &Limits, out: &mut Vec<u8>) -> Resu
     let kind = body.kind();
     let (expected, found) = (limits.body_bytes(kind), body.len());
     let is_cut_right = match body {
-        Body::EdgeFeatures { scores, .. } => scores.len() == limits.score_bytes,
+        Body::EdgeFeatures { scores, .. } => scores.len() == limits.edge_score_bytes(),
+        Body::Batch(batch) => batch.fits(limits),
         _ => true,
     };
-    if expected != found || !is_cut_right {
+    if !limits.fits(kind, found) || !is_cut_right {
         return Err(EncodeError { kind: kind.name(), expected, found });
     }
     out.reserve(HEADER_BYTES + found);
-    out.extend_from_slice(&[VERSION << 4 | kind as u8, u8::from(header.late)]);
-    out.extend_from_slice(&header.network.0);
-    out.extend_from_slice(&header.sample_low.to_le_bytes());
-    out.extend_from_slice(&header.boot.0.to_le_bytes());
-    out.extend_from_slice(&header.age_ms.to_le_bytes());
+    put_header(kind, header, out);
     match *body {
         Body::Trigger(sample) => out.extend_from_slice(&sample.0.to_le_bytes()),
         Body::Request(slots) => out.extend_from_slice(&slots.bits().to_le_bytes()),
@@ -266,9 +288,19 @@ pub fn encode(message: &Message<'_>, limits: &Limits, out: &mut Vec<u8>) -> Resu
             out.extend_from_slice(scores);
             out.extend_from_slice(map);
         }
+        Body::Batch(batch) => out.extend_from_slice(batch.bytes()),
         Body::NotInView | Body::Gone => {}
     }
     Ok(())
+}
+
+/// Appends the first twelve bytes of a message.
+pub(crate) fn put_header(kind: Kind, header: &Header, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[VERSION << 4 | kind as u8, u8::from(header.late)]);
+    out.extend_from_slice(&header.network.0);
+    out.extend_from_slice(&header.sample_low.to_le_bytes());
+    out.extend_from_slice(&header.boot.0.to_le_bytes());
+    out.extend_from_slice(&header.age_ms.to_le_bytes());
 }
 
 /// Reads one whole payload.
@@ -293,7 +325,10 @@ pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, Dec
         return Err(DecodeError::Flags(head[1]));
     }
     let expected = limits.body_bytes(kind);
-    if rest.len() != expected {
+    if !limits.fits(kind, rest.len()) {
+        if kind == Kind::Features && limits.codes_features {
+            return Err(DecodeError::CodedLength { limit: expected, found: rest.len() });
+        }
         return Err(DecodeError::Length { kind: kind.name(), expected, found: rest.len() });
     }
     let header = Header {
@@ -311,11 +346,14 @@ pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, Dec
             }
             Body::Trigger(sample)
         }
-        Kind::Summary => finite(Body::Summary(rest))?,
+        Kind::Summary => {
+            check_scores(rest, limits)?;
+            Body::Summary(rest)
+        }
         Kind::NotInView => Body::NotInView,
         Kind::Request => Body::Request(SlotSet::from_bits(whole_u64(rest))),
         Kind::Features => {
-            if !bits::tail_is_clear(rest, limits.feature_bits) {
+            if rest.len() == expected && !bits::tail_is_clear(rest, limits.feature_bits) {
                 return Err(DecodeError::TailBits);
             }
             Body::Features(rest)
@@ -325,7 +363,7 @@ pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, Dec
         Kind::Decided => decided(rest)?,
         Kind::EdgeFeatures => {
             let (slots, rest) = rest.split_at(8);
-            let (scores, map) = rest.split_at(limits.score_bytes);
+            let (scores, map) = rest.split_at(limits.edge_score_bytes());
             if !bits::tail_is_clear(map, limits.edge_bits) {
                 return Err(DecodeError::TailBits);
             }
@@ -333,14 +371,25 @@ pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, Dec
             if slots.is_empty() {
                 return Err(DecodeError::NoSlots);
             }
-            finite(Body::EdgeFeatures { slots, scores, map })?
+            finite(scores)?;
+            Body::EdgeFeatures { slots, scores, map }
         }
+        Kind::Batch => Body::Batch(Batch::read(rest, &header, limits)?),
     };
     Ok(Message { header, body })
 }
 
-fn finite(body: Body<'_>) -> Result<Body<'_>, DecodeError> {
-    if body.scores().all(f32::is_finite) { Ok(body) } else { Err(DecodeError::NotFinite) }
+/// Refuses scores of a summary that are not finite, or with bits after the last one.
+pub(crate) fn check_scores(scores: &[u8], limits: &Limits) -> Result<(), DecodeError> {
+    match limits.scores {
+        ScoreEncoding::F32 => finite(scores),
+        levels if bits::tail_is_clear(scores, limits.classes * levels.bits()) => Ok(()),
+        _ => Err(DecodeError::ScoreTail),
+    }
+}
+
+fn finite(scores: &[u8]) -> Result<(), DecodeError> {
+    if scores::floats(scores).all(f32::is_finite) { Ok(()) } else { Err(DecodeError::NotFinite) }
 }
 
 fn decided(body: &[u8]) -> Result<Body<'_>, DecodeError> {
@@ -409,6 +458,14 @@ pub enum DecodeError {
         /// Bytes found.
         found: usize,
     },
+    /// Coded features without a byte, or longer than the map.
+    #[error("features message: expected a body of 1 to {limit} bytes, found {found}")]
+    CodedLength {
+        /// Bytes of the map that is not coded.
+        limit: usize,
+        /// Bytes found.
+        found: usize,
+    },
     /// Header and body name different samples.
     #[error("trigger message: the header names sample ..{header}, the body {body}")]
     SampleMismatch {
@@ -426,12 +483,23 @@ pub enum DecodeError {
     /// A score that is NaN or infinite.
     #[error("message: expected finite scores, found NaN or infinity")]
     NotFinite,
+    /// Bits set after the last score.
+    #[error("summary message: expected zero bits after the last score, found ones")]
+    ScoreTail,
     /// A confidence outside `[0, 1]`.
     #[error("decided message: expected a confidence in [0, 1], found another number")]
     Confidence,
     /// An edge message without any slot.
     #[error("edge_features message: expected at least one slot, found none")]
     NoSlots,
+    /// A wrong entry of a batch.
+    #[error("batch message, entry {entry}: {mistake}")]
+    Batch {
+        /// Number of the entry, from 0.
+        entry: usize,
+        /// The mistake.
+        mistake: BatchMistake,
+    },
     /// Bits set after the last feature.
     #[error("features message: expected zero bits after the last feature, found ones")]
     TailBits,

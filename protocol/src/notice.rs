@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::batch::BATCHES;
 use crate::group_message::SHORT_MESSAGES;
 use crate::ids::{Boot, DeviceId, EdgeIndex, IdError, NetworkId, SampleId, Slot, clipped};
 
@@ -58,6 +59,11 @@ impl Birth {
     /// Whether the device reads the short form of triggers and requests.
     pub fn reads_short(&self) -> bool {
         reads_short(&self.capabilities)
+    }
+
+    /// Whether the device sends batches to a leader that reads them.
+    pub fn sends_batches(&self) -> bool {
+        self.capabilities.iter().any(|name| name == BATCHES)
     }
 }
 

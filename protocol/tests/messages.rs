@@ -1,12 +1,20 @@
 //! Messages against hostile bytes: every message survives encoding, other bytes are refused.
 
 use headwater_protocol::{
-    Body, Boot, DecodeError, DeviceDecision, Form, HEADER_BYTES, Header, Limits, Message, NetworkTag,
-    PolicyId, SampleId, SlotSet, decode, encode, encode_request, encode_trigger,
+    Batch, BatchEntry, BatchMistake, BatchedAnswer, Body, Boot, DecodeError, DeviceDecision, Form,
+    HEADER_BYTES, Header, Limits, MAX_BATCH_SAMPLES, Message, NetworkTag, PolicyId, SampleId, ScoreEncoding,
+    SlotSet, decode, encode, encode_batch, encode_request, encode_trigger,
 };
 use proptest::prelude::*;
 
-const LIMITS: Limits = Limits { score_bytes: 12, feature_bits: 21, view_bytes: 48, edge_bits: 11 };
+const LIMITS: Limits = Limits {
+    classes: 3,
+    scores: ScoreEncoding::F32,
+    feature_bits: 21,
+    codes_features: false,
+    view_bytes: 48,
+    edge_bits: 11,
+};
 
 fn header(sample: SampleId) -> Header {
     Header {
@@ -208,13 +216,197 @@ fn each_wrong_byte_is_named() {
     check_refused(|b| b[33] = 0x08, edge, &DecodeError::TailBits);
     check_refused(|b| b[20..24].copy_from_slice(&f32::NAN.to_le_bytes()), edge, &DecodeError::NotFinite);
     check_refused(
-        |b| b.resize(1000, 0),
+        |b| b.resize(5000, 0),
         Body::Gone,
-        &DecodeError::Oversize { limit: LIMITS.largest_payload(), found: 1000 },
+        &DecodeError::Oversize { limit: LIMITS.largest_payload(), found: 5000 },
     );
     check_refused(
         |b| b[12] = 1,
         Body::Trigger(SampleId(9)),
         &DecodeError::SampleMismatch { header: 9, body: SampleId(1) },
     );
+}
+
+/// The same network with scores of 4 bits and coded maps.
+const CODED: Limits = Limits { scores: ScoreEncoding::Bits4, codes_features: true, ..LIMITS };
+
+#[test]
+fn golden_messages_of_coded_scores_and_maps() {
+    for (body, golden) in [
+        (Body::Summary(&[0x21, 0x03]), "1200abcd08070605070003002103"),
+        (Body::Features(&[0x01, 0x80]), "1500abcd08070605070003000180"),
+        (Body::Features(&[0x01, 0x80, 0x1f]), "1500abcd080706050700030001801f"),
+    ] {
+        let message = Message { header: header(SampleId(0x0102_0304_0506_0708)), body };
+        let mut bytes = Vec::new();
+        encode(&message, &CODED, &mut bytes).unwrap();
+        assert_eq!(bytes.iter().map(|b| format!("{b:02x}")).collect::<String>(), golden);
+        assert_eq!(decode(&bytes, &CODED), Ok(message));
+        // A network that does not code them takes neither.
+        let is_plain = matches!(body, Body::Features(map) if map.len() == 3);
+        assert_eq!(decode(&bytes, &LIMITS).is_ok(), is_plain);
+    }
+}
+
+#[test]
+fn coded_bodies_of_a_wrong_length_or_tail_are_named() {
+    let refused = |kind: u8, body: &[u8], expected: DecodeError| {
+        let head = [0x10 | kind, 0, 0xab, 0xcd, 8, 7, 6, 5, 7, 0, 3, 0];
+        assert_eq!(decode(&[&head, body].concat(), &CODED), Err(expected));
+    };
+    refused(5, &[], DecodeError::CodedLength { limit: 3, found: 0 });
+    refused(5, &[1, 2, 3, 4], DecodeError::CodedLength { limit: 3, found: 4 });
+    refused(5, &[1, 2, 0xff], DecodeError::TailBits);
+    refused(2, &[0x21, 0x13], DecodeError::ScoreTail);
+    refused(2, &[0x21], DecodeError::Length { kind: "summary", expected: 2, found: 1 });
+    refused(2, &[0; 12], DecodeError::Length { kind: "summary", expected: 2, found: 12 });
+}
+
+/// Entries of a batch from id 9 on: distance from the one before, age, whether the device has a view.
+fn entries<'a>(samples: &[(u64, u16, bool)], scores: &'a [u8]) -> Vec<BatchEntry<'a>> {
+    let mut sample = SampleId(9);
+    let entry = |&(distance, age_ms, has_view): &(u64, u16, bool)| {
+        sample = SampleId(sample.0 + distance);
+        let answer = if has_view { BatchedAnswer::Summary(scores) } else { BatchedAnswer::NotInView };
+        BatchEntry { sample, age_ms, answer }
+    };
+    samples.iter().map(entry).collect()
+}
+
+/// The message of the first of these entries, and how many it takes.
+fn batch_bytes(entries: &[BatchEntry<'_>], limits: &Limits) -> (Vec<u8>, usize) {
+    let mut bytes = Vec::new();
+    let taken = encode_batch(NetworkTag([0xab, 0xcd]), Boot(7), entries, limits, &mut bytes).unwrap();
+    (bytes, taken)
+}
+
+#[track_caller]
+fn decoded_batch<'a>(bytes: &'a [u8], limits: &Limits) -> (Header, Batch<'a>) {
+    match decode(bytes, limits) {
+        Ok(Message { header, body: Body::Batch(batch) }) => (header, batch),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Bytes that other implementations must agree with: fixed once, changed only with the version.
+#[test]
+fn golden_batches() {
+    let scores: Vec<u8> = [1.0f32, -2.5, 0.0].iter().flat_map(|s| s.to_le_bytes()).collect();
+    for (limits, scores, samples, golden) in [
+        (LIMITS, &scores[..], &[(0, 3, true)][..], "1a00abcd090000000700030000000000803f000020c000000000"),
+        (
+            CODED,
+            &[0x21, 0x03],
+            &[(0, 25, true), (1, 15, false), (10, 5, true)],
+            "1a00abcd09000000070019000000210303\
+0a140a2103",
+        ),
+        (
+            CODED,
+            &[0x21, 0x03],
+            &[(0, 65_535, false), (64, 0, true)],
+            "1a00abcd090000000700ffff01008001ffff032103",
+        ),
+    ] {
+        let entries = entries(samples, scores);
+        let (bytes, taken) = batch_bytes(&entries, &limits);
+        assert_eq!(bytes.iter().map(|b| format!("{b:02x}")).collect::<String>(), golden);
+        assert_eq!(taken, entries.len());
+        let (header, batch) = decoded_batch(&bytes, &limits);
+        assert_eq!((header.late, header.boot, header.sample_low), (false, Boot(7), 9));
+        assert!(batch.entries(SampleId(9), header.age_ms).eq(entries));
+    }
+}
+
+#[test]
+fn a_batch_ends_before_a_sample_that_it_cannot_say() {
+    let limits = CODED;
+    let taken = |samples: &[(u64, u16, bool)]| batch_bytes(&entries(samples, &[0x21, 3]), &limits).1;
+    assert_eq!(taken(&[(0, 9, true), (1, 9, true), (1, 10, true)]), 2, "older than the one before");
+    assert_eq!(taken(&[(0, 9, true), (0, 9, true)]), 1, "the same sample");
+    assert_eq!(taken(&[(0, 9, true), (1 << 31, 9, true)]), 1, "a distance has 31 bits");
+    assert_eq!(taken(&[(0, 9, true), ((1 << 31) - 1, 9, true), ((1 << 31) - 1, 9, true), (2, 9, true)]), 3);
+    assert_eq!(taken(&[(0, 9, true), (1 << 63, 9, true)]), 1);
+    assert_eq!(taken(&[]), 0);
+    let many: Vec<_> = (0..100).map(|at| (u64::from(at > 0), 100 - at, at % 2 == 0)).collect();
+    assert_eq!(taken(&many), MAX_BATCH_SAMPLES);
+    let wrong =
+        encode_batch(NetworkTag([0; 2]), Boot(7), &entries(&[(0, 9, true)], &[1]), &limits, &mut Vec::new());
+    assert_eq!(wrong.unwrap_err().to_string(), "batch message: expected a body of 2 bytes, got 1");
+}
+
+#[test]
+fn each_wrong_entry_of_a_batch_is_named() {
+    let head = [0x1a, 0, 0xab, 0xcd, 9, 0, 0, 0, 7, 0, 3, 0];
+    let refused = |body: &[u8], entry: usize, mistake: BatchMistake| {
+        let found = decode(&[&head, body].concat(), &CODED).map(|_| ());
+        assert_eq!(found, Err(DecodeError::Batch { entry, mistake }), "{body:02x?}");
+    };
+    refused(&[], 0, BatchMistake::Missing);
+    refused(&[2, 0, 0x21, 3], 0, BatchMistake::NotTheHeaders);
+    refused(&[0, 1, 0x21, 3], 0, BatchMistake::NotTheHeaders);
+    refused(&[1, 0, 1, 0], 1, BatchMistake::NotRising);
+    refused(&[1, 0, 3, 4], 1, BatchMistake::NegativeAge);
+    refused(&[1, 0, 3, 2, 3, 2], 2, BatchMistake::NegativeAge);
+    refused(&[1, 0, 3], 1, BatchMistake::Number);
+    refused(&[1, 0, 0x83, 0, 0], 1, BatchMistake::Number);
+    refused(&[1, 0, 3, 0x80, 0], 1, BatchMistake::Number);
+    refused(&[1, 0, 3, 0x80, 0x80, 4], 1, BatchMistake::Number);
+    refused(&[1, 0, 0xff, 0xff, 0xff, 0xff, 0x1f, 0], 1, BatchMistake::Number);
+    let far = [0xff, 0xff, 0xff, 0xff, 0x0f, 0];
+    refused(&[&[1, 0][..], &far, &far, &far].concat(), 3, BatchMistake::TooFar);
+    refused(&[0, 0, 0x21], 0, BatchMistake::CutOff { expected: 2, found: 1 });
+    let many = [&[1, 0][..], &[3, 0].repeat(MAX_BATCH_SAMPLES)].concat();
+    refused(&many, MAX_BATCH_SAMPLES, BatchMistake::TooMany);
+    let late = [&[0x1a, 1][..], &head[2..], &[1, 0]].concat();
+    let found = decode(&late, &CODED).map(|_| ());
+    assert_eq!(found, Err(DecodeError::Batch { entry: 0, mistake: BatchMistake::Late }));
+    assert_eq!(decode(&[&head[..], &[0, 0, 0x21, 0x13]].concat(), &CODED), Err(DecodeError::ScoreTail));
+}
+
+proptest! {
+    #[test]
+    fn a_batch_keeps_ids_ages_and_answers(
+        samples in prop::collection::vec((1..5000u64, 0..900u16, any::<bool>()), 1..=MAX_BATCH_SAMPLES),
+        scores: [u8; 8],
+        first: u32,
+    ) {
+        let limits = Limits { classes: 8, scores: ScoreEncoding::Bits8, ..LIMITS };
+        let (mut sample, mut age_ms) = (SampleId(first.into()), u16::MAX);
+        let entry = |(distance, younger_ms, has_view): (u64, u16, bool)| {
+            sample.0 += distance;
+            age_ms -= younger_ms;
+            let answer = if has_view { BatchedAnswer::Summary(&scores[..]) } else { BatchedAnswer::NotInView };
+            BatchEntry { sample, age_ms, answer }
+        };
+        let entries: Vec<_> = samples.into_iter().map(entry).collect();
+        let (bytes, taken) = batch_bytes(&entries, &limits);
+        prop_assert_eq!(taken, entries.len());
+        let (header, batch) = decoded_batch(&bytes, &limits);
+        prop_assert!(batch.entries(entries[0].sample, header.age_ms).eq(entries.iter().copied()));
+        let message = Message { header, body: Body::Batch(batch) };
+        let mut again = Vec::new();
+        encode(&message, &limits, &mut again).unwrap();
+        prop_assert_eq!(&again, &bytes);
+        let under_others = encode(&message, &LIMITS, &mut again);
+        prop_assert!(under_others.is_err());
+        // A prefix is a batch of fewer samples, or is refused.
+        for cut in 0..bytes.len() {
+            if let Ok(Message { body: Body::Batch(fewer), .. }) = decode(&bytes[..cut], &limits) {
+                prop_assert!(fewer.entries(entries[0].sample, header.age_ms).count() < entries.len());
+            }
+        }
+    }
+
+    #[test]
+    fn garbage_after_the_header_of_a_batch_is_refused_or_encodes_to_itself(
+        rest in prop::collection::vec(prop_oneof![0..8u8, any::<u8>()], 0..60),
+    ) {
+        let bytes = [&[0x1a, 0, 0xab, 0xcd, 9, 0, 0, 0, 7, 0, 30, 0][..], &rest].concat();
+        if let Ok(message) = decode(&bytes, &CODED) {
+            let mut again = Vec::new();
+            encode(&message, &CODED, &mut again).unwrap();
+            prop_assert_eq!(again, bytes);
+        }
+    }
 }

@@ -8,7 +8,7 @@
 //! sample 0  cam   0           1           2           3             four cameras: four samples per object
 //! sample 1  cam      0           1           2           3
 //! ```
-//! The samples of an object form a group. There is no official division into parts: six of the nine objects of a class are for training, one for
+//! The samples of an object form a group, which has the number of the object in every division into parts. There is no official division into parts: six of the nine objects of a class are for training, one for
 //! validation, two for test. Beside that there are nine folds: each leaves three objects of every class out for test, and one validates.
 
 use std::path::Path;
@@ -101,11 +101,10 @@ fn open(dir: &Path, cameras: usize, fold: Option<usize>) -> Result<InMemory, Dat
                 let photograph = RING_START + step + camera * distance;
                 Some(&views[photograph * SHAPE.bytes()..][..SHAPE.bytes()])
             };
-            parts[part].push(u16::from(classes[object]), SHAPE, (0..cameras).map(view));
+            let labels = (u16::from(classes[object]), object as u32);
+            parts[part].push_of_group(labels, SHAPE, (0..cameras).map(view));
         }
     }
-    // Samples of one object follow each other.
-    parts.iter_mut().for_each(|part| part.group_every(distance));
     Ok(InMemory::new(LABELS, cameras, SHAPE, parts))
 }
 
@@ -137,8 +136,9 @@ mod tests {
             let counts = [Part::Train, Part::Validation, Part::Test].map(|part| data.len(part));
             assert_eq!(counts, [6, 1, 2].map(|objects| objects * 8 * samples));
             let groups = (0..counts[0]).map(|sample| data.group(Part::Train, sample));
+            let of_train = (0..OBJECTS as u32).filter(|object| object % 9 < TRAIN as u32);
             assert!(
-                groups.eq((0..48).flat_map(|object| vec![Some(object); samples])),
+                groups.eq(of_train.flat_map(|object| vec![Some(object); samples])),
                 "an object is a group"
             );
             let mut seen = Vec::new();

@@ -14,7 +14,7 @@ pub(crate) struct InMemoryPart {
     in_view: Vec<bool>,
     /// `[samples, slots, view]`: pixels, zeros where the slot does not see the sample.
     pixels: Vec<u8>,
-    /// Group of each sample, from 0; empty where samples are independent.
+    /// Number of each sample's group; empty where samples are independent.
     groups: Vec<u32>,
 }
 
@@ -74,9 +74,15 @@ impl InMemoryPart {
         self.groups = names.iter().filter_map(number).collect();
     }
 
-    /// Puts every `size` samples that follow each other into one group.
-    pub(crate) fn group_every(&mut self, size: usize) {
-        self.groups = (0..self.len()).map(|sample| (sample / size) as u32).collect();
+    /// Adds a sample of a group.
+    pub(crate) fn push_of_group<'a>(
+        &mut self,
+        (class, group): (u16, u32),
+        shape: Shape,
+        views: impl IntoIterator<Item = Option<&'a [u8]>>,
+    ) {
+        self.push(class, shape, views);
+        self.groups.push(group);
     }
 
     /// Cuts the part of independent samples in two; the second one begins with sample `at`.

@@ -50,7 +50,7 @@ fn env_filter(filter: &str) -> Result<EnvFilter, FilterError> {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// First part of the targets of our events: names of our crates and programs, with `_` in place of `-`.
-const TARGETS: [&str; 20] = [
+const TARGETS: [&str; 21] = [
     "headwater",
     "headwater_aggregator",
     "headwater_cloud",
@@ -62,6 +62,7 @@ const TARGETS: [&str; 20] = [
     "headwater_identity",
     "headwater_inference",
     "headwater_kernels",
+    "headwater_map_coder",
     "headwater_link",
     "headwater_models",
     "headwater_protocol",

@@ -30,7 +30,7 @@ fn summary(group: &InProcessGroup, sample: SampleId, change: impl FnOnce(&mut Ve
         age_ms: 0,
     };
     let mut payload = Vec::new();
-    let scores = vec![0; limits.score_bytes];
+    let scores = vec![0; limits.scores.bytes(limits.classes)];
     encode(&Message { header, body: Body::Summary(&scores) }, &limits, &mut payload).expect("it fits");
     change(&mut payload);
     payload
@@ -44,9 +44,9 @@ async fn each_kind_of_invalid_message_is_counted_under_its_device() {
     let from_cam_0 = topic(&client, "cam-0", DeviceTopic::Summary);
     let wrong_version = summary(&group, sample, |bytes| bytes[0] = 0x92);
     let wrong_network = summary(&group, sample, |bytes| bytes[2] ^= 0xff);
-    let cut = summary(&group, sample, |bytes| bytes.truncate(20));
-    let not_finite = summary(&group, sample, |bytes| bytes[12..16].copy_from_slice(&f32::NAN.to_le_bytes()));
-    for payload in [wrong_version, wrong_network, cut, not_finite, vec![], vec![7; 200_000]] {
+    let cut = summary(&group, sample, |bytes| bytes.truncate(15));
+    let too_long = summary(&group, sample, |bytes| bytes.push(0));
+    for payload in [wrong_version, wrong_network, cut, too_long, vec![], vec![7; 200_000]] {
         client.publish(&from_cam_0, payload).await.unwrap();
     }
     let unknown = topic(&client, "unknown", DeviceTopic::Summary);

@@ -9,7 +9,7 @@ use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding}
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_inference::whole::{Whole, WholeAnswer};
-use headwater_protocol::{Degraded, Dropped, EdgeIndex, Exit, SlotPresence};
+use headwater_protocol::{Degraded, Dropped, EdgeIndex, Exit, ScoreEncoding, SlotPresence};
 use headwater_tests::group::{
     WAIT_LIMIT, bundle, client_of, decide_all, embedded_broker, group_at, ids, patient, start,
 };
@@ -122,6 +122,21 @@ async fn configuration_e_has_several_devices_one_edge_and_the_cloud() {
 async fn configuration_f_has_several_devices_several_edges_and_the_cloud() {
     for fusion in [Aggregation::Mp, Aggregation::Cc] {
         check(TinyNetwork { edge: [Aggregation::Cc, fusion], ..network(Configuration::F) }).await;
+    }
+}
+
+/// Scores of levels and coded maps: what the leader decides from is what the whole network rounds to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn coded_scores_and_maps_give_the_answers_of_the_whole_network() {
+    use Configuration::{B, C, D, E, F};
+    for (configuration, scores) in [
+        (B, ScoreEncoding::Bits6),
+        (C, ScoreEncoding::Bits4),
+        (D, ScoreEncoding::Bits8),
+        (E, ScoreEncoding::Bits3),
+        (F, ScoreEncoding::Bits4),
+    ] {
+        check(TinyNetwork { scores, codes_maps: true, ..network(configuration) }).await;
     }
 }
 

@@ -27,7 +27,7 @@ const LICENCES: [&str; 15] = [
 /// Our crates that each of our crates may import.
 ///
 /// ```text
-/// {protocol, kernels} <- inference <- {models, services}
+/// {protocol, kernels, map-coder} <- inference <- {models, services}
 /// samples <- {models, end-device, group, cli}
 /// transport <- {telemetry, settings, link, services, group}
 /// link <- {end-device, edge-aggregator, group, cli}
@@ -39,16 +39,26 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("headwater-build-features", &[]),
     ("headwater-protocol", &[]),
     ("headwater-kernels", &[]),
+    ("headwater-map-coder", &[]),
     ("headwater-transport", &[]),
     ("headwater-telemetry", &["protocol", "transport"]),
     ("headwater-settings", &["protocol", "transport", "telemetry"]),
-    ("headwater-inference", &["protocol", "kernels"]),
+    ("headwater-inference", &["protocol", "kernels", "map-coder"]),
     ("headwater-samples", &["protocol"]),
     ("headwater-link", &["transport"]),
     ("headwater-identity", &["protocol", "transport"]),
     (
         "headwater-models",
-        &["build-features", "protocol", "kernels", "inference", "samples", "settings", "telemetry"],
+        &[
+            "build-features",
+            "protocol",
+            "kernels",
+            "map-coder",
+            "inference",
+            "samples",
+            "settings",
+            "telemetry",
+        ],
     ),
     (
         "headwater-end-device",
@@ -98,6 +108,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "protocol",
             "kernels",
+            "map-coder",
             "inference",
             "samples",
             "link",

@@ -1,8 +1,9 @@
 //! The page of messages names every word and every field, and its examples are messages.
 
 use headwater_protocol::{
-    Birth, Body, Boot, EdgeStatus, Form, Header, Limits, Message, NetworkTag, RESULT_SCHEMA, ResultMessage,
-    SampleId, SettledNotice, Status, Trigger, UtcTime, encode, encode_trigger,
+    BatchEntry, BatchedAnswer, Birth, Body, Boot, EdgeStatus, Form, Header, Limits, Message, NetworkTag,
+    RESULT_SCHEMA, ResultMessage, SampleId, ScoreEncoding, SettledNotice, Status, Trigger, UtcTime, encode,
+    encode_batch, encode_trigger,
 };
 
 const PAGE: &str = include_str!("../../docs/protocol.md");
@@ -138,4 +139,17 @@ fn the_bytes_of_the_trigger_are_a_trigger() {
         let text: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert!(PAGE.contains(&format!("`{}`", text.join(" "))), "{}", text.join(" "));
     }
+}
+
+#[test]
+fn the_bytes_of_the_batch_are_a_batch() {
+    let limits = Limits { classes: 4, scores: ScoreEncoding::Bits4, ..Limits::default() };
+    let summary = BatchedAnswer::Summary(&[0x21, 0x03]);
+    let samples = [(9, 25, summary), (10, 15, BatchedAnswer::NotInView), (20, 5, summary)];
+    let entries = samples.map(|(id, age_ms, answer)| BatchEntry { sample: SampleId(id), age_ms, answer });
+    let mut bytes = Vec::new();
+    let taken = encode_batch(NetworkTag([0xab, 0xcd]), Boot(7), &entries, &limits, &mut bytes);
+    assert_eq!(taken, Ok(3));
+    let text: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(PAGE.contains(&format!("`{}`", text.join(" "))), "{}", text.join(" "));
 }

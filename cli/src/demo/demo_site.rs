@@ -42,6 +42,7 @@ pub(super) fn site_settings(args: &DemoArgs) -> anyhow::Result<SiteSettings> {
     };
     let mut settings = SiteSettings::new(SiteId::new("demo")?, GroupId::new("cameras")?, broker);
     settings.qos = if args.qos == 0 { QoS::AtMostOnce } else { QoS::AtLeastOnce };
+    settings.batch_ms = args.batch_ms;
     settings.queue_samples = settings.queue_samples.max(2 * MAX_UNSETTLED);
     Ok(settings)
 }

@@ -269,6 +269,7 @@ mod tests {
             refused: (0..SettledNotice::MAX_REFUSED)
                 .map(|device| (DeviceId::new(format!("{device:0>64}")).unwrap(), "r".repeat(200)))
                 .collect(),
+            batch_ms: Some(u32::MAX),
         };
         let bytes = serde_json::to_vec(&notice).unwrap().len();
         assert!(bytes <= ACCOUNT_BYTES && ACCOUNT_BYTES < SHIPPED_PACKET_BYTES, "{bytes}");

@@ -143,7 +143,9 @@ impl Worker {
         let (link, incoming) = Link::start(link)?;
         info!(group = %config.group, %id, %edge, network = network.short(), "edge ready");
         let formats = config.networks.bundles().as_ref();
-        let formats = formats.map(|_, bundle| MessageFormat::new(bundle, Vec::new()));
+        let formats = formats
+            .try_map(|_, bundle| MessageFormat::new(bundle, Vec::new()))
+            .map_err(AggregatorError::section)?;
         let mut inbox = Inbox::new(topics.clone(), Arc::new(formats));
         inbox.devices.silent_after = config.limits.silent_after();
         inbox.set_owners(config.devices.clone(), |_, _| {});

@@ -3,14 +3,22 @@ use std::collections::BTreeMap;
 use headwater_inference::leader::{Exits, Leader, LeaderConfig, Micros, Now};
 use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::{
-    Boot, DeviceId, DeviceState, GroupId, Header, Numbering, SiteId, Slot, Status, encode,
+    Boot, DeviceId, DeviceState, GroupId, Header, MAX_BATCH_SAMPLES, Numbering, ScoreEncoding, SiteId, Slot,
+    Status, encode, encode_batch,
 };
 
 use super::*;
 
 const OURS: NetworkId = NetworkId([7; 32]);
 const NEXT: NetworkId = NetworkId([8; 32]);
-const LIMITS: Limits = Limits { score_bytes: 8, feature_bits: 12, view_bytes: 0, edge_bits: 9 };
+const LIMITS: Limits = Limits {
+    classes: 2,
+    scores: ScoreEncoding::F32,
+    feature_bits: 12,
+    codes_features: false,
+    view_bytes: 0,
+    edge_bits: 9,
+};
 
 /// A format of two slots and two classes.
 pub(crate) fn format(network: NetworkId) -> MessageFormat {
@@ -23,6 +31,8 @@ pub(crate) fn format(network: NetworkId) -> MessageFormat {
         edge_features: FeatureEncoding::default(),
         cloud_sources: 2,
         classes: 2,
+        score_coders: vec![ScoreCoder::default(); 2],
+        map_coders: Vec::new(),
         device_scores: Vec::new(),
         edge_scores: Vec::new(),
     }
@@ -129,7 +139,7 @@ fn each_message_becomes_its_event() {
     group.check_seen(&[
         &answered(1, 101, false, "Summary([0.5, -1.0])"),
         &answered(1, 101, false, "NotInView"),
-        "Features { slot: Slot(1), sample: SampleId(101), late: false, bits: [255, 15] }",
+        "Features { slot: Slot(1), sample: SampleId(101), late: false, bits: [255, 15], body_bytes: 2 }",
         "Gone { slot: Slot(1), sample: SampleId(101) }",
     ]);
     assert_eq!(group.inbox.devices.refusals(), BTreeMap::new());
@@ -165,7 +175,7 @@ fn messages_from_a_spool_are_late_and_a_late_gone_gives_up_a_whole_sample() {
 #[test]
 fn messages_are_read_under_the_network_of_their_device() {
     let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
-    let next = MessageFormat { limits: Limits { score_bytes: 12, ..LIMITS }, ..format(NEXT) };
+    let next = MessageFormat { limits: Limits { classes: 3, ..LIMITS }, classes: 3, ..format(NEXT) };
     let formats = PerNetwork { current: format(OURS), next: Some(next) };
     let inbox = Inbox::new(topics.clone(), Arc::new(formats));
     let mut group = Group { inbox, topics, newest: SampleId(100), seen: Vec::new() };
@@ -174,7 +184,7 @@ fn messages_are_read_under_the_network_of_their_device() {
     let generations = [Generation::Current, Generation::Next];
     for (id, network, bytes) in [("a", OURS, 8), ("b", NEXT, 12)] {
         let scores = vec![0; bytes];
-        let limits = Limits { score_bytes: bytes, ..LIMITS };
+        let limits = Limits { classes: bytes / 4, ..LIMITS };
         let header =
             Header { late: false, network: network.tag(), sample_low: 101, boot: Boot(1), age_ms: 3 };
         let mut payload = Vec::new();
@@ -208,7 +218,7 @@ fn the_birth_of_a_device_with_a_clock_gives_the_first_sample() {
 fn garbage_is_counted_for_its_device_and_makes_no_event() {
     let mut group = Group::with_device("a", 0);
     group.seen.clear();
-    for payload in [&b""[..], b"x", &[0x22; 12], &[0x12; 500]] {
+    for payload in [&b""[..], b"x", &[0x22; 12], &[0x12; 2000]] {
         group.sends("a", DeviceTopic::Summary, payload);
     }
     group.sends("a", DeviceTopic::Summary, &message(Body::Features(&[0, 0])));
@@ -350,4 +360,212 @@ fn an_implausible_sample_is_counted_for_its_device() {
         });
     }
     assert_eq!(group.refused("a"), BTreeMap::from([("implausible", 2)]));
+}
+
+/// A group of three slots under a network with scores of 4 bits and coded maps.
+fn coded_group() -> (Group, MessageFormat, Bundle) {
+    let network = TinyNetwork { scores: ScoreEncoding::Bits4, codes_maps: true, ..TinyNetwork::default() };
+    let bundle = Bundle::from_bytes(&network.bundle()).unwrap();
+    let format = MessageFormat::new(&bundle, Vec::new()).unwrap();
+    let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
+    let inbox = Inbox::new(topics.clone(), Arc::new(PerNetwork::new(format.clone())));
+    let mut group = Group { inbox, topics, newest: SampleId(100), seen: Vec::new() };
+    group.introduces("a", 1, format.network);
+    group.seen.clear();
+    (group, format, bundle)
+}
+
+fn message_under(format: &MessageFormat, body: Body<'_>) -> Vec<u8> {
+    let header =
+        Header { late: false, network: format.network.tag(), sample_low: 101, boot: Boot(1), age_ms: 3 };
+    let mut payload = Vec::new();
+    encode(&Message { header, body }, &format.limits, &mut payload).unwrap();
+    payload
+}
+
+#[test]
+fn coded_scores_and_maps_reach_the_leader_as_scores_and_maps() {
+    let (mut group, format, bundle) = coded_group();
+    let slot = Slot::new(1).unwrap();
+    let scores = ScoreCoder::of(bundle.manifest(), slot);
+    let mut rounded = [0.3, -9.0, 7.1, 0.0];
+    scores.round(&mut rounded);
+    let mut body = Vec::new();
+    scores.put(&rounded, &mut body);
+    group.sends("a", DeviceTopic::Summary, &message_under(&format, Body::Summary(&body)));
+    let mut map = vec![0u8; bundle.manifest().features.packed_bytes()];
+    map[0] = 0b101;
+    let body = MapCoder::of(&bundle, slot).unwrap().unwrap().encode(&map).unwrap();
+    assert!(body.len() < map.len());
+    group.sends("a", DeviceTopic::Features, &message_under(&format, Body::Features(&body)));
+    let features = format!(
+        "Features {{ slot: Slot(1), sample: SampleId(101), late: false, bits: {map:?}, body_bytes: {} }}",
+        body.len()
+    );
+    group.check_seen(&[&answered(1, 101, false, &format!("Summary({rounded:?})")), &features]);
+}
+
+#[test]
+fn coded_maps_that_are_cut_off_padded_too_long_or_of_other_contexts_are_refused_and_counted() {
+    let (mut group, format, bundle) = coded_group();
+    let packed = bundle.manifest().features.packed_bytes();
+    let map: Vec<u8> = (0..packed).map(|byte| if byte % 3 == 0 { 0x11 } else { 0 }).collect();
+    let coder = MapCoder::of(&bundle, Slot::new(1).unwrap()).unwrap().unwrap();
+    let body = coder.encode(&map).unwrap();
+    let table: Vec<u8> = coder.table().iter().map(|byte| 255 - byte / 2).collect();
+    let other = MapCoder::new(&bundle.manifest().features, table).unwrap();
+    let padded = [&body[..], &[0]].concat();
+    let head = message_under(&format, Body::Features(&body))[..12].to_vec();
+    let bodies =
+        [&body[..body.len() - 1], &padded, &[7; 300], &[], &other.encode(&vec![0xff; packed]).unwrap()[..]];
+    for (sent, wrong) in bodies.iter().enumerate() {
+        group.sends("a", DeviceTopic::Features, &[&head, *wrong].concat());
+        let refused: u64 = group.refused("a").values().sum();
+        assert_eq!((refused, group.seen.len()), (sent as u64 + 1, 0), "{wrong:?}");
+    }
+    group.sends("a", DeviceTopic::Features, &[head, body].concat());
+    assert_eq!(group.seen.len(), 1);
+}
+
+#[test]
+fn a_bundle_without_the_context_table_of_a_slot_makes_no_format() {
+    let (_, _, bundle) = coded_group();
+    let bundle = Bundle::from_bytes(&bundle.only(&["cloud"]).unwrap()).unwrap();
+    let error = MessageFormat::new(&bundle, Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("device-0"), "{error}");
+}
+
+/// A batch of samples from 101 on, each 10 ms younger than the one before; `None` is a sample without a view.
+fn batch(scores: &[Option<[f32; 2]>]) -> Vec<u8> {
+    let bodies: Vec<Option<Vec<u8>>> = scores
+        .iter()
+        .map(|scores| scores.map(|of| of.iter().flat_map(|s| s.to_le_bytes()).collect()))
+        .collect();
+    let entry = |(at, body): (usize, &'_ Option<Vec<u8>>)| -> (SampleId, u16, Option<Vec<u8>>) {
+        (SampleId(101 + at as u64), 10 * (scores.len() - at) as u16, body.clone())
+    };
+    let entries: Vec<_> = bodies.iter().enumerate().map(entry).collect();
+    let entries: Vec<_> = entries
+        .iter()
+        .map(|(sample, age_ms, body)| {
+            let answer = body.as_deref().map_or(BatchedAnswer::NotInView, BatchedAnswer::Summary);
+            BatchEntry { sample: *sample, age_ms: *age_ms, answer }
+        })
+        .collect();
+    let mut payload = Vec::new();
+    let taken = encode_batch(OURS.tag(), Boot(1), &entries, &LIMITS, &mut payload).unwrap();
+    assert_eq!(taken, scores.len());
+    payload
+}
+
+/// The event of an answer of a batch.
+fn batched(sample: u64, age_ms: u16, answer: &str) -> String {
+    answered(1, sample, false, answer).replace("age_ms: 3", &format!("age_ms: {age_ms}"))
+}
+
+#[test]
+fn each_answer_of_a_batch_becomes_the_event_of_a_message_of_its_own() {
+    let mut group = Group::with_device("a", 1);
+    group.seen.clear();
+    group.sends("a", DeviceTopic::Summary, &batch(&[Some([0.5, -1.0]), None, Some([1.0, 2.0])]));
+    group.check_seen(&[
+        &batched(101, 30, "Summary([0.5, -1.0])"),
+        &batched(102, 20, "NotInView"),
+        &batched(103, 10, "Summary([1.0, 2.0])"),
+    ]);
+    group.sends("a", DeviceTopic::Summary, &batch(&[None; MAX_BATCH_SAMPLES]));
+    assert_eq!(group.seen.len(), MAX_BATCH_SAMPLES);
+    assert_eq!(group.inbox.devices.refusals(), BTreeMap::new());
+}
+
+#[test]
+fn a_wrong_batch_makes_no_event_and_is_counted_once() {
+    let limits = |_| Some(ScoreLimits::recorded([-1.0, 2.0], 2));
+    let format = MessageFormat { device_scores: (0..2).map(limits).collect(), ..format(OURS) };
+    let mut group = Group::new();
+    group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format)));
+    group.introduces("a", 1, OURS);
+    group.seen.clear();
+    let whole = batch(&[Some([0.5, 1.0]), None]);
+    let mut is_late = whole.clone();
+    is_late[1] |= 1;
+    let wrong = [
+        batch(&[None, Some([0.0, 1e30])]),
+        batch(&[Some([0.0, 1.0]), Some([f32::NAN, 0.0])]),
+        whole[..whole.len() - 1].to_vec(),
+        [&whole[..], &[1]].concat(),
+        whole[..12].to_vec(),
+        is_late,
+    ];
+    for payload in &wrong {
+        group.sends("a", DeviceTopic::Summary, payload);
+    }
+    group.sends("a", DeviceTopic::Features, &whole);
+    group.check_seen(&[]);
+    assert_eq!(group.refused("a"), BTreeMap::from([("malformed", wrong.len() as u64 + 1)]));
+    group.sends("a", DeviceTopic::Summary, &whole);
+    assert_eq!(group.seen.len(), 2);
+}
+
+#[test]
+fn an_aggregator_that_stops_takes_no_new_samples_of_a_batch() {
+    let mut group = Group::with_device("a", 1);
+    group.seen.clear();
+    group.inbox.last_sample = Some(SampleId(102));
+    group.sends("a", DeviceTopic::Summary, &batch(&[None; 4]));
+    group.check_seen(&[&batched(101, 40, "NotInView"), &batched(102, 30, "NotInView")]);
+}
+
+#[test]
+fn each_implausible_sample_of_a_batch_is_counted_and_the_others_count() {
+    let mut group = Group::with_device("a", 1);
+    let topic = group.topics.device(&device("a"), DeviceTopic::Summary);
+    let mut taken = Vec::new();
+    group.inbox.receive(&topic, &batch(&[None; 4]), NearId::Newest(SampleId(0)), |_, event| {
+        let Event::DeviceAnswer { sample, .. } = event else { return None };
+        taken.push(sample.0);
+        implausible().filter(|_| sample.0 % 2 == 0)
+    });
+    assert_eq!(taken, [101, 102, 103, 104]);
+    assert_eq!(group.refused("a"), BTreeMap::from([("implausible", 2)]));
+}
+
+/// A refusal of the leader.
+fn implausible() -> Option<Implausible> {
+    let bundle = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
+    let mut leader = Leader::new(LeaderConfig::of(&bundle, 4), Exits { local: None, edge: None });
+    let now = Now { since_start: Micros(0), wall_ms: 1_782_864_000_000 };
+    leader.handle(now, Generation::Current, Event::Numbering(Numbering::Source), &mut Vec::new());
+    let (slot, sample) = (Slot::new(1).unwrap(), SampleId(5));
+    let answer =
+        Event::DeviceAnswer { slot, sample, age_ms: 0, late: false, answer: DeviceAnswer::NotInView };
+    leader.handle(now, Generation::Current, answer, &mut Vec::new())
+}
+
+#[test]
+fn batches_are_allowed_while_a_device_sends_them_and_every_edge_is_in_this_process() {
+    let birth = |capabilities: &[&str]| Birth {
+        device: device("a"),
+        slot: Slot::new(1).unwrap(),
+        boot: Boot(1),
+        software: "test".into(),
+        network: OURS,
+        sample: None,
+        numbering: None,
+        capabilities: capabilities.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    for (remote_edges, capabilities, expected) in [
+        (Vec::new(), &["batches"][..], true),
+        (Vec::new(), &["short_messages"], false),
+        (vec![SlotSet::first(2)], &["batches"], false),
+    ] {
+        let mut group = Group::new();
+        let format = MessageFormat { remote_edges, ..format(OURS) };
+        group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format)));
+        assert!(!group.inbox.takes_batches(), "nobody is there");
+        let (birth, up) = (birth(capabilities), Status { state: DeviceState::Up, boot: Boot(1) });
+        group.sends("a", DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
+        group.sends("a", DeviceTopic::Status, &serde_json::to_vec(&up).unwrap());
+        assert_eq!(group.inbox.takes_batches(), expected, "{capabilities:?}");
+    }
 }

@@ -86,6 +86,8 @@ pub(super) struct Session {
     pub(super) numbering: Option<Numbering>,
     /// Whether the device reads the short form of requests.
     pub(super) reads_short: bool,
+    /// Whether the device sends batches where the leader reads them.
+    pub(super) sends_batches: bool,
     /// Reason why this session is refused.
     pub(super) refusal: Option<Fault>,
     /// Whether the device lost its slot because it was silent.
@@ -143,9 +145,17 @@ impl Device {
         self.software = printable.take(MAX_SOFTWARE_CHARS).collect();
         let claim = NetworkSlot { slot: birth.slot, generation };
         let (boot, numbering) = (birth.boot, birth.numbering);
-        let reads_short = birth.reads_short();
-        self.session =
-            Some(Session { claim, boot, first_sample, numbering, reads_short, refusal, is_silent });
+        let (reads_short, sends_batches) = (birth.reads_short(), birth.sends_batches());
+        self.session = Some(Session {
+            claim,
+            boot,
+            first_sample,
+            numbering,
+            reads_short,
+            sends_batches,
+            refusal,
+            is_silent,
+        });
         if self.ended == Some(birth.boot) {
             self.status = Some(Status { state: DeviceState::Down, boot: birth.boot });
         }

@@ -94,6 +94,34 @@ async fn requests_are_short_while_every_device_reads_them_so() {
 }
 
 #[tokio::test]
+async fn a_batch_is_decided_as_messages_of_their_own_and_notices_allow_batches_to_who_sends_them() {
+    let group = Group::new(SURE);
+    let leader = group.leader().await;
+    let mut observer = group.observer().await;
+    let earlier = group.camera(0).await;
+    filled(&leader, 1).await;
+    earlier.sees(1, 1);
+    observer.settled(1).await;
+    earlier.sees(2, 1);
+    assert_eq!(observer.notice().await.batch_ms, None, "no device sends batches");
+
+    let batching = group.batching_camera(1).await;
+    filled(&leader, 2).await;
+    let classes = [(3, 2), (4, 0), (7, 3)];
+    classes.iter().for_each(|(sample, class)| earlier.sees(*sample, *class));
+    batching.sees_together(&classes);
+    for (sample, class) in classes {
+        let decision = observer.result().await;
+        assert_eq!((decision.sample.0, decision.class), (sample, class as u16), "{decision:?}");
+        assert_eq!(decision.presence.present_count(), 2);
+    }
+    // Half of the window of the group's policy.
+    assert_eq!(observer.notice().await.batch_ms, Some(2_500));
+    let report = leader.shutdown().await.unwrap();
+    assert!(report.refused.is_empty(), "{:?}", report.refused);
+}
+
+#[tokio::test]
 async fn garbage_and_another_network_are_counted_and_the_other_devices_still_decide() {
     let group = Group::new(SURE);
     let leader = group.leader().await;

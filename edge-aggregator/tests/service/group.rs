@@ -11,9 +11,9 @@ use headwater_inference::testing::TinyNetwork;
 use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS, RetainedMessage};
 use headwater_protocol::{
-    Birth, Body, Boot, Decision, DeviceId, DeviceState, DeviceTopic, GroupId, Header, Limits, Message,
-    NetworkId, Numbering, SHORT_MESSAGES, SampleId, Settled, SiteId, Slot, SlotSet, Status, Topic, Topics,
-    decode, encode,
+    BATCHES, BatchEntry, BatchedAnswer, Birth, Body, Boot, Decision, DeviceId, DeviceState, DeviceTopic,
+    GroupId, Header, Limits, Message, NetworkId, Numbering, SHORT_MESSAGES, SampleId, Settled, SettledNotice,
+    SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode, encode_batch,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -133,6 +133,13 @@ impl Group {
         self.camera_with(Birth { capabilities: vec![SHORT_MESSAGES.into()], ..birth }).await
     }
 
+    /// A device that sends batches where the leader reads them.
+    pub(crate) async fn batching_camera(&self, slot: u8) -> Camera {
+        let id = DeviceId::new(format!("cam-{slot}")).unwrap();
+        let birth = birth(&id, slot, self.bundle.network_id());
+        self.camera_with(Birth { capabilities: vec![BATCHES.into()], ..birth }).await
+    }
+
     async fn camera_with(&self, birth: Birth) -> Camera {
         let (id, network) = (birth.device.clone(), birth.network);
         let mut config = LinkConfig::new(self.broker.clone(), format!("{}-{id}", self.group))
@@ -169,9 +176,32 @@ pub(crate) fn status(state: DeviceState) -> Vec<u8> {
 impl Camera {
     /// Sends scores that favour one class.
     pub(crate) fn sees(&self, sample: u64, class: usize) {
-        let scores = (0..self.limits.score_bytes / 4).map(|c| if c == class { 9.0f32 } else { 0.0 });
+        let scores = (0..self.limits.classes).map(|c| if c == class { 9.0f32 } else { 0.0 });
         let bytes: Vec<u8> = scores.flat_map(f32::to_le_bytes).collect();
         self.send(DeviceTopic::Summary, sample, Body::Summary(&bytes));
+    }
+
+    /// Sends, in one message, scores that favour one class for each of these samples.
+    pub(crate) fn sees_together(&self, samples: &[(u64, usize)]) {
+        let scores =
+            |class: usize| (0..self.limits.classes).map(move |c| if c == class { 9.0f32 } else { 0.0 });
+        let bodies: Vec<Vec<u8>> =
+            samples.iter().map(|(_, class)| scores(*class).flat_map(f32::to_le_bytes).collect()).collect();
+        let entry = |(&(sample, _), body): (&(u64, usize), &'_ Vec<u8>)| (SampleId(sample), body.clone());
+        let entries: Vec<_> = samples.iter().zip(&bodies).map(entry).collect();
+        let entries: Vec<_> = entries
+            .iter()
+            .map(|(sample, body)| BatchEntry {
+                sample: *sample,
+                age_ms: 0,
+                answer: BatchedAnswer::Summary(body),
+            })
+            .collect();
+        let mut payload = Vec::new();
+        let taken = encode_batch(self.network.tag(), Boot(1), &entries, &self.limits, &mut payload);
+        assert_eq!(taken, Ok(samples.len()));
+        let topic = self.topics.device(&self.id, DeviceTopic::Summary);
+        self.link.publish(topic, payload, QoS::AtLeastOnce, false).unwrap();
     }
 
     pub(crate) fn sees_nothing(&self, sample: u64) {
@@ -185,7 +215,7 @@ impl Camera {
 
     pub(crate) fn sends_garbage(&self) {
         let topic = self.topics.device(&self.id, DeviceTopic::Summary);
-        self.link.publish(topic, vec![0xff; 100], QoS::AtLeastOnce, false).unwrap();
+        self.link.publish(topic, vec![0xff; 5000], QoS::AtLeastOnce, false).unwrap();
     }
 
     /// The slots and low half of the next request for features.
@@ -236,6 +266,16 @@ impl Observer {
             match self.next().await {
                 Published::Settled(settled) if settled.decided >= decided => return settled,
                 _ => {}
+            }
+        }
+    }
+
+    /// The next notice.
+    pub(crate) async fn notice(&mut self) -> SettledNotice {
+        loop {
+            let (topic, payload) = self.message().await;
+            if let Ok(Topic::Settled) = self.topics.parse(&topic) {
+                return serde_json::from_slice(&payload).unwrap();
             }
         }
     }

@@ -11,7 +11,7 @@ use headwater_samples::archive::{BrokenFrame, Frame};
 use tracing::{debug, error, warn};
 
 use super::Agent;
-use super::late_sending::is_permanent;
+use crate::answer_batch::ReadyAnswer;
 use crate::capture_clock::{ClockStep, DueCapture};
 use crate::publisher::{Age, Encoded};
 use crate::recent_samples::Admission;
@@ -20,7 +20,6 @@ use crate::section_runner::{JobResult, Submitted};
 use crate::source::SourceEvent;
 use crate::spool::GiveUpReason;
 use crate::timestamp::since_1970;
-use crate::unsettled_answers::BufferedAnswer;
 
 impl Agent {
     /// Captures a triggered sample, unless it was captured before, its id goes backwards, or its id is implausible.
@@ -152,13 +151,15 @@ impl Agent {
             Reply::Decided(decision) => self.answer(sample, captured_us, Body::Decided(decision), Vec::new()),
             Reply::Input => self.answer(sample, captured_us, Body::Input(&features), Vec::new()),
             Reply::Summary | Reply::SummaryAndFeatures => {
-                let scores: Vec<u8> = scores.iter().flat_map(|score| score.to_le_bytes()).collect();
-                self.answer(sample, captured_us, Body::Summary(&scores), features);
+                let mut body = Vec::new();
+                self.publisher.scores.put(&scores, &mut body);
+                self.answer(sample, captured_us, Body::Summary(&body), features);
             }
         }
     }
 
-    /// Sends an answer, followed by the features if they are sent unasked, and keeps both until the sample is settled.
+    /// Sends an answer, followed by the features if they are sent unasked, and keeps both until the sample is settled. An answer that may go
+    /// with others waits for them.
     fn answer(&mut self, sample: SampleId, captured_us: u64, body: Body<'_>, features: Vec<u8>) {
         let now = self.now();
         let age = Age { ms: now.age_ms(now.unix_ms_of(captured_us)), is_late: false };
@@ -166,19 +167,15 @@ impl Agent {
             Ok(answer) => answer,
             Err(error) => return self.publisher.count_encode_error(sample, &error),
         };
-        let sent = self.send_answer(sample, age, &answer, &features);
-        let kept = BufferedAnswer::new(captured_us, now.us, answer.payload, features);
-        match sent {
-            Ok(()) => self.unsettled.keep_sent(sample, kept, now),
-            Err(error) if is_permanent(&error) => {
-                self.publisher.report().count_dropped(&error);
-                self.give_up(sample, GiveUpReason::REFUSED, &error.to_string());
+        let kind = body.kind();
+        let ready = |features| ReadyAnswer { captured_us, kind, message: answer.payload.clone(), features };
+        if self.batch.takes(kind) {
+            if self.batch.add(sample, ready(features), now.us) {
+                self.send_batch();
             }
-            Err(error) => {
-                if !self.unsettled.keep_unsent(sample, &kept, now) {
-                    self.publisher.report().count_dropped(&error);
-                }
-            }
+        } else {
+            let sent = self.send_answer(sample, age, &answer, &features);
+            self.keep(sample, ready(features), &sent, now);
         }
         self.report_unsettled();
     }

@@ -41,8 +41,13 @@ impl Agent {
     }
 
     fn send_late(&mut self, now: Timestamp) {
+        let due = self.unsettled.spool.due(now.us, MAX_MESSAGES);
+        if !due.is_empty() {
+            // Answers in time do not queue behind late ones.
+            self.send_batch();
+        }
         let mut messages = 0;
-        for sample in self.unsettled.spool.due(now.us, MAX_MESSAGES) {
+        for sample in due {
             if messages >= MAX_MESSAGES {
                 return;
             }
@@ -104,7 +109,11 @@ impl Agent {
     /// connection that lives.
     pub(super) fn send_passed_over(&mut self, notice: &SettledNotice) {
         let now = self.now();
-        for sample in self.unsettled.memory.passed_over(notice, now.us) {
+        let passed_over = self.unsettled.memory.passed_over(notice, now.us);
+        if !passed_over.is_empty() {
+            self.send_batch();
+        }
+        for sample in passed_over {
             match self.send_again(sample, now) {
                 Ok(()) => self.unsettled.memory.sent_again(sample, now.us),
                 Err(error) if is_permanent(&error) => {

@@ -24,6 +24,8 @@ impl Agent {
                 self.presence.disconnected();
                 self.refused.disconnected();
                 self.unsettled.disconnected(self.now());
+                // The next leader may be of an earlier version. Waiting answers go to the spool.
+                self.set_allowed_wait(None);
                 self.report_unsettled();
             }
             Incoming::Message { topic, payload, .. } => self.on_message(&topic, &payload),
@@ -93,6 +95,7 @@ impl Agent {
         match serde_json::from_slice::<SettledNotice>(payload) {
             Ok(notice) => {
                 self.note_leader(&notice);
+                self.note_allowed_wait(&notice);
                 self.unsettled.settle(&notice);
                 self.send_passed_over(&notice);
                 self.report_unsettled();

@@ -1,7 +1,8 @@
-//! The running device: one task that captures and answers (`answers.rs`), handles messages (`messages.rs`), and sends late the
-//! answers that could not be sent in time (`late_sending.rs`).
+//! The running device: one task that captures and answers (`answers.rs`), sends answers that waited for a common message
+//! (`batch_sending.rs`), handles messages (`messages.rs`), and sends late the answers that could not be sent in time (`late_sending.rs`).
 
 mod answers;
+mod batch_sending;
 mod late_sending;
 mod messages;
 
@@ -13,6 +14,7 @@ use headwater_protocol::{DeviceId, PolicyId, Slot};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info};
 
+use crate::answer_batch::AnswerBatch;
 use crate::capture_clock::CaptureClock;
 use crate::presence_watch::PresenceWatch;
 use crate::publisher::Publisher;
@@ -37,6 +39,8 @@ pub(crate) struct Agent {
     pub(crate) frame_ids: Option<FrameIds>,
     pub(crate) section: SectionRunner,
     pub(crate) reply_rule: ReplyRule,
+    /// Answers that wait for a common message.
+    pub(crate) batch: AnswerBatch,
     pub(crate) unsettled: UnsettledAnswers,
     pub(crate) recent: RecentSamples,
     pub(crate) publisher: Publisher,
@@ -85,6 +89,7 @@ impl Agent {
         while let Some(result) = inputs.results.recv().await {
             self.on_result(result);
         }
+        self.send_batch();
         self.unsettled.close(self.now());
         self.report_unsettled();
         if let Some(ids) = &mut self.frame_ids {
@@ -109,12 +114,16 @@ impl Agent {
                         self.reply_rule.set_policy(policy, id);
                     }
                 }
+                () = sleep_until(self.next_batch()) => self.send_batch(),
                 () = sleep_until(self.next_spool_service()) => self.serve_spool(),
                 () = sleep_until(self.next_correction()) => self.correct_presence(),
                 () = sleep_until(self.next_try_after_refusal()) => self.try_after_refusal(),
                 result = results.recv(), if !is_drained => match result {
                     Some(result) => self.on_result(result),
-                    None if leaving.is_some() => is_drained = true,
+                    None if leaving.is_some() => {
+                        self.send_batch();
+                        is_drained = true;
+                    }
                     None => {
                         error!("the model thread ended; the device stops");
                         // The device cannot answer any more: the broker publishes its last will.
@@ -147,7 +156,7 @@ impl Agent {
     }
 
     fn report_unsettled(&self) {
-        self.publisher.report().set_unsettled(&self.unsettled);
+        self.publisher.report().set_unsettled(&self.unsettled, self.batch.len());
     }
 
     fn is_connected(&self) -> bool {

@@ -52,8 +52,8 @@ pub struct DeviceSettings {
     #[conf(long, env)]
     pub bundle: PathBuf,
     /// Policy file (TOML) with changes to the bundle's policy, for a device with an exit (configurations b, d):
-    /// `[device] threshold = 0.4`: 0 decides only certain samples, 1 decides all. Elsewhere thresholds are the aggregator's. SIGHUP reads
-    /// the file again.
+    /// `[device] threshold = 0.4`: 0 decides only certain samples, 1 decides all. Elsewhere thresholds are the aggregator's, and only a device
+    /// with `batch_ms` takes its file, whose waits bound `batch_ms`. SIGHUP reads the file again.
     #[conf(long, env)]
     pub policy: Option<PathBuf>,
     /// Cause of a capture: "trigger" (a message on the group's topic), "clock" (every `period_ms`; clocks of the group within a quarter of
@@ -105,6 +105,12 @@ pub struct DeviceOptions {
     /// 0: a summary or features message lost on the way stays lost. 1: the broker acknowledges each, which costs bytes.
     #[conf(long, env, default_value = "0")]
     pub upward_qos: QoS,
+    /// Milliseconds for which answers wait for others, to go in one message at high rates: fewer bytes, and decisions later by up to
+    /// this time. 0: each answer is sent at once. At most half of the policy's `window_ms` and a quarter of its `deadline_ms`; for networks
+    /// of several devices (configurations c, e, f; where edges are separate programs each answer is sent at once). A device that is killed
+    /// loses the answers that wait, as it loses views in its queue.
+    #[conf(long, env, allow_negative_numbers, value_parser = number::<0, MAX_BATCH_MS, u64>, default_value = "0")]
+    pub batch_ms: u64,
     /// Unsettled samples in memory; earlier ones go to the spool. Fewer saves memory.
     #[conf(long, env, allow_negative_numbers, value_parser = number::<1, 65_536, usize>, default_value = "1024")]
     pub keep_samples: usize,
@@ -150,6 +156,9 @@ pub enum CaptureWord {
 
 /// Longest wait or period, a day.
 const MAX_MS: u64 = 86_400_000;
+
+/// Longest time for which an answer waits for others.
+const MAX_BATCH_MS: u64 = 10_000;
 
 const MAX_SPOOL_BYTES: u64 = 1 << 40;
 

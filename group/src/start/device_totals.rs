@@ -30,7 +30,7 @@ impl DeviceTotals {
             kinds.map(|(_, sent)| number(&sent[field])).sum()
         };
         let views = VIEW_KINDS.map(|kind| number(&report["sent"][kind.name()]["messages"]));
-        self.views += views.iter().sum::<u64>();
+        self.views += views.iter().sum::<u64>() + number(&report["batched"][Kind::Summary.name()]);
         self.body_bytes += sent("body_bytes");
         self.payload_bytes += sent("payload_bytes");
         self.wire_sent += number(&report["wire_sent"]);
@@ -50,7 +50,9 @@ mod tests {
                 "summary": { "messages": 3, "body_bytes": 120, "payload_bytes": 156 },
                 "features": { "messages": 1, "body_bytes": 256, "payload_bytes": 268 },
                 "not_in_view": { "messages": 2, "body_bytes": 0, "payload_bytes": 24 },
+                "batch": { "messages": 1, "body_bytes": 80, "payload_bytes": 98 },
             },
+            "batched": { "summary": 2, "not_in_view": 1 },
             "wire_sent": 900,
             "wire_received": 100,
         });
@@ -58,9 +60,9 @@ mod tests {
         totals.add(&report);
         totals.add(&report);
         let expected = DeviceTotals {
-            views: 6,
-            body_bytes: 752,
-            payload_bytes: 896,
+            views: 10,
+            body_bytes: 912,
+            payload_bytes: 1092,
             wire_sent: 1800,
             wire_received: 200,
         };

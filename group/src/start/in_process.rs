@@ -248,9 +248,15 @@ impl InProcessGroup {
 
     /// Settings of the device in a slot, for a device that the caller starts.
     pub fn device_config(&self, slot: Slot) -> DeviceConfig {
-        let SiteSettings { site, group, broker, qos, queue_samples, .. } = self.settings.site.clone();
+        let SiteSettings { site, group, broker, qos, queue_samples, batch_ms, .. } =
+            self.settings.site.clone();
         let mut config = DeviceConfig::new(site, group, device_id(slot), slot, broker);
         (config.options.upward_qos, config.options.queue_samples) = (qos, queue_samples);
+        if batch_ms > 0 {
+            config.options.batch_ms = batch_ms;
+            // The waits of the leader's policy bound the time.
+            config.policy = self.group_config().policy;
+        }
         config
     }
 

@@ -152,13 +152,23 @@ impl ProgramGroup {
                 command.args(["--slot", &slot.to_string(), "--id", device_id(slot).as_str(), "--json"]);
                 command.args(["--upward-qos", qos, "--queue-samples", &site.queue_samples.to_string()]);
                 command.arg("--source-path").arg(frames).stdout(Stdio::piped());
+                // Devices of earlier versions do not know the flag.
+                if site.batch_ms > 0 {
+                    command.args(["--batch-ms", &site.batch_ms.to_string()]);
+                }
             }
         }
         if let Service::Leader | Service::Edge(_) = service {
             command.args(["--request-qos", qos]);
-            if let Some(policy) = policy {
-                command.arg("--policy").arg(policy);
-            }
+        }
+        let reads_policy = match service {
+            Service::Leader | Service::Edge(_) => true,
+            // The waits of the leader's policy bound the time for which answers wait.
+            Service::Device(_) => site.batch_ms > 0,
+            Service::Cloud => false,
+        };
+        if let Some(policy) = policy.as_ref().filter(|_| reads_policy) {
+            command.arg("--policy").arg(policy);
         }
         if let Some(own) = self.member_folder(service) {
             for (flag, file) in [

@@ -47,14 +47,16 @@ pub struct SiteSettings {
     pub qos: QoS,
     /// Captured views that may wait for a device's section.
     pub queue_samples: usize,
+    /// Milliseconds for which a device's answers wait for others, to go in one message; 0 sends each at once.
+    pub batch_ms: u64,
     /// File of the leader's journal. `None`: decisions do not survive the leader.
     pub journal: Option<PathBuf>,
 }
 
 impl SiteSettings {
-    /// Settings at their defaults: `QoS` 0, 128 waiting views, no journal.
+    /// Settings at their defaults: `QoS` 0, 128 waiting views, no batches, no journal.
     pub fn new(site: SiteId, group: GroupId, broker: Endpoint) -> Self {
-        Self { site, group, broker, qos: QoS::AtMostOnce, queue_samples: 128, journal: None }
+        Self { site, group, broker, qos: QoS::AtMostOnce, queue_samples: 128, batch_ms: 0, journal: None }
     }
 }
 

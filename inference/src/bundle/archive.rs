@@ -17,8 +17,8 @@ const END: [u8; 2 * BLOCK] = [0; 2 * BLOCK];
 const NAME_FIELD: Range<usize> = 0..100;
 const SIZE_FIELD: Range<usize> = 124..136;
 
-/// Largest number of members: each section twice (ONNX and packed), and the JSON files.
-const MAX_MEMBERS: usize = 2 * (Slot::MAX + 3) + 5;
+/// Largest number of members: each section three times (ONNX, packed, contexts), and the JSON files.
+const MAX_MEMBERS: usize = 3 * (Slot::MAX + 3) + 5;
 
 /// A member: its name and the position of its bytes in the file.
 #[derive(Clone, Debug)]
@@ -36,6 +36,11 @@ impl Member {
     /// Whether the member is the packed form of a section.
     pub(super) fn is_packed_of(&self, section: &str) -> bool {
         self.name.strip_prefix(section) == Some(".packed")
+    }
+
+    /// Whether the member is the context table of a section's map.
+    pub(super) fn is_contexts_of(&self, section: &str) -> bool {
+        self.name.strip_prefix(section) == Some(".contexts")
     }
 
     /// Bytes of the member in its file.

@@ -8,6 +8,7 @@
 //! | `policy.json` | the [policy](crate::policy) | `hashes.json` |
 //! | `<section>.onnx` or `<section>.onnx.deflate` | one for each section, stored or deflated, whichever is smaller | `network.json` |
 //! | `<section>.packed` | after its ONNX, for a binary section: the [packed form](headwater_kernels::Section) | `network.json` |
+//! | `<section>.contexts` | after its packed form, for a device that codes its map: the [context table](headwater_map_coder::ContextTable) | `network.json` |
 //! | `report.json` | training run and metrics; optional | `hashes.json` |
 //! | `hashes.json` | SHA-256 of the members that `network.json` does not cover | written anew and compared |
 //! | `signature.json` | ed25519 signature of network and policy; optional | itself |
@@ -220,6 +221,12 @@ impl Bundle {
         packed.map(|member| member.bytes_in(&self.bytes))
     }
 
+    /// The context table of a device's map; `None` where messages carry the map as it is, and for a section that is not in this bundle.
+    pub fn contexts(&self, name: &str) -> Option<&[u8]> {
+        let contexts = self.members.iter().find(|member| member.is_contexts_of(name));
+        contexts.map(|member| member.bytes_in(&self.bytes))
+    }
+
     /// A section, inflated.
     ///
     /// # Errors
@@ -248,7 +255,9 @@ impl Bundle {
         }
         let is_kept = |member: &&Member| {
             let mut sections = self.manifest.sections.iter().map(|section| section.name.as_str());
-            let section = sections.find(|name| member.is_onnx_of(name) || member.is_packed_of(name));
+            let section = sections.find(|name| {
+                member.is_onnx_of(name) || member.is_packed_of(name) || member.is_contexts_of(name)
+            });
             section.is_none_or(|name| names.contains(&name))
         };
         let kept = self.members.iter().filter(is_kept);
@@ -279,18 +288,9 @@ fn check_sections(bytes: &[u8], manifest: &NetworkManifest, members: &[Member]) 
         let Some(onnx) = rest.next_if(|member| member.is_onnx_of(&section.name)) else { continue };
         check_hash(bytes, onnx, &section.sha256)?;
         let packed = rest.next_if(|member| member.is_packed_of(&section.name));
-        match (packed, &section.packed_sha256) {
-            (Some(packed), Some(expected)) => check_hash(bytes, packed, expected)?,
-            (None, None) => {}
-            (packed, expected) => {
-                let name = format!("{}.packed", section.name);
-                let named = |is: bool| if is { name.clone() } else { format!("no {name}") };
-                return Err(BundleError::Members {
-                    expected: format!("{}, as network.json says", named(expected.is_some())),
-                    found: named(packed.is_some()),
-                });
-            }
-        }
+        check_form(bytes, section, "packed", packed, section.packed_sha256.as_deref())?;
+        let contexts = rest.next_if(|member| member.is_contexts_of(&section.name));
+        check_form(bytes, section, "contexts", contexts, section.contexts_sha256.as_deref())?;
     }
     match rest.next() {
         None => Ok(()),
@@ -298,6 +298,28 @@ fn check_sections(bytes: &[u8], manifest: &NetworkManifest, members: &[Member]) 
             expected: "sections of network.json, each at most once and in its order".into(),
             found: member.name.escape_default().to_string(),
         }),
+    }
+}
+
+/// Checks a further form of a section, which is there exactly if `network.json` has its hash.
+fn check_form(
+    bytes: &[u8],
+    section: &SectionManifest,
+    form: &str,
+    member: Option<&Member>,
+    expected: Option<&str>,
+) -> Result<(), BundleError> {
+    match (member, expected) {
+        (Some(member), Some(expected)) => check_hash(bytes, member, expected),
+        (None, None) => Ok(()),
+        (member, expected) => {
+            let name = format!("{}.{form}", section.name);
+            let named = |is: bool| if is { name.clone() } else { format!("no {name}") };
+            Err(BundleError::Members {
+                expected: format!("{}, as network.json says", named(expected.is_some())),
+                found: named(member.is_some()),
+            })
+        }
     }
 }
 

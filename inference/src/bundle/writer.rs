@@ -13,13 +13,21 @@ pub struct BundleWriter {
     policy: Policy,
     sections: Vec<(String, Vec<u8>)>,
     packed: Vec<(String, Vec<u8>)>,
+    contexts: Vec<(String, Vec<u8>)>,
     report: Option<serde_json::Value>,
 }
 
 impl BundleWriter {
     /// A bundle of this network and policy, without sections so far.
     pub fn new(manifest: NetworkManifest, policy: Policy) -> Self {
-        Self { manifest, policy, sections: Vec::new(), packed: Vec::new(), report: None }
+        Self {
+            manifest,
+            policy,
+            sections: Vec::new(),
+            packed: Vec::new(),
+            contexts: Vec::new(),
+            report: None,
+        }
     }
 
     /// Adds the ONNX file of a section, in any order.
@@ -33,6 +41,13 @@ impl BundleWriter {
     #[must_use]
     pub fn packed(mut self, name: impl Into<String>, packed: impl Into<Vec<u8>>) -> Self {
         self.packed.push((name.into(), packed.into()));
+        self
+    }
+
+    /// Adds the context table of a device's map.
+    #[must_use]
+    pub fn contexts(mut self, name: impl Into<String>, contexts: impl Into<Vec<u8>>) -> Self {
+        self.contexts.push((name.into(), contexts.into()));
         self
     }
 
@@ -51,6 +66,8 @@ impl BundleWriter {
         self.manifest.check()?;
         self.policy.check()?;
         let sections = self.store_sections()?;
+        // With the hashes filled in.
+        self.manifest.check()?;
 
         let network = json(NETWORK, &self.manifest)?;
         let policy = json(POLICY, &self.policy)?;
@@ -68,6 +85,7 @@ impl BundleWriter {
     fn store_sections(&mut self) -> Result<Vec<(String, Vec<u8>)>, BundleError> {
         let mut given = std::mem::take(&mut self.sections);
         let mut given_packed = std::mem::take(&mut self.packed);
+        let mut given_contexts = std::mem::take(&mut self.contexts);
         let mut members = Vec::with_capacity(given.len());
         for section in &mut self.manifest.sections {
             let Some(at) = given.iter().position(|(name, _)| *name == section.name) else {
@@ -84,14 +102,18 @@ impl BundleWriter {
             };
             section.sha256 = hashes::hex_sha256(&stored);
             members.push((member, stored));
-            section.packed_sha256 = None;
-            if let Some(at) = given_packed.iter().position(|(name, _)| *name == section.name) {
-                let (name, packed) = given_packed.swap_remove(at);
-                section.packed_sha256 = Some(hashes::hex_sha256(&packed));
-                members.push((format!("{name}.packed"), packed));
-            }
+            let mut store = |given: &mut Vec<(String, Vec<u8>)>, form| {
+                let at = given.iter().position(|(name, _)| *name == section.name)?;
+                let (name, bytes) = given.swap_remove(at);
+                let hash = hashes::hex_sha256(&bytes);
+                members.push((format!("{name}.{form}"), bytes));
+                Some(hash)
+            };
+            let packed = store(&mut given_packed, "packed");
+            let contexts = store(&mut given_contexts, "contexts");
+            (section.packed_sha256, section.contexts_sha256) = (packed, contexts);
         }
-        match given.pop().or_else(|| given_packed.pop()) {
+        match given.pop().or_else(|| given_packed.pop()).or_else(|| given_contexts.pop()) {
             None => Ok(members),
             Some((section, _)) => {
                 let known = self.manifest.sections.iter().map(|section| section.name.clone()).collect();

@@ -47,6 +47,8 @@ impl Leader {
         }
         self.measure_clock(message);
         let captured_wall_ms = self.captured_wall_ms(message);
+        let config = self.networks.get(message.generation).map(|network| &network.config);
+        let score_bytes = config.map_or(0, |config| config.score_bytes as u64);
         let Some(open) = self.open_for(message) else { return };
         open.captured_wall_ms = open.captured_wall_ms.or(captured_wall_ms);
         let slot = message.slot;
@@ -54,7 +56,7 @@ impl Leader {
             DeviceAnswer::Summary(scores) => {
                 open.presence.set(slot, SlotPresence::Present);
                 open.put_scores(slot, scores);
-                open.bytes.device_edge += 4 * scores.len() as u64;
+                open.bytes.device_edge += score_bytes;
             }
             DeviceAnswer::Input(pixels) => {
                 open.presence.set(slot, SlotPresence::Present);

@@ -64,21 +64,26 @@ impl Leader {
         }
     }
 
-    /// Takes the features of a slot; `None` if the device does not keep them any more.
-    pub(super) fn features(&mut self, message: DeviceMessage, bits: Option<&[u8]>) {
+    /// Takes the features of a slot and their bytes as sent; `None` if the device does not keep them any more.
+    pub(super) fn features(&mut self, message: DeviceMessage, map: Option<(&[u8], u64)>) {
         let DeviceMessage { generation, slot, sample, .. } = message;
         let Some(network) = self.networks.get(generation) else { return };
         let packed = network.config.packed_bytes;
-        if bits.is_some_and(|bits| bits.len() != packed) || slot.index() >= network.config.slots {
+        if map.is_some_and(|(bits, _)| bits.len() != packed) || slot.index() >= network.config.slots {
             self.counts.misfits += 1;
             return;
         }
         let pushes = network.config.configuration.pushes_maps();
         // Edges take the features where there are some; the leader only notes that they were sent unasked.
         let has_edges = !network.config.edges.is_empty();
-        if pushes && bits.is_some() && !self.open.contains_key(&sample) {
+        if pushes && map.is_some() && !self.open.contains_key(&sample) {
             // Features may overtake the summary, since they have another topic.
             self.open_for(message);
+        }
+        if let (true, Some((_, body_bytes)), Some(open)) = (has_edges, map, self.open.get_mut(&sample))
+            && open.generation == generation
+        {
+            open.note_map_bytes(slot, body_bytes);
         }
         let takes = |open: &OpenSample| {
             let is_new = !open.delivered.contains(slot);
@@ -90,11 +95,11 @@ impl Leader {
             return;
         };
         open.owing_slots.remove(slot);
-        match bits {
+        match map {
             Some(_) if has_edges => open.delivered.insert(slot),
-            Some(bits) => {
+            Some((bits, body_bytes)) => {
                 open.put_slot_map(slot, bits);
-                open.bytes.device_edge += packed as u64;
+                open.bytes.device_edge += body_bytes;
             }
             None => {}
         }
@@ -133,7 +138,7 @@ impl Leader {
             open.put_edge_map(edge, map);
             open.edge_scores[edge.index() * classes..][..classes].copy_from_slice(scores);
             open.delivered |= slots & open.presence.present();
-            open.bytes.device_edge += slots.len() as u64 * network.config.packed_bytes as u64;
+            open.bytes.device_edge += open.bytes_of_maps(slots, network.config.packed_bytes);
             open.bytes.edge_leader += body_bytes;
         }
         if open.owing_edges.is_empty() {

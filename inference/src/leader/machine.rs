@@ -154,8 +154,8 @@ impl Leader {
             Event::DeviceAnswer { slot, sample, age_ms, late, answer } => {
                 self.device_answer(sent(slot, sample, age_ms, late), answer);
             }
-            Event::Features { slot, sample, late, bits } => {
-                self.features(sent(slot, sample, 0, late), Some(bits));
+            Event::Features { slot, sample, late, bits, body_bytes } => {
+                self.features(sent(slot, sample, 0, late), Some((bits, body_bytes)));
             }
             Event::Gone { slot, sample } => self.features(sent(slot, sample, 0, false), None),
             Event::EdgeUp { edge } => {
@@ -236,6 +236,7 @@ impl Leader {
             late,
             closed,
             refused: BTreeMap::new(),
+            batch_ms: None,
         }
     }
 
@@ -278,6 +279,12 @@ impl Leader {
     /// Longest time in ms from capture until a sample of the current network is decided.
     pub fn deadline_ms(&self) -> u32 {
         self.networks.current.config.policy.deadline_ms
+    }
+
+    /// Longest time, ms, for which devices may collect answers into one message; 0 where they must not.
+    pub fn max_batch_ms(&self) -> u32 {
+        let of_networks = self.networks.iter().map(|(_, network)| network.config.policy.max_batch_ms());
+        of_networks.min().unwrap_or(0)
     }
 
     /// Devices whose clocks are ahead of their group, which are left out, or behind it by more than a quarter of the period.

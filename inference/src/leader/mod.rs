@@ -120,6 +120,8 @@ pub struct LeaderConfig {
     pub slots: usize,
     /// Slots of each edge; empty in a network without edges.
     pub edges: Vec<SlotSet>,
+    /// Bytes of a summary's scores as sent.
+    pub score_bytes: usize,
     /// Bytes of a device's map.
     pub packed_bytes: usize,
     /// Bytes of a map for the cloud: a device's, or an edge's where there are edges.
@@ -142,6 +144,7 @@ impl LeaderConfig {
             configuration: manifest.configuration,
             slots: usize::from(manifest.slots),
             edges: groups.map(|slots| slots.iter().copied().collect()).collect(),
+            score_bytes: manifest.score_bytes(),
             packed_bytes: manifest.features.packed_bytes(),
             cloud_map_bytes: manifest.cloud_map().packed_bytes(),
             max_open_samples,
@@ -223,6 +226,8 @@ pub enum Event<'a> {
         late: bool,
         /// Packed map, [`LeaderConfig::packed_bytes`] long.
         bits: &'a [u8],
+        /// Bytes of the map as sent.
+        body_bytes: u64,
     },
     /// The device does not keep the features any more.
     Gone {

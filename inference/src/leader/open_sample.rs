@@ -42,6 +42,8 @@ pub(super) struct OpenSample {
     pub(super) maps: Vec<u8>,
     /// Slots whose features came, or had a part in the answer of their edge.
     pub(super) delivered: SlotSet,
+    /// Bytes of each device's map as sent to its edge, by slot; 0 where the leader did not see it.
+    pub(super) map_body_bytes: Vec<u64>,
     /// Edges whose scores and map came.
     pub(super) edges: EdgeSet,
     /// Slots that were asked for features and have not answered.
@@ -114,6 +116,7 @@ impl OpenSample {
             device_classes: DeviceClasses::new(config.slots),
             maps: vec![0; config.cloud_sources() * config.cloud_map_bytes],
             edge_scores: vec![0.0; config.edges.len() * config.classes()],
+            map_body_bytes: vec![0; if config.edges.is_empty() { 0 } else { config.slots }],
             ..Self::default()
         }
     }
@@ -123,6 +126,7 @@ impl OpenSample {
         if !(self.delivered.is_empty() && self.edges.is_empty()) {
             self.maps.fill(0);
         }
+        self.map_body_bytes.fill(0);
         *self = Self {
             generation: self.generation,
             sample,
@@ -132,6 +136,7 @@ impl OpenSample {
             device_classes: std::mem::take(&mut self.device_classes).cleared(),
             maps: std::mem::take(&mut self.maps),
             edge_scores: std::mem::take(&mut self.edge_scores),
+            map_body_bytes: std::mem::take(&mut self.map_body_bytes),
             ..Self::default()
         };
     }
@@ -176,6 +181,19 @@ impl OpenSample {
     pub(super) fn put_edge_map(&mut self, edge: EdgeIndex, map: &[u8]) {
         self.put_map(edge.index(), map);
         self.edges.insert(edge);
+    }
+
+    /// Notes the bytes of a map that a device sent to its edge.
+    pub(super) fn note_map_bytes(&mut self, slot: Slot, bytes: u64) {
+        if let Some(noted) = self.map_body_bytes.get_mut(slot.index()) {
+            *noted = bytes;
+        }
+    }
+
+    /// Bytes of the maps of some slots as sent to their edge; `packed_bytes` for one that the leader did not see.
+    pub(super) fn bytes_of_maps(&self, slots: SlotSet, packed_bytes: usize) -> u64 {
+        let noted = |slot: Slot| self.map_body_bytes.get(slot.index()).copied().filter(|bytes| *bytes > 0);
+        slots.iter().map(|slot| noted(slot).unwrap_or(packed_bytes as u64)).sum()
     }
 
     fn put_map(&mut self, source: usize, map: &[u8]) {

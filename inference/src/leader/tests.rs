@@ -48,6 +48,7 @@ pub(super) fn config() -> LeaderConfig {
         slots: SLOTS,
         configuration: Configuration::C,
         edges: Vec::new(),
+        score_bytes: 16,
         packed_bytes: PACKED,
         cloud_map_bytes: PACKED,
         max_open_samples: 4,
@@ -126,6 +127,7 @@ impl Group {
             sample: SampleId(sample),
             late: false,
             bits: &[index + 1; PACKED],
+            body_bytes: PACKED as u64,
         })
     }
 
@@ -438,7 +440,7 @@ fn features_that_come_with_the_summary_go_to_the_cloud_unasked() {
     leader.handle(
         at(Micros(0)),
         Generation::Current,
-        Event::Features { slot, sample, late: false, bits: &[7; PACKED] },
+        Event::Features { slot, sample, late: false, bits: &[7; PACKED], body_bytes: PACKED as u64 },
         &mut actions,
     );
     assert!(matches!(&actions[1..], [Action::AskCloud { features, .. }] if *features == [7; PACKED]));
@@ -454,7 +456,8 @@ fn features_that_overtake_their_summary_are_kept_and_without_it_go_to_the_cloud_
     let (sample, slot) = (SampleId(1), slot(0));
     let summary =
         Event::DeviceAnswer { slot, sample, age_ms: 0, late: false, answer: DeviceAnswer::Summary(&UNSURE) };
-    let features = Event::Features { slot, sample, late: false, bits: &[7; PACKED] };
+    let features =
+        Event::Features { slot, sample, late: false, bits: &[7; PACKED], body_bytes: PACKED as u64 };
     let (mut leader, mut actions) = (alone(), Vec::new());
     leader.handle(at(Micros(0)), Generation::Current, features, &mut actions);
     leader.handle(at(Micros(0)), Generation::Current, summary, &mut actions);

@@ -5,9 +5,12 @@ use std::fmt::Debug;
 use headwater_protocol::{Exit, Slot};
 use thiserror::Error;
 
+use crate::sections::map_shape;
+
 use super::{
     Aggregation, Configuration, EdgeTier, FORMAT_VERSION, FeatureEncoding, FeatureMap, InputKind,
-    NetworkManifest, OutputKind, SCORE_LIMITS, SectionInput, SectionManifest, SectionOutput, Tier,
+    NetworkManifest, OutputKind, SCORE_LIMITS, ScoreLevels, SectionInput, SectionManifest, SectionOutput,
+    Tier,
 };
 
 /// Largest number of classes of a network: a decision carries the class as `u16`.
@@ -46,8 +49,10 @@ impl NetworkManifest {
         ensure((1..=max).contains(&slots), "slots", format_args!("1 to {max}"), slots)?;
         self.check_classes()?;
         self.check_maps()?;
+        self.check_score_levels()?;
         self.check_score_limits()?;
-        self.check_sections()
+        self.check_sections()?;
+        self.check_contexts()
     }
 
     fn check_score_limits(&self) -> Result<(), ManifestError> {
@@ -62,6 +67,52 @@ impl NetworkManifest {
             let what = format!("spec.score_limits.{}", clipped(section));
             ensure(is_range, what, "two finite numbers, the smaller first", clipped(&found.to_string()))
         })
+    }
+
+    fn check_score_levels(&self) -> Result<(), ManifestError> {
+        let is_coded = self.scores.levels().is_some();
+        ensure(
+            !is_coded || self.configuration.has_device_section(),
+            "scores",
+            "f32, since devices of configuration (a) have no scores",
+            format_args!("{:?}", self.scores),
+        )?;
+        let expected = if is_coded { usize::from(self.slots) } else { 0 };
+        let found = self.score_levels.len();
+        ensure(
+            found == expected,
+            "score_levels",
+            format_args!("{expected}, one a slot with coded scores"),
+            found,
+        )?;
+        let is_range = |levels: &ScoreLevels| {
+            levels.step > 0.0 && levels.score(0).is_finite() && levels.score(u8::MAX).is_finite()
+        };
+        match self.score_levels.iter().find(|levels| !is_range(levels)) {
+            None => Ok(()),
+            Some(bad) => {
+                Err(error("score_levels", "finite scores, the step above 0", format_args!("{bad:?}")))
+            }
+        }
+    }
+
+    /// Checks that either every device codes its map or none does.
+    fn check_contexts(&self) -> Result<(), ManifestError> {
+        let coded = self.sections.iter().filter(|section| section.contexts_sha256.is_some());
+        let [of_devices, of_others] =
+            [true, false].map(|is| coded.clone().filter(|section| section.slot.is_some() == is).count());
+        ensure(of_others == 0, "contexts_sha256", "none but at sections of devices", of_others)?;
+        if of_devices == 0 {
+            return Ok(());
+        }
+        let slots = usize::from(self.slots);
+        ensure(of_devices == slots, "contexts_sha256", format_args!("0 or {slots} of them"), of_devices)?;
+        let is_binary = self.features.encoding == FeatureEncoding::Bits;
+        ensure(is_binary, "contexts_sha256", "a map of signs", "a map of other elements")?;
+        match map_shape(&self.features) {
+            Ok(_) => Ok(()),
+            Err(unsupported) => Err(error("contexts_sha256", "a map that can be coded", unsupported)),
+        }
     }
 
     fn check_classes(&self) -> Result<(), ManifestError> {
@@ -218,6 +269,7 @@ fn section(name: String, tier: Tier, input: SectionInput, outputs: Vec<SectionOu
         macs: 0,
         sha256: String::new(),
         packed_sha256: None,
+        contexts_sha256: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use headwater_protocol::Slot;
 
-use super::{SectionError, TierOutput, check_length, load, tier_outputs};
+use super::{ScoreCoder, SectionError, TierOutput, check_length, load, tier_outputs};
 use crate::bundle::Bundle;
 use crate::engine::{Engine, Input, Outputs, Section};
 use crate::manifest::{FeatureMap, SectionManifest};
@@ -15,6 +15,7 @@ pub struct DeviceSection {
     outputs: Outputs,
     classes: usize,
     features: FeatureMap,
+    scores: ScoreCoder,
 }
 
 impl DeviceSection {
@@ -31,6 +32,7 @@ impl DeviceSection {
             outputs: Outputs::default(),
             classes: manifest.classes(),
             features: manifest.features,
+            scores: ScoreCoder::of(manifest, slot),
         })
     }
 
@@ -39,7 +41,7 @@ impl DeviceSection {
         self.section.as_ref().is_none_or(|section| section.is_brief())
     }
 
-    /// Runs `batch` views, `[batch, channels, height, width]` pixels.
+    /// Runs `batch` views, `[batch, channels, height, width]` pixels. Scores are those of the levels that messages carry.
     ///
     /// # Errors
     /// [`EngineError::Input`](crate::engine::EngineError::Input) or [`SectionError::Length`] when `views` has another length.
@@ -51,7 +53,9 @@ impl DeviceSection {
             return Ok(views.chunks_exact(bytes).map(output).collect());
         };
         section.run(batch, Input::Pixels(views), &mut self.outputs)?;
-        Ok(tier_outputs(&self.outputs, self.classes, &self.features))
+        let mut outputs = tier_outputs(&self.outputs, self.classes, &self.features);
+        outputs.iter_mut().for_each(|output| self.scores.round(&mut output.scores));
+        Ok(outputs)
     }
 }
 

@@ -2,7 +2,9 @@
 
 mod device;
 mod joined;
+mod map_coder;
 mod maps;
+mod score_coder;
 mod score_limits;
 mod scores;
 
@@ -17,6 +19,8 @@ use crate::manifest::{FeatureEncoding, FeatureMap, InputKind};
 
 pub use device::DeviceSection;
 pub use joined::{CloudSection, EdgeSection};
+pub use map_coder::{MapCoder, MapCoderError, map_shape};
+pub use score_coder::ScoreCoder;
 pub use score_limits::{LIMIT_TOLERANCE, OutsideLimits, ScoreLimits};
 pub use scores::ScoresExit;
 
@@ -38,6 +42,9 @@ pub enum SectionError {
     /// The engine refuses or fails.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The maps of a slot cannot be coded.
+    #[error(transparent)]
+    Coder(#[from] MapCoderError),
     /// No source is present, or a buffer has the wrong length.
     #[error(transparent)]
     Aggregate(#[from] AggregateError),

@@ -34,10 +34,17 @@ pub struct OutsideLimits {
 }
 
 impl ScoreLimits {
-    /// Limits of a section of a bundle: computed from its packed form, else as recorded at export. `None` where the bundle has neither.
+    /// Limits of a section of a bundle: of coded scores their lowest and highest level, else computed from its packed form, else as recorded at export.
+    /// `None` where the bundle has none of these.
     pub fn of_section(bundle: &Bundle, name: &str) -> Option<Self> {
-        let packed = bundle.packed_section(name).and_then(|bytes| Self::of_packed(bytes).ok());
         let manifest = bundle.manifest();
+        let slot = manifest.section(name).and_then(|section| section.slot);
+        if let (Some(count), Some(slot)) = (manifest.scores.levels(), slot) {
+            let levels = manifest.score_levels.get(slot.index())?;
+            let limits = [levels.score(0), levels.score((count - 1) as u8)];
+            return Some(Self::recorded(limits, manifest.classes()));
+        }
+        let packed = bundle.packed_section(name).and_then(|bytes| Self::of_packed(bytes).ok());
         let recorded = || Some(Self::recorded(manifest.score_limits(name)?, manifest.classes()));
         packed.or_else(recorded)
     }

@@ -2,12 +2,13 @@
 
 mod onnx;
 
+use headwater_map_coder::CONTEXTS;
 use headwater_protocol::{Exit, Slot};
 
 use crate::bundle::BundleWriter;
 use crate::manifest::{
     Aggregation, Configuration, EdgeTier, FORMAT_VERSION, FeatureEncoding, FeatureMap, NetworkManifest,
-    OutputKind, PixelScale, Preprocessing, ScoreEncoding, SectionManifest, Tier,
+    OutputKind, PixelScale, Preprocessing, ScoreEncoding, ScoreLevels, SectionManifest, Tier,
 };
 use crate::policy::Policy;
 
@@ -36,6 +37,10 @@ pub struct TinyNetwork {
     pub cloud: Aggregation,
     /// Encoding of the maps of devices and edges.
     pub encoding: FeatureEncoding,
+    /// Encoding of the scores in summaries.
+    pub scores: ScoreEncoding,
+    /// Whether messages carry coded maps.
+    pub codes_maps: bool,
     /// Seed of the weights.
     pub seed: u64,
     /// The bundle's policy.
@@ -56,6 +61,8 @@ impl Default for TinyNetwork {
             edge: [Aggregation::Cc, Aggregation::Ap],
             cloud: Aggregation::Cc,
             encoding: FeatureEncoding::Bits,
+            scores: ScoreEncoding::F32,
+            codes_maps: false,
             seed: 1,
             policy: Policy::default(),
         }
@@ -94,8 +101,12 @@ impl TinyNetwork {
     pub fn with_manifest(&self, manifest: NetworkManifest) -> BundleWriter {
         let sections: Vec<_> =
             manifest.sections.iter().map(|section| (section.name.clone(), self.onnx(section))).collect();
+        let coded = manifest.sections.iter().filter(|section| self.codes_maps && section.slot.is_some());
+        let coded: Vec<_> = coded.map(|section| section.name.clone()).collect();
         let writer = BundleWriter::new(manifest, self.policy.clone());
-        sections.into_iter().fold(writer, |writer, (name, onnx)| writer.section(name, onnx))
+        let writer = sections.into_iter().fold(writer, |writer, (name, onnx)| writer.section(name, onnx));
+        let table = vec![64; self.features().channels as usize * CONTEXTS];
+        coded.into_iter().fold(writer, |writer, name| writer.contexts(name, table.clone()))
     }
 
     /// The network's manifest.
@@ -109,7 +120,8 @@ impl TinyNetwork {
             class_prior: vec![1.0 / self.classes as f32; self.classes],
             preprocessing: Preprocessing { channels, height, width, scale: PixelScale::Unit },
             slots: self.slots,
-            scores: ScoreEncoding::F32,
+            scores: self.scores,
+            score_levels: self.score_levels(),
             features: self.features(),
             local_aggregation: self.local,
             edge: self.edge_tier(),
@@ -128,6 +140,13 @@ impl TinyNetwork {
         let bytes: u32 = self.view.iter().product();
         let mut random = Random(number.wrapping_mul(77) ^ 5);
         (0..bytes).map(|_| (random.next() >> 32) as u8).collect()
+    }
+
+    /// Levels over the range of most scores.
+    fn score_levels(&self) -> Vec<ScoreLevels> {
+        let Some(count) = self.scores.levels() else { return Vec::new() };
+        let levels = ScoreLevels { least: -8.0, step: 16.0 / f32::from(count - 1) };
+        vec![levels; usize::from(self.slots)]
     }
 
     fn features(&self) -> FeatureMap {

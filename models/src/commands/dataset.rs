@@ -117,6 +117,21 @@ impl Dataset {
         parts.into_iter().flatten().collect()
     }
 
+    /// The arguments that open the same data again, for a command that a message tells.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let number = |flag: &str, value: Option<u64>| {
+            value.map_or_else(Vec::new, |value| vec![flag.to_owned(), value.to_string()])
+        };
+        let folder = self.data_dir.display().to_string();
+        let mut all = vec!["--data".to_owned(), self.data.clone(), "--data-dir".to_owned(), folder];
+        all.extend(self.allow_leaks.then(|| "--allow-leaks".to_owned()));
+        all.extend(self.split.iter().flat_map(|shares| ["--split".to_owned(), shares.to_string()]));
+        all.extend(number("--split-seed", self.split_seed));
+        all.extend(number("--fold", self.fold.map(|fold| fold as u64)));
+        all.extend(number("--view-seed", self.view_seed));
+        all
+    }
+
     /// Whether data of this identity has the same samples in the same parts; new views show the same samples.
     pub(crate) fn has_samples_of(&self, identity: &str) -> bool {
         let samples =

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use headwater_models::number_file::write_whole;
-use headwater_models::run::out_of_fold;
-use headwater_samples::Part;
+use headwater_models::run::{EvaluationParts, out_of_fold};
+use headwater_models::scale_out::Alone;
 
 use super::dataset::Dataset;
 use super::output::print;
@@ -30,7 +30,7 @@ pub(crate) struct Export {
 impl Export {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let Saved { folder, experiment, checkpoint } = Saved::open(&self.run)?;
+        let Saved { folder, experiment, mut checkpoint } = Saved::open(&self.run)?;
         let _lock = folder.lock().map_err(Failure::usage)?;
         let (expected, found) = (&experiment.info.data, self.dataset.identity());
         if *expected != found {
@@ -41,15 +41,15 @@ impl Export {
             )));
         }
         let parts = self.dataset.open_for(&experiment.network.spec)?;
-        let train = parts.part(Part::Train, experiment.info.limit_train, experiment.recipe.workers);
-        if folds(&experiment, &train, &parts).is_some() && !out_of_fold::is_in(&folder) {
+        if folds(&experiment, &parts).is_some() && !out_of_fold::is_in(&folder) {
             return Err(Failure::usage(anyhow::anyhow!(
                 "{}: expected out-of-fold.hwlogits, from which this run takes its thresholds, found none; give its `headwater-train train` again",
                 self.run.display()
             )));
         }
-        drop(train);
-        let finished = export(&folder, &experiment, &checkpoint, &parts, self.dataset.identity())?;
+        let data = (&parts, self.dataset.identity());
+        let parts = EvaluationParts::load(&folder, &experiment, &Alone, &mut checkpoint.state, data)?;
+        let finished = export(&folder, &experiment, &checkpoint, &parts)?;
         write_whole(&self.out, &finished.exported.bytes)
             .with_context(|| format!("writing {}", self.out.display()))?;
         let figures = part_report::both(&finished);

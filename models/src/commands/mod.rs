@@ -5,18 +5,21 @@ mod convert;
 mod dataset;
 mod eval;
 mod export;
+mod kept_apart;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod output;
 mod parity;
 mod part_report;
 mod progress;
+mod promise_target;
 #[cfg(feature = "mpi")]
 mod ranks;
 mod saved;
 mod single_camera;
 mod table;
 mod train;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -34,6 +37,8 @@ Examples:
   A killed run resumes, and ends with the same weights, when the same command is given again.
   Compare packed sections and ONNX with the trained network, sample by sample:
     headwater-train parity runs/ddnn-c --data-dir \"$HEADWATER_DATA/fashion-mnist\"
+  Choose thresholds that send at most 90 bytes per device and sample and lose at most half a point, and draw what else can be had:
+    headwater-train tune runs/ddnn-c/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --loss 0.5 --bytes 90 --plot frontier.svg
   Measure how hard the data set is for one camera alone:
     headwater-train single-camera --data-dir \"$HEADWATER_DATA/fashion-mnist\"
   Train what is missing of an experiment, and write docs/results/street-ddnn.md:
@@ -59,6 +64,8 @@ enum Command {
     Eval(eval::Eval),
     /// Choose thresholds that promise a largest loss against the last exit, with a confidence.
     Calibrate(calibrate::Calibrate),
+    /// Choose thresholds by loss of accuracy, bytes and compute, alone or together, and show what can be had.
+    Tune(tune::Tune),
     /// Write the bundle of a run from its newest checkpoint.
     Export(export::Export),
     /// Compare the engines with the trained network on a whole part of the data.
@@ -78,6 +85,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Train(command) => command.run(),
         Command::Eval(command) => command.run(),
         Command::Calibrate(command) => command.run(),
+        Command::Tune(command) => command.run(),
         Command::Export(command) => command.run(),
         Command::Parity(command) => command.run(),
         Command::SingleCamera(command) => command.run(),

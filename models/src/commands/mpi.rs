@@ -8,13 +8,18 @@ use std::time::{Duration, Instant};
 
 use headwater_models::scale_out::Communicator;
 use mpi::collective::SystemOperation;
-use mpi::datatype::{Partition, PartitionMut};
 use mpi::environment::Universe;
 use mpi::topology::SimpleCommunicator;
-use mpi::traits::{Communicator as _, CommunicatorCollectives};
-use mpi::{Count, Threading};
+use mpi::traits::{Communicator as _, CommunicatorCollectives, Destination, Source};
+use mpi::{Tag, Threading};
 
 use super::output::print_error;
+
+/// Tag of the messages by which a rank says that it works while others wait.
+const WORKING: Tag = 1;
+
+/// Longest that rank 0 may export while others wait.
+const LONGEST_EXPORT: Duration = Duration::from_mins(15);
 
 /// The ranks that `mpirun` started.
 pub(crate) struct Mpi {
@@ -23,30 +28,34 @@ pub(crate) struct Mpi {
     universe: ManuallyDrop<Universe>,
     sent: Cell<u64>,
     watch: Watch,
+    /// Longest wait for another rank.
+    limit: Duration,
+    /// When this rank told the others that it works.
+    told: Cell<Instant>,
 }
 
 /// Ends the process when a rank waits for the others for too long: a rank that hangs must not hang all of them.
 #[derive(Clone)]
 struct Watch {
     started: Instant,
-    /// Milliseconds after `started` since when this rank waits, plus one; 0 while it does not.
-    waiting_since: Arc<AtomicU64>,
+    /// Milliseconds after `started` at which this rank has waited for too long; 0 while it does not wait.
+    until: Arc<AtomicU64>,
 }
 
 impl Watch {
     fn start(limit: Duration) -> Self {
-        let watch = Self { started: Instant::now(), waiting_since: Arc::default() };
+        let watch = Self { started: Instant::now(), until: Arc::default() };
         let watched = watch.clone();
         std::thread::spawn(move || {
             loop {
                 std::thread::sleep(Duration::from_millis(500).min(limit));
-                let since = watched.waiting_since.load(Ordering::Relaxed);
-                let waited = watched.now().saturating_sub(since);
-                if since > 0 && waited > limit.as_millis() as u64 {
+                let until = watched.until.load(Ordering::Relaxed);
+                if until > 0 && watched.now() > until {
                     let host = super::ranks::host();
                     print_error(&format!(
                         "headwater-train on {host}: expected all ranks to answer within {} s, found one that does not; this rank ends, and with it \
-                         the job. Look for a rank that hangs, or raise --rank-timeout-s; the same command goes on from the last checkpoint",
+                         the job. Look for a rank that hangs, or raise --rank-timeout-s; the same command goes on from the last checkpoint, if \
+                         there is one",
                         limit.as_secs()
                     ));
                     std::process::exit(1);
@@ -57,15 +66,17 @@ impl Watch {
     }
 
     fn now(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64 + 1
+        self.started.elapsed().as_millis() as u64
     }
 
-    /// Runs work that waits for other ranks.
-    fn waits<R>(&self, work: impl FnOnce() -> R) -> R {
-        self.waiting_since.store(self.now(), Ordering::Relaxed);
-        let result = work();
-        self.waiting_since.store(0, Ordering::Relaxed);
-        result
+    /// This rank waits for others from now on, for as long as `limit`.
+    fn begin(&self, limit: Duration) {
+        self.until.store(self.now() + limit.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// This rank does not wait any more.
+    fn end(&self) {
+        self.until.store(0, Ordering::Relaxed);
     }
 }
 
@@ -76,55 +87,88 @@ impl Mpi {
     /// In words, when MPI cannot start.
     pub(crate) fn start(limit: Duration) -> Result<Self, String> {
         let watch = Watch::start(limit);
-        let started = watch.waits(|| mpi::initialize_with_threading(Threading::Funneled));
+        watch.begin(limit);
+        let started = mpi::initialize_with_threading(Threading::Funneled);
+        watch.end();
         let (universe, threading) = started.ok_or("MPI was started twice")?;
         if threading < Threading::Funneled {
             return Err(format!("expected an MPI library for programs with threads, found {threading:?}"));
         }
         let world = universe.world();
-        Ok(Self { world, universe: ManuallyDrop::new(universe), sent: Cell::new(0), watch })
+        let (universe, told) = (ManuallyDrop::new(universe), Cell::new(Instant::now()));
+        Ok(Self { world, universe, sent: Cell::new(0), watch, limit, told })
     }
 
-    /// Waits until every rank is here, without keeping a core busy and without a limit: rank 0 may export for long.
-    pub(crate) fn wait_for_all(&self) {
+    /// Waits until every rank has done its work, and leaves MPI.
+    pub(crate) fn finish(self) {
+        self.wait(self.limit.max(LONGEST_EXPORT));
+        self.watch.begin(self.limit);
+        drop(ManuallyDrop::into_inner(self.universe));
+        self.watch.end();
+    }
+
+    /// Waits until every rank is here, and leaves the core to others meanwhile; each word of a rank that works begins `limit` again.
+    fn wait(&self, limit: Duration) {
         let mut request = self.world.immediate_barrier();
-        loop {
-            match request.test() {
-                Ok(_) => return,
-                Err(open) => request = open,
+        self.watch.begin(limit);
+        while let Err(open) = request.test() {
+            request = open;
+            while let Some(status) = self.world.any_process().immediate_probe_with_tag(WORKING) {
+                let from = self.world.process_at_rank(status.source_rank());
+                from.receive_into_with_tag(&mut [0u8], WORKING);
+                self.watch.begin(limit);
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+        self.watch.end();
     }
 
-    /// Leaves MPI, when every rank does.
-    pub(crate) fn finish(self) {
-        drop(ManuallyDrop::into_inner(self.universe));
+    /// Runs work that waits for other ranks.
+    fn waits<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.watch.begin(self.limit);
+        let result = work();
+        self.watch.end();
+        result
+    }
+
+    /// Sends `message_to(rank)` to every other rank, and returns the messages of all ranks, of the lengths `lens`; `own` is that of this rank.
+    fn exchange<'m>(
+        &self,
+        message_to: impl Fn(usize) -> &'m [u8],
+        lens: &[usize],
+        own: Vec<u8>,
+    ) -> Vec<Vec<u8>> {
+        let rank = self.rank();
+        let mut received: Vec<Vec<u8>> = lens.iter().map(|len| vec![0; *len]).collect();
+        received[rank].clear();
+        let others = (0..self.ranks()).filter(|other| *other != rank);
+        let outgoing: Vec<(usize, &[u8])> = others.map(|other| (other, message_to(other))).collect();
+        self.count_sent(outgoing.iter().map(|(_, message)| message.len()).sum());
+        self.waits(|| {
+            mpi::request::scope(|scope| {
+                let mut requests = Vec::new();
+                let incoming = received.iter_mut().enumerate().filter(|(_, message)| !message.is_empty());
+                let incoming = incoming.map(|(other, message)| {
+                    self.world.process_at_rank(other as i32).immediate_receive_into(scope, &mut message[..])
+                });
+                let incoming: Vec<_> = incoming.collect();
+                for (other, message) in &outgoing {
+                    if !message.is_empty() {
+                        let to = self.world.process_at_rank(*other as i32);
+                        requests.push(to.immediate_send(scope, *message));
+                    }
+                }
+                incoming.into_iter().for_each(|request| _ = request.wait());
+                requests.into_iter().for_each(|request| _ = request.wait());
+            });
+        });
+        received[rank] = own;
+        received
     }
 
     fn count_sent(&self, bytes: usize) {
         self.sent.set(self.sent.get() + bytes as u64);
     }
-}
-
-/// A place for messages without bytes.
-static NOTHING: [u8; 1] = [0];
-
-/// Beginning of each message in a buffer.
-fn places(counts: &[Count]) -> Vec<Count> {
-    counts.iter().scan(0, |next, count| Some(std::mem::replace(next, *next + count))).collect()
-}
-
-fn count(len: usize) -> Count {
-    Count::try_from(len).expect("a message is below 2 GiB: it holds the parameters of a small network")
-}
-
-/// The messages in a buffer.
-fn split(buffer: &[u8], counts: &[Count]) -> Vec<Vec<u8>> {
-    let places = places(counts);
-    let messages =
-        places.iter().zip(counts).map(|(at, count)| buffer[*at as usize..][..*count as usize].to_vec());
-    messages.collect()
 }
 
 impl Communicator for Mpi {
@@ -137,37 +181,17 @@ impl Communicator for Mpi {
     }
 
     fn all_gather_of(&self, message: &[u8], lens: &[usize]) -> Vec<Vec<u8>> {
-        self.count_sent(message.len() * (self.ranks() - 1));
-        let counts: Vec<Count> = lens.iter().copied().map(count).collect();
-        if counts.iter().all(|count| *count == 0) {
-            self.watch.waits(|| self.world.barrier());
-            return vec![Vec::new(); counts.len()];
+        if lens.iter().all(|len| *len == 0) {
+            self.waits(|| self.world.barrier());
+            return vec![Vec::new(); lens.len()];
         }
-        // The address of an empty vector is 1, which is MPI's sign for "in place".
-        let message = if message.is_empty() { &NOTHING[..0] } else { message };
-        self.watch.waits(|| {
-            let mut buffer = vec![0u8; counts.iter().sum::<Count>() as usize];
-            let mut partition = PartitionMut::new(&mut buffer[..], &counts[..], places(&counts));
-            self.world.all_gather_varcount_into(message, &mut partition);
-            split(&buffer, &counts)
-        })
+        self.exchange(|_| message, lens, message.to_vec())
     }
 
-    fn all_to_all(&self, messages: &[Vec<u8>], len: usize) -> Vec<Vec<u8>> {
+    fn all_to_all(&self, mut messages: Vec<Vec<u8>>, len: usize) -> Vec<Vec<u8>> {
         assert_eq!(messages.len(), self.ranks(), "one message for each rank");
-        let own = self.rank();
-        let to_others = messages.iter().enumerate().filter(|(rank, _)| *rank != own);
-        self.count_sent(to_others.map(|(_, message)| message.len()).sum());
-        self.watch.waits(|| {
-            let sent: Vec<Count> = messages.iter().map(|message| count(message.len())).collect();
-            let counts = vec![count(len); messages.len()];
-            let out = messages.concat();
-            let out = Partition::new(&out[..], &sent[..], places(&sent));
-            let mut buffer = vec![0u8; counts.iter().sum::<Count>() as usize];
-            let mut partition = PartitionMut::new(&mut buffer[..], &counts[..], places(&counts));
-            self.world.all_to_all_varcount_into(&out, &mut partition);
-            split(&buffer, &counts)
-        })
+        let own = std::mem::take(&mut messages[self.rank()]);
+        self.exchange(|rank| &messages[rank], &vec![len; self.ranks()], own)
     }
 
     fn all_reduce(&self, values: &mut [f32]) {
@@ -175,7 +199,21 @@ impl Communicator for Mpi {
         let bytes = size_of_val(values);
         self.count_sent(2 * bytes * (self.ranks() - 1) / self.ranks());
         let own = values.to_vec();
-        self.watch.waits(|| self.world.all_reduce_into(&own[..], values, SystemOperation::sum()));
+        self.waits(|| self.world.all_reduce_into(&own[..], values, SystemOperation::sum()));
+    }
+
+    fn wait_for_all(&self) {
+        self.wait(self.limit);
+    }
+
+    fn is_working(&self) {
+        if self.told.get().elapsed() < self.limit / 4 {
+            return;
+        }
+        self.told.set(Instant::now());
+        for rank in (0..self.world.size()).filter(|rank| *rank != self.world.rank()) {
+            self.world.process_at_rank(rank).send_with_tag(&[0u8], WORKING);
+        }
     }
 
     fn sent_bytes(&self) -> u64 {

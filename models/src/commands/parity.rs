@@ -7,7 +7,8 @@ use clap::Args;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::{Engine, PackedEngine, TractEngine};
 use headwater_models::export::TrainedNetwork;
-use headwater_models::export::parity::{Parity, Reference, SAMPLES};
+use headwater_models::export::parity::{COMPARED_SAMPLES, Parity, Reference};
+use headwater_models::wire_coding::WireCoding;
 
 use super::dataset::{Dataset, PARTS};
 use super::output::print;
@@ -36,8 +37,9 @@ pub(crate) struct Compare {
 impl Compare {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let Saved { folder, experiment, checkpoint } = Saved::open(&self.run)?;
+        let Saved { folder, experiment, mut checkpoint } = Saved::open(&self.run)?;
         let bundle = Bundle::open(folder.file("bundle.hwb")).map_err(Failure::usage)?;
+        checkpoint.state.coding = WireCoding::of_bundle(&bundle)?;
         let parts = self.dataset.open_for(&experiment.network.spec)?;
         let (limit, threads) = (self.limit.map(NonZero::get), experiment.recipe.workers);
         let samples = self.dataset.samples(&parts, &self.part, limit, threads)?;
@@ -48,8 +50,8 @@ impl Compare {
         if is_packed {
             engines.push((&packed, Parity::default()));
         }
-        for start in (0..samples.len()).step_by(SAMPLES) {
-            let range = start..samples.len().min(start + SAMPLES);
+        for start in (0..samples.len()).step_by(COMPARED_SAMPLES) {
+            let range = start..samples.len().min(start + COMPARED_SAMPLES);
             let reference = Reference::new(&network, &samples, range);
             for (engine, parity) in &mut engines {
                 let mut found = reference.compare_devices(&bundle, *engine)?;

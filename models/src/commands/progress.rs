@@ -4,7 +4,9 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use headwater_models::by_exit::ByExit;
+use headwater_models::loss::LossSums;
 use headwater_models::training::Event;
+use headwater_protocol::Exit;
 
 use super::output::{print_error, print_status};
 
@@ -37,7 +39,7 @@ impl Reporter {
         let epochs = *epochs;
         match event {
             Event::Resumed { progress, skipped } => {
-                skipped.iter().for_each(|error| self.status.line(&format!("warning: {error}")));
+                skipped.iter().for_each(|reason| self.status.line(&format!("warning: {reason}")));
                 let (epoch, steps) = (progress.epoch, progress.step_in_epoch);
                 self.status.line(&format!("resuming after epoch {epoch} + {steps} steps"));
             }
@@ -47,22 +49,18 @@ impl Reporter {
                 let (started, first) = *self.first.get_or_insert_with(|| (Instant::now(), progress.step));
                 self.status.show(|| {
                     let all = u64::from(*steps_per_epoch) * u64::from(epochs);
+                    let done = u64::from(progress.epoch) * u64::from(*steps_per_epoch)
+                        + u64::from(progress.step_in_epoch);
                     let pace = Pace::of(progress.step.saturating_sub(first), started.elapsed());
                     let pace = pace.map_or_else(String::new, |pace| {
-                        let left = clock(pace.time_for(all.saturating_sub(progress.step)));
+                        let left = clock(pace.time_for(all.saturating_sub(done)));
                         format!("  {:.1} steps/s  left {left}", pace.per_second)
                     });
-                    let samples = progress.sums.samples.max(1) as f64;
-                    let exits = progress.sums.correct.iter();
-                    let exits = exits.map(|(exit, hits)| {
-                        format!("  {} {:.1} %", exit.name(), 100.0 * *hits as f64 / samples)
-                    });
                     format!(
-                        "{fold}epoch {:>3}/{epochs} step {:>4}/{steps_per_epoch}  loss {:.3}{}{pace}",
+                        "{fold}epoch {:>3}/{epochs} step {:>4}/{steps_per_epoch}{}{pace}",
                         progress.epoch + 1,
                         progress.step_in_epoch,
-                        progress.sums.loss / samples,
-                        exits.collect::<String>(),
+                        figures(&progress.sums),
                     )
                 });
             }
@@ -84,6 +82,18 @@ impl Reporter {
             }
         }
     }
+}
+
+/// `  loss 1.234  local 87.2 %  cloud 88.4 %`; nothing before ranks have exchanged theirs.
+fn figures(sums: &LossSums) -> String {
+    if sums.samples == 0 {
+        return String::new();
+    }
+    let samples = sums.samples as f64;
+    let exit =
+        |(exit, hits): (Exit, &u64)| format!("  {} {:.1} %", exit.name(), 100.0 * *hits as f64 / samples);
+    let exits: String = sums.correct.iter().map(exit).collect();
+    format!("  loss {:.3}{exits}", sums.loss / samples)
 }
 
 /// ` local 87.21 % cloud 88.40 %`.
@@ -152,6 +162,38 @@ impl StatusLine {
         if self.terminal {
             print_status("\r\x1b[2K");
         }
+    }
+}
+
+/// The status line of work that is often done at once: nothing is shown in the first two seconds.
+pub(crate) struct SlowStatus {
+    line: StatusLine,
+    started: Instant,
+}
+
+impl SlowStatus {
+    /// A status of work that begins now.
+    pub(crate) fn new() -> Self {
+        Self { line: StatusLine::new(), started: Instant::now() }
+    }
+
+    /// Shows the status of a new stage of the work, unless the work has just begun.
+    pub(crate) fn stage(&mut self, text: &str) {
+        self.line.clear();
+        self.line.shown = None;
+        self.show(|| text.to_owned());
+    }
+
+    /// Shows a status, unless the work has just begun or the last one was shown a moment ago.
+    pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
+        if self.started.elapsed() >= Duration::from_secs(2) {
+            self.line.show(text);
+        }
+    }
+
+    /// Removes the status from a terminal.
+    pub(crate) fn clear(&self) {
+        self.line.clear();
     }
 }
 

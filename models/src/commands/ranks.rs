@@ -11,16 +11,30 @@ use headwater_models::spec::Spec;
 use headwater_models::training::{Checkpoint, Event};
 use headwater_protocol::Slot;
 use headwater_samples::Part;
+use sha2::{Digest, Sha256};
 
 use super::Failure;
 
 /// Fewest rows of a batch norm: with fewer, its statistics say little.
 const LEAST_ROWS: f32 = 8.0;
 
+/// Most that the largest shard may have of the smallest one.
+const LARGEST_RATIO: f32 = 1.5;
+
+/// Bytes of a message that MPI's 32-bit counts allow, with room for what goes along.
+const LARGEST_MESSAGE: usize = i32::MAX as usize - (64 << 20);
+
 /// Name of this machine.
 pub(super) fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "an unnamed machine".to_owned() } else { name.trim().to_owned() }
+}
+
+/// Version and hash of this program: ranks read the messages of one build.
+fn program() -> Result<String, Failure> {
+    let file = std::env::current_exe().and_then(std::fs::read).context("reading this program")?;
+    let hash: String = Sha256::digest(file).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("headwater-train {} with SHA-256 {hash}", env!("CARGO_PKG_VERSION")))
 }
 
 /// One rank among all, before it trains.
@@ -60,10 +74,7 @@ impl RankSetup<'_> {
         let facts = RankFacts {
             host: host(),
             texts: vec![
-                text(
-                    "version",
-                    format!("{} {}", env!("CARGO_PKG_VERSION"), super::train::commit().unwrap_or_default()),
-                ),
+                text("program", program()?),
                 text("spec", spec.text.clone()),
                 text("recipe", toml::to_string(recipe).context("writing the recipe")?),
                 text("data", data.to_owned()),
@@ -83,9 +94,13 @@ impl RankSetup<'_> {
             shards::divide(&self.parts.groups(part, limit), self.parts.count(part, limit), self.ranks.ranks())
         };
         let train = indices(Part::Train, self.limit_train);
-        if train.iter().any(Vec::is_empty) {
+        let sizes: Vec<usize> = train.iter().map(Vec::len).collect();
+        let (least, most) = (sizes.iter().min().copied(), sizes.iter().max().copied());
+        let (least, most) = (least.unwrap_or_default(), most.unwrap_or_default());
+        // Every rank gives as many samples to a step, so those of a small shard count for more.
+        if least == 0 || most as f32 > LARGEST_RATIO * least as f32 {
             return Err(Failure::usage(anyhow!(
-                "expected samples, or groups of samples, for each of {} ranks, found fewer in the train part; start fewer ranks",
+                "train part: expected shards of nearly equal size for {} ranks, found {least} to {most} samples: a group stays together; start fewer ranks",
                 self.ranks.ranks()
             )));
         }
@@ -93,6 +108,20 @@ impl RankSetup<'_> {
             self.parts.shard(part, all.swap_remove(self.ranks.rank()), threads)
         };
         Ok([own(Part::Train, train), own(Part::Validation, indices(Part::Validation, None))])
+    }
+
+    /// Refuses networks whose messages are larger than MPI counts.
+    pub(super) fn check_size(&self, experiment: &Experiment) -> Result<(), Failure> {
+        // A checkpoint and the state of a rank have four numbers a parameter; a step has one for each thread.
+        let numbers = experiment.recipe.workers.max(4);
+        let (most, found) = (LARGEST_MESSAGE / (numbers * 4), experiment.network.layout.parameter_count());
+        if found <= most {
+            return Ok(());
+        }
+        Err(Failure::usage(anyhow!(
+            "network: expected at most {most} parameters with --workers mpi and {} threads, found {found}; train it in one process",
+            experiment.recipe.workers
+        )))
     }
 
     /// Refuses batches of which a worker would see too few views of a slot for a batch norm.

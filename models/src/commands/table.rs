@@ -109,7 +109,7 @@ impl Table {
         let progress = Progress::new(plan, open.len());
         for (fold, absent, runs) in groups(plan, &open) {
             let parts = self.open(plan, fold)?;
-            let parts = LoadedParts::load(&parts, plan.data.limit_train, absent, cores());
+            let parts = LoadedParts::load(&parts, plan, absent, cores());
             let queue = Mutex::new(runs.into_iter());
             let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
             let work = || {
@@ -188,9 +188,10 @@ impl Table {
         let network = &plan.rows[0].spec.network;
         // Everything that the answers follow from.
         let asked = format!(
-            "{:?} {:?} fold {fold:?}, views {:?} of {} slots",
+            "{:?} {:?} {} part, fold {fold:?}, views {:?} of {} slots",
             plan.simple,
             plan.data,
+            plan.part.name(),
             network.view(),
             network.slots()
         );
@@ -204,27 +205,27 @@ impl Table {
         }
         let status = StatusLine::new();
         let parts = self.open(plan, fold)?;
-        let parts = LoadedParts::load(&parts, plan.data.limit_train, AbsentView::Absent, cores());
-        let LoadedParts { train, test, .. } = &parts;
+        let parts = LoadedParts::load(&parts, plan, AbsentView::Absent, cores());
+        let LoadedParts { train, evaluated, .. } = &parts;
         let mut answers = SimpleAnswers {
-            labels: test.labels.clone(),
+            labels: evaluated.labels.clone(),
             majority: headwater_inference::exit::argmax(&train.prior()),
             ..SimpleAnswers::default()
         };
         if plan.simple.nearest_neighbour > 0 {
             status.line("looking for nearest neighbours");
             answers.nearest_neighbour =
-                nearest_neighbours(train, test, plan.simple.nearest_neighbour, cores());
+                nearest_neighbours(train, evaluated, plan.simple.nearest_neighbour, cores());
         }
         if plan.simple.presence_pattern {
-            answers.presence_pattern = by_presence_pattern(train, test);
+            answers.presence_pattern = by_presence_pattern(train, evaluated);
         }
         if plan.simple.single_camera_epochs > 0 {
             let recipe = Recipe { epochs: plan.simple.single_camera_epochs, ..Recipe::read(None)? };
             let spec = plain_network(train)?;
             for slot in Slot::first(train.slots) {
                 status.line(&format!("training on camera {slot} alone"));
-                answers.cameras.push(single_camera(spec.clone(), &recipe, train, test, slot)?);
+                answers.cameras.push(single_camera(spec.clone(), &recipe, train, evaluated, slot)?);
             }
         }
         write_whole(&file, &serde_json::to_vec(&(asked, &answers))?)?;

@@ -8,12 +8,13 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
-use headwater_models::data::{Parts, Samples, fingerprint_of_all};
+use headwater_models::data::{Parts, fingerprint_of_all};
 use headwater_models::experiment::{Experiment, RunInfo};
 use headwater_models::recipe::Recipe;
 use headwater_models::run::{
     EvaluationParts, Finished, Folds, OtherParts, RunFolder, finish, out_of_fold, train,
 };
+use headwater_models::scale_out::{Alone, Communicator};
 use headwater_models::spec::Spec;
 use headwater_models::training::Checkpoint;
 use headwater_samples::Part;
@@ -97,10 +98,7 @@ impl Train {
         let recipe = Recipe { scale_out: None, ..recipe };
         let parts = self.dataset.open_for(&spec)?;
         let out = self.out(&spec);
-        if self.resume && !out.join("run.json").exists() {
-            let out = out.display();
-            return Err(Failure::usage(anyhow::anyhow!("--resume: expected a run in {out}, found none")));
-        }
+        self.check_resume(&out)?;
         let info = RunInfo::new(&spec, &recipe, self.dataset.identity(), self.limit_train());
         let fingerprint = Some(fingerprint_of_all(&parts, self.limit_train()));
         let info = RunInfo { commit: commit(), fingerprint, ..info };
@@ -123,7 +121,18 @@ impl Train {
             Some(Workers::Mpi) => recipe.workers = self.threads,
         }
         recipe.check(Path::new("command line")).map_err(Failure::usage)?;
+        let file = self.recipe.as_deref().unwrap_or(Path::new("default recipe"));
+        recipe.check_for(&spec, file).map_err(Failure::usage)?;
         Ok((spec, recipe))
+    }
+
+    /// Refuses `--resume` where there is no run.
+    fn check_resume(&self, out: &Path) -> Result<(), Failure> {
+        if self.resume && !out.join("run.json").exists() {
+            let out = out.display();
+            return Err(Failure::usage(anyhow::anyhow!("--resume: expected a run in {out}, found none")));
+        }
+        Ok(())
     }
 
     /// The run folder.
@@ -144,7 +153,6 @@ impl Train {
     fn run_on_ranks(&self) -> Result<(), Failure> {
         use super::mpi::Mpi;
         use super::ranks::RankSetup;
-        use headwater_models::scale_out::Communicator as _;
 
         let ranks = Mpi::start(std::time::Duration::from_secs(self.rank_timeout_s))
             .map_err(|error| anyhow::anyhow!("--workers mpi: {error}"))?;
@@ -169,7 +177,6 @@ impl Train {
         })();
         match result {
             Ok(()) => {
-                ranks.wait_for_all();
                 ranks.finish();
                 Ok(())
             }
@@ -187,8 +194,10 @@ impl Train {
         let is_first = setup.ranks.rank() == 0;
         let mut reporter = Reporter::new(experiment.recipe.epochs);
         let [train, validation] = setup.shards(experiment.recipe.workers)?;
+        setup.check_size(experiment)?;
         setup.check_rows(experiment, &train)?;
         let folder = if is_first {
+            self.check_resume(out)?;
             RunFolder::create(out, experiment).map_err(Failure::usage)?
         } else {
             std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
@@ -208,19 +217,22 @@ impl Train {
             ));
         }
         let shards = [&train, &validation];
-        let checkpoint = setup.train(experiment, &folder, shards, |event| {
+        let mut checkpoint = setup.train(experiment, &folder, shards, |event| {
             if is_first {
                 reporter.show(event);
             }
         })?;
+        drop((train, validation));
+        self.train_folds(experiment, setup.ranks, &folder, setup.parts)?;
+        if is_first {
+            reporter.status.line(FINISHING);
+        }
+        let data = (setup.parts, self.dataset.identity());
+        let parts = EvaluationParts::load(&folder, experiment, setup.ranks, &mut checkpoint.state, data)?;
         if !is_first {
             return Ok(());
         }
-        drop((train, validation));
-        let samples = setup.parts.part(Part::Train, self.limit_train(), experiment.recipe.workers);
-        self.train_folds(experiment, &folder, &samples, setup.parts)?;
-        reporter.status.line("choosing temperatures and thresholds, measuring the test part, exporting");
-        let finished = export(&folder, experiment, &checkpoint, setup.parts, self.dataset.identity())?;
+        let finished = export(&folder, experiment, &checkpoint, &parts)?;
         let _ = std::fs::remove_file(folder.file("resume.txt"));
         self.print(&finished, &folder)
     }
@@ -244,35 +256,51 @@ impl Train {
         let mut reporter = Reporter::new(experiment.recipe.epochs);
         let (identity, out) = (&experiment.info.identity, folder.path.display());
         reporter.status.line(&format!("run {identity} in {out}: computing the views"));
+        self.train_folds(experiment, &Alone, folder, parts)?;
         let samples = parts.part(Part::Train, self.limit_train(), threads);
         let validation = parts.part(Part::Validation, None, threads);
-        self.train_folds(experiment, folder, &samples, parts)?;
         let parameters = experiment.network.layout.parameter_count();
         reporter.status.line(&format!("training {parameters} parameters on {} samples", samples.len()));
-        let checkpoint = train(experiment, folder, &samples, &validation, |event| reporter.show(event))?;
+        let mut checkpoint = train(experiment, folder, &samples, &validation, |event| reporter.show(event))?;
         drop((samples, validation));
-        reporter.status.line("choosing temperatures and thresholds, measuring the test part, exporting");
-        export(folder, experiment, &checkpoint, parts, self.dataset.identity())
+        reporter.status.line(FINISHING);
+        let data = (parts, self.dataset.identity());
+        let parts = EvaluationParts::load(folder, experiment, &Alone, &mut checkpoint.state, data)?;
+        export(folder, experiment, &checkpoint, &parts)
     }
 
-    /// Trains the networks of the folds, where thresholds come from them and the run has not trained them yet.
+    /// Trains the networks of the folds, where thresholds come from them and the run has not trained them yet. Every rank must come here; the folder
+    /// of rank 0 has the logits.
     fn train_folds(
         &self,
         experiment: &Experiment,
+        ranks: &dyn Communicator,
         folder: &RunFolder,
-        train: &Samples,
         parts: &Parts,
     ) -> Result<(), Failure> {
-        let Some(folds) = folds(experiment, train, parts) else { return Ok(()) };
-        if out_of_fold::is_in(folder) {
-            let found = out_of_fold::read(folder, &experiment.info.identity);
-            found.context("remove this file to train the folds again")?;
+        let Some(folds) = folds(experiment, parts) else { return Ok(()) };
+        let is_first = ranks.rank() == 0;
+        let has = ranks.all_gather(&[u8::from(out_of_fold::is_in(folder))]);
+        if has[0] == [1] {
+            if is_first {
+                let found = out_of_fold::read(folder, &experiment.info.identity);
+                found.context("remove this file to train the folds again")?;
+            }
             return Ok(());
         }
+        let train = &parts.part(Part::Train, self.limit_train(), experiment.recipe.workers);
         let epochs = experiment.recipe.epochs;
         let mut reporter = Reporter::new(epochs);
         let mut shown = None;
-        let logits = out_of_fold::train(experiment, train, &folds, |fold, event| {
+        if is_first && ranks.ranks() > 1 {
+            let (folds, ranks) = (folds.count(), ranks.ranks());
+            let line = format!("{folds} folds on {ranks} ranks, side by side; this one shows its own");
+            reporter.status.line(&line);
+        }
+        let logits = out_of_fold::train(experiment, ranks, train, &folds, |fold, event| {
+            if !is_first {
+                return;
+            }
             if shown.replace(fold) != Some(fold) {
                 let name = format!("fold {} of {}", fold + 1, folds.count());
                 let (kept, left_out) = (folds.kept(fold).len(), folds.left_out(fold).len());
@@ -281,30 +309,36 @@ impl Train {
             }
             reporter.show(event);
         })?;
-        out_of_fold::write(folder, &experiment.info.identity, train, &logits)
-            .context("writing out-of-fold logits")?;
+        if is_first {
+            out_of_fold::write(folder, &experiment.info.identity, train, &logits)
+                .context("writing out-of-fold logits")?;
+        }
         Ok(())
     }
 }
 
 /// The folds whose networks give the thresholds of a run; `None` where they come from the validation part.
-pub(crate) fn folds(experiment: &Experiment, train: &Samples, parts: &Parts) -> Option<Folds> {
+pub(crate) fn folds(experiment: &Experiment, parts: &Parts) -> Option<Folds> {
     let calibration = parts.data.len(Part::Calibration);
     let groups: BTreeSet<u32> = parts.groups(Part::Validation, None).into_iter().collect();
     let validation = if groups.is_empty() { parts.data.len(Part::Validation) } else { groups.len() };
-    Folds::of(experiment.recipe.exit, train, OtherParts { validation, calibration })
+    let limit = experiment.info.limit_train;
+    let (labels, groups) = (parts.labels(Part::Train, limit), parts.groups(Part::Train, limit));
+    let others = OtherParts { validation, calibration };
+    Folds::divide(&labels, &groups, Folds::asked(experiment.recipe.exit, !groups.is_empty(), others))
 }
 
-/// Chooses the policy, measures, writes `bundle.hwb` and `report.json` into the run folder. `data` is the name of the data set with its split.
+/// Line of progress after the last epoch.
+const FINISHING: &str = "choosing temperatures and thresholds, measuring the test part, exporting";
+
+/// Chooses the policy, measures, writes `bundle.hwb` and `report.json` into the run folder.
 pub(crate) fn export(
     folder: &RunFolder,
     experiment: &Experiment,
     checkpoint: &Checkpoint,
-    parts: &Parts,
-    data: String,
+    parts: &EvaluationParts,
 ) -> Result<Finished, Failure> {
-    let parts = EvaluationParts::load(folder, experiment, parts, data)?;
-    let finished = finish(experiment, checkpoint, &parts)?;
+    let finished = finish(experiment, checkpoint, parts)?;
     folder.write("bundle.hwb", &finished.exported.bytes).context("writing bundle.hwb")?;
     let report = serde_json::to_vec_pretty(&finished.exported.report).context("writing report.json")?;
     folder.write("report.json", &report).context("writing report.json")?;
@@ -315,8 +349,11 @@ pub(crate) fn export(
 #[cfg(feature = "mpi")]
 fn resume_text(ranks: usize) -> String {
     let arguments: Vec<String> = std::env::args().map(|argument| quoted(&argument)).collect();
+    let folder = std::env::current_dir().unwrap_or_default().display().to_string();
     format!(
-        "This run is not finished. The same command goes on from the last checkpoint; another number of ranks is fine:\n\n    mpirun -n {ranks} {}\n",
+        "This run is not finished. The command that began it goes on from the last checkpoint, with the same hosts and options of mpirun, or as a job of \
+         Slurm again; another number of ranks is fine:\n\n    cd {}\n    mpirun -n {ranks} {}\n",
+        quoted(&folder),
         arguments.join(" ")
     )
 }

@@ -1,4 +1,4 @@
-//! Augmentation: whole devices dropped, small shifts, other exposure, grey rectangles.
+//! Augmentation: whole devices dropped, small shifts, affine changes, mirrored views, other exposure, grey rectangles.
 
 use headwater_protocol::{Slot, SlotSet};
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,14 @@ pub struct Augment {
     pub failout: f32,
     /// Largest shift of a view on each axis in pixels; edge pixels are repeated.
     pub shift: u32,
+    /// Largest change of each entry of the 2x2 matrix that a view is turned, stretched and sheared by about its middle; none when left out.
+    // Not serialised when absent: the identity of older runs stays, and older runs can resume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub affine: Option<f32>,
+    /// Probability that a view is mirrored, left to right; never when left out.
+    // Not serialised when absent: the identity of older runs stays, and older runs can resume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flip: Option<f32>,
     /// Range of the factor of all pixels: `[1 - exposure, 1 + exposure]`.
     pub exposure: f32,
     /// Probability that a grey rectangle covers part of a view.
@@ -59,6 +67,14 @@ impl Augment {
                 }
             }
         }
+        // These draw nothing where they are off: the views of earlier versions stay.
+        if let Some(reach) = self.affine.filter(|reach| *reach > 0.0) {
+            let matrix = [1.0, 0.0, 0.0, 1.0].map(|entry| entry + reach * (2.0 * random.unit() - 1.0));
+            transform(&mut pixels[start..], shape, matrix);
+        }
+        if self.flip.is_some_and(|flip| random.unit() < flip) {
+            pixels[start..].chunks_exact_mut(w).for_each(<[f32]>::reverse);
+        }
         if random.unit() < self.erase {
             self.cover(&mut pixels[start..], shape, random);
         }
@@ -78,9 +94,57 @@ impl Augment {
     }
 }
 
+/// Replaces a view by itself under a matrix `[xx, xy, yx, yy]` about its middle: pixel `(x, y)` of the result lies at `matrix * (x, y)` of the view,
+/// interpolated between four pixels. Edge pixels are repeated.
+fn transform(pixels: &mut [f32], [_, h, w]: [usize; 3], [xx, xy, yx, yy]: [f32; 4]) {
+    let middle = [w, h].map(|size| (size as f32 - 1.0) / 2.0);
+    // The two neighbours on one axis, and the weight of the second.
+    let between = |at: f32, size: usize| {
+        let at = at.clamp(0.0, size as f32 - 1.0);
+        (at as usize, (at as usize + 1).min(size - 1), at.fract())
+    };
+    for channel in pixels.chunks_exact_mut(h * w) {
+        let view = channel.to_vec();
+        for (at, pixel) in channel.iter_mut().enumerate() {
+            let (x, y) = ((at % w) as f32 - middle[0], (at / w) as f32 - middle[1]);
+            let (left, right, to_right) = between(xx * x + xy * y + middle[0], w);
+            let (top, bottom, to_bottom) = between(yx * x + yy * y + middle[1], h);
+            let line =
+                |row: usize| view[row * w + left] * (1.0 - to_right) + view[row * w + right] * to_right;
+            *pixel = line(top) * (1.0 - to_bottom) + line(bottom) * to_bottom;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quarter_turn_moves_every_pixel_and_half_a_step_lies_between_two() {
+        let view: Vec<f32> = (0..9).map(|value| value as f32).collect();
+        let mut turned = view.clone();
+        transform(&mut turned, [1, 3, 3], [0.0, -1.0, 1.0, 0.0]);
+        assert_eq!(turned, [2.0, 5.0, 8.0, 1.0, 4.0, 7.0, 0.0, 3.0, 6.0]);
+        let mut wide = view;
+        transform(&mut wide, [1, 3, 3], [0.5, 0.0, 0.0, 1.0]);
+        assert_eq!(wide[..3], [0.5, 1.0, 1.5]);
+    }
+
+    #[test]
+    fn an_affine_change_keeps_the_range_of_a_view_and_differs_from_view_to_view() {
+        let augment = Augment { affine: Some(0.2), ..Augment::default() };
+        let view: Vec<u8> = (0..48).map(|value| value * 5).collect();
+        let mut random = Random::new(1, &[]);
+        let mut changed = || {
+            let mut pixels = Vec::new();
+            augment.view(&view, [3, 4, 4], &mut random, &mut pixels);
+            pixels
+        };
+        let (first, second) = (changed(), changed());
+        assert_ne!(first, second);
+        assert!(first.len() == 48 && first.iter().all(|pixel| (0.0..=235.0 / 255.0).contains(pixel)));
+    }
 
     #[test]
     fn without_augmentation_a_view_is_its_pixels_over_255() {
@@ -88,6 +152,17 @@ mod tests {
         let mut pixels = Vec::new();
         Augment::default().view(&view, [3, 4, 4], &mut Random::new(1, &[]), &mut pixels);
         assert!(view.iter().zip(&pixels).all(|(v, p)| f32::from(*v) / 255.0 == *p));
+    }
+
+    #[test]
+    fn a_mirrored_view_has_its_rows_reversed() {
+        let augment = Augment { flip: Some(1.0), ..Augment::default() };
+        let view: Vec<u8> = (0..24).collect();
+        let mut pixels = Vec::new();
+        augment.view(&view, [2, 3, 4], &mut Random::new(1, &[]), &mut pixels);
+        let expected: Vec<f32> =
+            view.chunks(4).flat_map(|row| row.iter().rev()).map(|value| f32::from(*value) / 255.0).collect();
+        assert_eq!(pixels, expected);
     }
 
     #[test]

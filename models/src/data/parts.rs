@@ -65,8 +65,12 @@ impl Parts {
 
     /// Share of each class in the first `limit` samples of a part; in all of them where `limit` is `None`.
     pub fn prior(&self, part: Part, limit: Option<usize>) -> Vec<f32> {
-        let labels = (0..self.count(part, limit)).map(|index| self.data.label(part, index));
-        class_shares(labels, self.data.labels().len())
+        class_shares(self.labels(part, limit).into_iter(), self.data.labels().len())
+    }
+
+    /// Class of each of the first `limit` samples of a part.
+    pub fn labels(&self, part: Part, limit: Option<usize>) -> Vec<u16> {
+        (0..self.count(part, limit)).map(|index| self.data.label(part, index)).collect()
     }
 
     /// The samples of a part, at most the first `limit`; views are computed on `threads` threads.

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::TrainedNetwork;
 use super::packed::{NoPackedForm, packed_section};
-use super::parity::{Parity, ParityError, Reference, SAMPLES};
+use super::parity::{COMPARED_SAMPLES, Parity, ParityError, Reference};
 use super::sections::onnx_sections;
 use crate::data::Samples;
 
@@ -54,7 +54,7 @@ pub fn export(
     validation: &Samples,
 ) -> Result<Exported, ExportError> {
     let packed = packed_sections(network);
-    let reference = Reference::new(network, validation, 0..validation.len().min(SAMPLES));
+    let reference = Reference::new(network, validation, 0..validation.len().min(COMPARED_SAMPLES));
     record_score_limits(&mut manifest, &reference, packed.is_ok());
     let writer = bundle_writer(network, manifest, policy.clone());
     let writer = Slot::first(network.layers.devices.len())
@@ -99,15 +99,22 @@ fn widened([least, largest]: [f32; 2]) -> [f32; 2] {
     [least - margin, largest + margin]
 }
 
-/// A bundle with the ONNX file of every section.
+/// A bundle with the ONNX file of every section, and with the coding of messages.
 pub fn bundle_writer(
     network: &TrainedNetwork<'_>,
-    manifest: NetworkManifest,
+    mut manifest: NetworkManifest,
     policy: Policy,
 ) -> BundleWriter {
     let names: Vec<String> = manifest.sections.iter().map(|section| section.name.clone()).collect();
+    let coding = network.state.coding.as_ref();
+    manifest.score_levels = coding.map(|coding| coding.score_levels.clone()).unwrap_or_default();
     let sections = names.into_iter().zip(onnx_sections(network, &manifest));
-    sections.fold(BundleWriter::new(manifest, policy), |writer, (name, onnx)| writer.section(name, onnx))
+    let writer = BundleWriter::new(manifest, policy);
+    let writer = sections.fold(writer, |writer, (name, onnx)| writer.section(name, onnx));
+    let coders = coding.map_or(&[][..], |coding| &coding.map_coders);
+    Slot::first(network.layers.devices.len()).zip(coders).fold(writer, |writer, (slot, coder)| {
+        writer.contexts(SectionManifest::device_name(slot), coder.table())
+    })
 }
 
 /// The packed form of every device section.

@@ -19,7 +19,9 @@ pub fn manifest(spec: &Spec, class_prior: Vec<f32>) -> NetworkManifest {
         class_prior,
         preprocessing: Preprocessing { channels, height, width, scale: PixelScale::Unit },
         slots: tables.slots() as u8,
-        scores: tables.wire.scores,
+        scores: tables.scores(),
+        // Fitted after training.
+        score_levels: Vec::new(),
         features: spec.shapes.features,
         // Unused without the exit `local`.
         local_aggregation: tables.local_aggregation(),

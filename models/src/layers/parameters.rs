@@ -9,6 +9,7 @@
 use std::ops::Range;
 
 use crate::random::Random;
+use crate::wire_coding::WireCoding;
 
 /// Index of a parameter tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,12 +63,21 @@ pub struct Parameter {
 }
 
 /// The numbers of a network.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct State {
     /// All parameters.
     pub parameters: Vec<f32>,
     /// Running means and variances of batch norm.
     pub statistics: Vec<f32>,
+    /// Coding of the devices' messages; `None` before it is fitted, and in networks of floats and plain maps.
+    pub coding: Option<WireCoding>,
+}
+
+impl PartialEq for State {
+    /// Compares what is trained; the coding follows from it.
+    fn eq(&self, other: &Self) -> bool {
+        (&self.parameters, &self.statistics) == (&other.parameters, &other.statistics)
+    }
 }
 
 impl Layout {
@@ -121,6 +131,6 @@ impl Layout {
         for range in &self.statistics {
             statistics[range.start + range.len() / 2..range.end].fill(1.0);
         }
-        State { parameters, statistics }
+        State { parameters, statistics, coding: None }
     }
 }

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::data::Samples;
 use crate::promise::{Target, binomial};
 use crate::recipe::ExitTarget;
 
@@ -33,22 +32,22 @@ pub struct Folds {
 }
 
 impl Folds {
-    /// The folds that a recipe asks for; `None` for none. Where the recipe leaves the number out there are 4, if samples form groups and
-    /// neither a calibration part nor a validation part is large enough to show the target.
-    pub fn of(exit: ExitTarget, train: &Samples, others: OtherParts) -> Option<Self> {
+    /// Number of folds that a recipe asks for. Where it leaves the number out there are 4, if train samples form groups and neither a calibration
+    /// part nor a validation part is large enough to show the target.
+    pub fn asked(exit: ExitTarget, is_grouped: bool, others: OtherParts) -> u32 {
         let target = Target::from(exit);
         let is_small = others.calibration == 0
             && (others.validation as u64) < binomial::least_samples(target.loss, target.delta());
-        let automatic = if is_small && !train.groups.is_empty() { AUTOMATIC_FOLDS } else { 0 };
-        Self::divide(train, exit.folds.unwrap_or(automatic))
+        exit.folds.unwrap_or(if is_small && is_grouped { AUTOMATIC_FOLDS } else { 0 })
     }
 
-    /// Divides whole groups into `count` folds, or into as many as there are groups; `None` below two. Independent samples are groups of one.
-    pub fn divide(train: &Samples, count: u32) -> Option<Self> {
-        let alone: Vec<u32> = (0..train.len() as u32).collect();
-        let groups = if train.groups.is_empty() { &alone } else { &train.groups };
+    /// Divides samples with these labels and groups: whole groups into `count` folds, or into as many as there are groups; `None` below two. Without groups
+    /// samples are independent, groups of one.
+    pub fn divide(labels: &[u16], groups: &[u32], count: u32) -> Option<Self> {
+        let alone: Vec<u32> = (0..labels.len() as u32).collect();
+        let groups = if groups.is_empty() { &alone } else { groups };
         let mut classes: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
-        for (group, label) in groups.iter().zip(&train.labels) {
+        for (group, label) in groups.iter().zip(labels) {
             classes.entry(*group).or_default().push(*label);
         }
         let count = count.min(classes.len() as u32);
@@ -98,7 +97,7 @@ mod tests {
     use headwater_protocol::SlotSet;
 
     use super::*;
-    use crate::data::AbsentView;
+    use crate::data::{AbsentView, Samples};
 
     /// Samples of these groups and classes.
     fn samples(of: impl Iterator<Item = (u32, u16)>) -> Samples {
@@ -117,6 +116,10 @@ mod tests {
         }
     }
 
+    fn divide(samples: &Samples, count: u32) -> Option<Folds> {
+        Folds::divide(&samples.labels, &samples.groups, count)
+    }
+
     /// Eight classes of six objects, four samples each, as `eth80` has them.
     fn objects() -> Samples {
         samples((0..192).map(|sample| (sample / 4, (sample / 24) as u16)))
@@ -125,7 +128,7 @@ mod tests {
     #[test]
     fn each_fold_leaves_out_whole_objects_of_every_class() {
         let samples = objects();
-        let folds = Folds::divide(&samples, 4).unwrap();
+        let folds = divide(&samples, 4).unwrap();
         for fold in 0..4 {
             let left_out = samples.subset(&folds.left_out(fold));
             assert_eq!((left_out.len(), left_out.group_count()), (48, Some(12)), "fold {fold}");
@@ -133,14 +136,14 @@ mod tests {
             let kept = samples.subset(&folds.kept(fold));
             assert!(left_out.groups.iter().all(|group| !kept.groups.contains(group)), "fold {fold}");
         }
-        assert_eq!(Folds::divide(&samples, 4).unwrap(), folds);
+        assert_eq!(divide(&samples, 4).unwrap(), folds);
     }
 
     #[test]
     fn scenes_of_several_classes_are_divided_into_runs() {
         // The classes of a scene are not neighbours: samples are in the order of classes.
         let samples = samples((0..40).map(|sample| (sample % 20, (sample / 20) as u16)));
-        let folds = Folds::divide(&samples, 4).unwrap();
+        let folds = divide(&samples, 4).unwrap();
         let scenes = |fold| samples.subset(&folds.left_out(fold)).groups;
         assert_eq!(scenes(1), [(5..10).collect::<Vec<u32>>(), (5..10).collect()].concat());
     }
@@ -148,23 +151,21 @@ mod tests {
     #[test]
     fn there_are_no_more_folds_than_groups() {
         let two = samples((0..8).map(|sample| (sample / 4, (sample % 2) as u16)));
-        assert_eq!(Folds::divide(&two, 4).unwrap().count(), 2);
+        assert_eq!(divide(&two, 4).unwrap().count(), 2);
         let one = samples((0..8).map(|sample| (0, (sample % 2) as u16)));
-        assert_eq!(Folds::divide(&one, 4), None);
-        assert_eq!(Folds::divide(&two, 0), None);
+        assert_eq!(divide(&one, 4), None);
+        assert_eq!(divide(&two, 0), None);
     }
 
     #[test]
     fn small_grouped_data_has_folds_unless_the_recipe_says_otherwise() {
         let exit = |folds| ExitTarget { promise: Bound::Net, loss_points: 0.5, confidence: 0.95, folds };
         let count = |folds, validation, calibration| {
-            let folds = Folds::of(exit(folds), &objects(), OtherParts { validation, calibration });
-            folds.map_or(0, |folds| folds.count())
+            Folds::asked(exit(folds), true, OtherParts { validation, calibration })
         };
         // The least number for half a point at 95 % is 598.
         assert_eq!([count(None, 32, 0), count(None, 597, 0), count(None, 598, 0)], [4, 4, 0]);
         assert_eq!([count(None, 32, 1), count(Some(0), 32, 0), count(Some(3), 5000, 9)], [0, 0, 3]);
-        let independent = Samples { groups: Vec::new(), ..objects() };
-        assert_eq!(Folds::of(exit(None), &independent, OtherParts { validation: 32, calibration: 0 }), None);
+        assert_eq!(Folds::asked(exit(None), false, OtherParts { validation: 32, calibration: 0 }), 0);
     }
 }

@@ -1,5 +1,6 @@
 //! A run folder: spec, recipe, seed, commit, metrics per epoch, checkpoints, bundle, report.
 
+mod evaluated_part;
 mod folder;
 mod folds;
 pub mod out_of_fold;
@@ -7,6 +8,7 @@ mod rank_file;
 mod ranks;
 mod train;
 
+pub use evaluated_part::EvaluatedPart;
 pub use folder::RunFolder;
 pub use folds::{Folds, OtherParts};
 pub use out_of_fold::{FittedPart, ThresholdOrigin};

@@ -12,33 +12,50 @@ use crate::evaluation::{PartLogits, evaluate};
 use crate::experiment::Experiment;
 use crate::logits_file::{self, PartFile};
 use crate::promise::path::Step;
+use crate::scale_out::Communicator;
+use crate::scale_out::message::Reader;
 use crate::training::{Diverged, Event, Trainer};
+use crate::wire_coding::WireCoding;
 
 /// Name of the file in a run folder.
 const FILE: &str = "out-of-fold.hwlogits";
 
 /// Trains a network for each fold with the recipe and seed of the experiment, and evaluates the fold: logits of all train samples, in their order.
-/// `notify` gets the number of the fold, from 0, and the events of its training. Nothing is chosen on the fold: it only watches.
+/// Each rank trains some of the folds, each as one process does, and every rank must come here. `notify` gets the number of the fold, from 0,
+/// and the events of its training. Nothing is chosen on the fold: it only watches.
 ///
 /// # Errors
 /// [`Diverged`] names the step of a fold.
 pub fn train(
     experiment: &Experiment,
+    ranks: &dyn Communicator,
     train: &Samples,
     folds: &Folds,
     mut notify: impl FnMut(u32, &Event<'_>),
 ) -> Result<PartLogits, Diverged> {
-    let (mut logits, mut order) = (PartLogits::default(), Vec::new());
-    for fold in 0..folds.count() {
-        let left_out = folds.left_out(fold);
-        let (kept, fold_samples) = (train.subset(&folds.kept(fold)), train.subset(&left_out));
+    let rank_of = |fold| fold as usize % ranks.ranks();
+    let mut message = Vec::new();
+    for fold in (0..folds.count()).filter(|fold| rank_of(*fold) == ranks.rank()) {
+        let (kept, fold_samples) = (train.subset(&folds.kept(fold)), train.subset(&folds.left_out(fold)));
         let mut trainer = Trainer::new(experiment, &kept, &fold_samples, None);
         trainer.run(|event| {
+            ranks.is_working();
             notify(fold, &event);
             Ok::<(), Diverged>(())
         })?;
-        logits.append(evaluate(experiment, &trainer.checkpoint.state, &fold_samples));
-        order.extend(left_out);
+        let state = &mut trainer.checkpoint.state;
+        // The fold stands for unseen data: nothing is fitted on it.
+        state.coding = WireCoding::fit(experiment, state, &kept, &kept);
+        evaluate(experiment, state, &fold_samples).put(&mut message);
+    }
+    // Others may train a fold more.
+    ranks.wait_for_all();
+    let all = ranks.all_gather(&message);
+    let mut readers: Vec<Reader<'_>> = all.iter().map(|message| Reader(message)).collect();
+    let (mut logits, mut order) = (PartLogits::default(), Vec::new());
+    for fold in 0..folds.count() {
+        logits.append(PartLogits::read(&mut readers[rank_of(fold)]));
+        order.extend(folds.left_out(fold));
     }
     let mut row = vec![0; order.len()];
     order.iter().enumerate().for_each(|(at, sample)| row[*sample] = at);

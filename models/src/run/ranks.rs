@@ -4,10 +4,10 @@
 use std::time::Instant;
 
 use super::rank_file::RankFile;
+use super::train::save;
 use super::{RunError, RunFolder};
 use crate::data::Samples;
 use crate::experiment::Experiment;
-use crate::scale_out::message::{Reader, put_u64};
 use crate::scale_out::{Communicator, RankState};
 use crate::training::{Checkpoint, Event, Trainer};
 
@@ -46,9 +46,7 @@ pub fn train_on_ranks(
                 ranks.all_gather(&[]);
             }
             if ranks.rank() == 0 {
-                checkpoint.progress.seconds = seconds + started.elapsed().as_secs_f64();
-                checkpoint.write(&folder.path, identity)?;
-                folder.write_metrics(&checkpoint.progress.epochs)?;
+                save(checkpoint, folder, identity, seconds + started.elapsed().as_secs_f64())?;
             }
         }
         Ok(())
@@ -56,32 +54,46 @@ pub fn train_on_ranks(
     Ok(trainer.checkpoint)
 }
 
-/// The newest checkpoint of rank 0, and the states of the ranks that wrote it, wherever their files are.
+/// The newest checkpoint of rank 0 whose files of ranks are there, with these states, wherever the files are. `skipped` gets why newer ones are not used.
 fn newest(
     experiment: &Experiment,
     ranks: &dyn Communicator,
     folder: &RunFolder,
-    skipped: &mut Vec<crate::training::CheckpointError>,
+    skipped: &mut Vec<String>,
 ) -> Result<Option<(Checkpoint, Vec<RankState>)>, RunError> {
     let identity = &experiment.info.identity;
-    let mut own = Vec::new();
-    if ranks.rank() == 0 {
-        let (found, errors) = Checkpoint::newest(&folder.path, identity)?;
-        own = found.map_or_else(Vec::new, |found| found.encode(identity));
-        skipped.extend(errors);
-    }
-    let bytes = ranks.all_gather(&own).swap_remove(0);
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    let checkpoint = Checkpoint::decode(&folder.path, &bytes, identity)?;
-    let before = checkpoint.progress.scale_out.map_or(0, |progress| progress.ranks);
     let has_states = experiment.recipe.scale_out.is_some_and(|recipe| recipe.has_rank_state());
-    if !has_states {
-        return Ok(Some((checkpoint, Vec::new())));
+    let (mut before, mut missing) = (u64::MAX, None);
+    loop {
+        let mut own = Vec::new();
+        if ranks.rank() == 0 {
+            let (found, errors) = Checkpoint::newest_before(&folder.path, identity, before)?;
+            skipped.extend(errors.iter().map(ToString::to_string));
+            match found {
+                Some(found) => own = found.encode(identity),
+                None if missing.is_none() => RunError::unless_new(skipped)?,
+                None => {}
+            }
+        }
+        let bytes = ranks.all_gather(&own).swap_remove(0);
+        if bytes.is_empty() {
+            return missing.map_or(Ok(None), Err);
+        }
+        let checkpoint = Checkpoint::decode(&folder.path, &bytes, identity)?;
+        if !has_states {
+            return Ok(Some((checkpoint, Vec::new())));
+        }
+        let step = checkpoint.progress.step;
+        let count = checkpoint.progress.scale_out.map_or(0, |progress| progress.ranks);
+        match rank_states(ranks, folder, (identity, step), count) {
+            Ok(states) => return Ok(Some((checkpoint, states))),
+            Err(error) => {
+                skipped.push(error.to_string());
+                missing.get_or_insert(error);
+                before = step;
+            }
+        }
     }
-    let states = rank_states(ranks, folder, (identity, checkpoint.progress.step), before)?;
-    Ok(Some((checkpoint, states)))
 }
 
 /// The states of `before` ranks at a step, each from the first rank that has its file.
@@ -92,27 +104,14 @@ fn rank_states(
     before: usize,
 ) -> Result<Vec<RankState>, RunError> {
     let file = |rank| RankFile { run: run.to_owned(), step, rank, ranks: before };
-    let own: Vec<Option<Vec<u8>>> = (0..before).map(|rank| file(rank).read(&folder.path)).collect();
-    let has: Vec<u8> = own.iter().map(|file| u8::from(file.is_some())).collect();
-    let has = ranks.all_gather(&has);
-    let mut message = Vec::new();
-    for (rank, bytes) in own.iter().enumerate() {
-        let sender = has.iter().position(|of| of[rank] == 1);
-        let bytes = bytes.as_deref().filter(|_| sender == Some(ranks.rank())).unwrap_or_default();
-        put_u64(&mut message, bytes.len() as u64);
-        message.extend(bytes);
-    }
-    let all = ranks.all_gather(&message);
-    let mut readers: Vec<Reader<'_>> = all.iter().map(|message| Reader(message)).collect();
-    let found = (0..before).map(|rank| {
-        let files = readers.iter_mut().map(|reader| {
-            let len = reader.u64() as usize;
-            reader.bytes(len)
-        });
-        let files: Vec<&[u8]> = files.collect();
-        files.into_iter().find_map(|bytes| file(rank).decode(bytes))
-    });
-    let found: Vec<Option<RankState>> = found.collect();
+    let of_rank = |rank| {
+        let own = file(rank).read(&folder.path);
+        let has = ranks.all_gather(&[u8::from(own.is_some())]);
+        let sender = has.iter().position(|has| *has == [1])?;
+        let message = own.filter(|_| sender == ranks.rank()).unwrap_or_default();
+        file(rank).decode(&ranks.all_gather(&message)[sender])
+    };
+    let found: Vec<Option<RankState>> = (0..before).map(of_rank).collect();
     let missing: Vec<String> =
         (0..before).filter(|rank| found[*rank].is_none()).map(|rank| rank.to_string()).collect();
     if !missing.is_empty() {

@@ -8,16 +8,19 @@ use headwater_inference::policy::Policy;
 use headwater_samples::Part;
 use thiserror::Error;
 
-use super::{FittedPart, RunFolder, ThresholdOrigin, out_of_fold};
+use super::{EvaluatedPart, FittedPart, RunFolder, ThresholdOrigin, out_of_fold};
 use crate::data::{Parts, Samples};
-use crate::evaluation::{PartLogits, evaluate};
 use crate::experiment::Experiment;
+use crate::export::parity::COMPARED_SAMPLES;
 use crate::export::{ExportError, Exported, TrainedNetwork, export, manifest};
+use crate::layers::State;
 use crate::logits_file::PartFile;
 use crate::promise::Target;
 use crate::report::{PartReport, PartReports, run_report};
+use crate::scale_out::Communicator;
 use crate::training::{Checkpoint, CheckpointError, Diverged, Event, Trainer};
 use crate::tuning::Fitted;
+use crate::wire_coding::{FITTED_SAMPLES, WireCoding};
 
 /// A run that cannot continue.
 #[derive(Debug, Error)]
@@ -31,10 +34,13 @@ pub enum RunError {
     /// The loss is no number any more.
     #[error(transparent)]
     Diverged(#[from] Diverged),
-    /// Files of ranks that belong to the newest checkpoint are on none of the machines.
+    /// There are checkpoints, all of them damaged.
+    #[error("expected a whole checkpoint, found damaged ones only ({0}); remove them to begin anew")]
+    AllDamaged(String),
+    /// Files of ranks that belong to a checkpoint are on none of the machines.
     #[error(
-        "checkpoint of step {step}: expected the files checkpoint-{step:09}-rank-R.hwrank of {ranks} ranks in the run folders, found none of rank {missing}; \
-         copy them from the machines of these ranks, or remove the checkpoints to begin anew"
+        "checkpoint of step {step}: expected the files checkpoint-{step:09}-rank-R.hwrank of {ranks} ranks in the run folders, found no whole one of rank \
+         {missing}; copy them from the machines of these ranks, or remove the checkpoints to begin anew"
     )]
     MissingRankFiles {
         /// Step of the checkpoint.
@@ -44,6 +50,13 @@ pub enum RunError {
         /// Ranks without a file.
         missing: String,
     },
+}
+
+impl RunError {
+    /// Refuses to begin a run anew over checkpoints that were skipped.
+    pub(super) fn unless_new(skipped: &[String]) -> Result<(), Self> {
+        skipped.first().map_or(Ok(()), |reason| Err(Self::AllDamaged(reason.clone())))
+    }
 }
 
 /// Trains to the end of the recipe and returns the last checkpoint.
@@ -59,8 +72,10 @@ pub fn train(
 ) -> Result<Checkpoint, RunError> {
     let identity = &experiment.info.identity;
     let (from, skipped) = Checkpoint::newest(&folder.path, identity)?;
-    if let Some(from) = &from {
-        notify(&Event::Resumed { progress: &from.progress, skipped: &skipped });
+    let skipped: Vec<String> = skipped.iter().map(ToString::to_string).collect();
+    match &from {
+        Some(from) => notify(&Event::Resumed { progress: &from.progress, skipped: &skipped }),
+        None => RunError::unless_new(&skipped)?,
     }
     let mut trainer = Trainer::new(experiment, train, validation, from);
     let started = Instant::now();
@@ -68,25 +83,37 @@ pub fn train(
     trainer.run(|mut event| -> Result<(), RunError> {
         notify(&event);
         if let Event::Checkpoint(checkpoint, _) = &mut event {
-            checkpoint.progress.seconds = seconds + started.elapsed().as_secs_f64();
-            checkpoint.write(&folder.path, identity)?;
-            folder.write_metrics(&checkpoint.progress.epochs)?;
+            save(checkpoint, folder, identity, seconds + started.elapsed().as_secs_f64())?;
         }
         Ok(())
     })?;
     Ok(trainer.checkpoint)
 }
 
+/// Writes a checkpoint, and the figures of its epochs, after `seconds` of training.
+pub(super) fn save(
+    checkpoint: &mut Checkpoint,
+    folder: &RunFolder,
+    identity: &str,
+    seconds: f64,
+) -> Result<(), RunError> {
+    checkpoint.progress.seconds = seconds;
+    checkpoint.write(&folder.path, identity)?;
+    Ok(folder.write_metrics(&checkpoint.progress.epochs)?)
+}
+
 /// The parts that are evaluated after training.
 pub struct EvaluationParts {
     /// For choices, where there are no out-of-fold logits.
-    pub validation: Samples,
+    pub validation: EvaluatedPart,
+    /// Samples with their views, on which the bundle is compared with the trained network.
+    pub compared: Samples,
     /// For the promise; empty where the data has no such part.
-    pub calibration: Samples,
+    pub calibration: EvaluatedPart,
     /// Why the calibration part allows no promise, in words; `None` where nothing speaks against one.
     pub promise_obstacle: Option<String>,
     /// For the report.
-    pub test: Samples,
+    pub test: EvaluatedPart,
     /// Name of the data set with its split, for the promise.
     pub data: String,
     /// Share of each class in the train part.
@@ -96,19 +123,28 @@ pub struct EvaluationParts {
 }
 
 impl EvaluationParts {
-    /// Loads the parts of the run in a folder; `data` is their name with the split.
+    /// Fits the coding of messages, and evaluates the parts of the data of the run in a folder; `data` is their name with the split. Every rank must come here.
     ///
     /// # Errors
     /// The out-of-fold logits of the run cannot be used.
     pub fn load(
         folder: &RunFolder,
         experiment: &Experiment,
-        parts: &Parts,
-        data: String,
+        ranks: &dyn Communicator,
+        state: &mut State,
+        (parts, data): (&Parts, String),
     ) -> io::Result<Self> {
-        let part = |part| parts.part(part, None, experiment.recipe.workers);
+        let limit = |of: Option<usize>| Some(of.unwrap_or(usize::MAX).min(FITTED_SAMPLES));
+        let fitted = |part, of| parts.part(part, limit(of), experiment.recipe.workers);
+        let (train, validation) =
+            (fitted(Part::Train, experiment.info.limit_train), fitted(Part::Validation, None));
+        state.coding = WireCoding::fit(experiment, state, &train, &validation);
+        drop((train, validation));
+        let state = &*state;
+        let part = |part| EvaluatedPart::over_ranks(experiment, state, ranks, (parts, part));
         Ok(Self {
             validation: part(Part::Validation),
+            compared: parts.part(Part::Validation, Some(COMPARED_SAMPLES), experiment.recipe.workers),
             calibration: part(Part::Calibration),
             promise_obstacle: parts.data.promise_obstacle(),
             test: part(Part::Test),
@@ -139,22 +175,20 @@ pub fn finish(
     parts: &EvaluationParts,
 ) -> Result<Finished, ExportError> {
     let EvaluationParts { validation, calibration, test, class_prior, .. } = parts;
-    let (network, state) = (&experiment.network, &checkpoint.state);
+    let network = &experiment.network;
     let manifest = manifest(&network.spec, class_prior.clone());
     let body = DeviceBody::of(&manifest);
-    let logits = evaluate(experiment, state, validation);
     let target = Target::from(experiment.recipe.exit);
     let (part, fitted_logits, samples) = match &parts.out_of_fold {
         Some(found) => (FittedPart::OutOfFold, &found.logits, &found.samples),
-        None => (FittedPart::Validation, &logits, validation),
+        None => (FittedPart::Validation, &validation.logits, &validation.samples),
     };
     let fitted = Fitted::of(fitted_logits, samples, &target)?;
-    let calibration_samples = calibration.len();
-    let policy = if calibration.is_empty() || parts.promise_obstacle.is_some() {
+    let calibration_samples = calibration.samples.len();
+    let policy = if calibration.samples.is_empty() || parts.promise_obstacle.is_some() {
         fitted.measured(&target)
     } else {
-        let logits = evaluate(experiment, state, calibration);
-        fitted.promised_or_measured(&target, &logits, calibration, &parts.data)
+        fitted.promised_or_measured(&target, &calibration.logits, &calibration.samples, &parts.data)
     };
     let step = fitted.step_of(&policy);
     let thresholds = ThresholdOrigin::new(part, samples, step);
@@ -162,20 +196,17 @@ pub fn finish(
         Some(obstacle) => thresholds.without_promise(obstacle),
         None if policy.promise.is_some() => thresholds.chosen_by(calibration_samples),
         // Validation alone may allow no step either, where the calibration part allows no test.
-        None if step.is_none() && fitted.is_tested(&target, calibration) => {
+        None if step.is_none() && fitted.is_tested(&target, &calibration.samples) => {
             thresholds.rejected_by(calibration_samples)
         }
         None => thresholds,
     };
-    let report = |logits: &PartLogits, samples| PartReport::of(logits, samples, class_prior, &policy, body);
-    let reports = PartReports {
-        validation: report(&logits, validation),
-        test: report(&evaluate(experiment, state, test), test),
-        calibration_samples,
-        thresholds,
-    };
+    let report =
+        |part: &EvaluatedPart| PartReport::of(&part.logits, &part.samples, class_prior, &policy, body);
+    let reports =
+        PartReports { validation: report(validation), test: report(test), calibration_samples, thresholds };
     let report = run_report(experiment, &checkpoint.progress, &LinkBytes::of(&manifest), &policy, &reports);
-    let network = TrainedNetwork { layers: network, state };
-    let exported = export(&network, manifest, &policy, report, validation)?;
+    let network = TrainedNetwork { layers: network, state: &checkpoint.state };
+    let exported = export(&network, manifest, &policy, report, &parts.compared)?;
     Ok(Finished { exported, policy, reports })
 }

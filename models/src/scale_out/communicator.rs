@@ -17,7 +17,7 @@ pub trait Communicator {
     ///
     /// # Panics
     /// When there is not one message for each rank.
-    fn all_to_all(&self, messages: &[Vec<u8>], len: usize) -> Vec<Vec<u8>>;
+    fn all_to_all(&self, messages: Vec<Vec<u8>>, len: usize) -> Vec<Vec<u8>>;
 
     /// Sends a message of any length to every rank, and returns the messages of all ranks in their order.
     fn all_gather(&self, message: &[u8]) -> Vec<Vec<u8>> {
@@ -30,6 +30,13 @@ pub trait Communicator {
 
     /// Replaces `values` by their sums over all ranks, added in an order that the implementation chooses. Every rank gets the same sums.
     fn all_reduce(&self, values: &mut [f32]);
+
+    /// Waits until every rank is here, and leaves the core to others meanwhile; for as long as those that are not say that they
+    /// [work](Self::is_working).
+    fn wait_for_all(&self);
+
+    /// Tells ranks that wait that this one works. Cheap: call it often.
+    fn is_working(&self) {}
 
     /// Bytes that this rank has sent to others, without the headers of the transport.
     fn sent_bytes(&self) -> u64;
@@ -52,11 +59,13 @@ impl Communicator for Alone {
         vec![message.to_vec()]
     }
 
-    fn all_to_all(&self, messages: &[Vec<u8>], _len: usize) -> Vec<Vec<u8>> {
-        messages.to_vec()
+    fn all_to_all(&self, messages: Vec<Vec<u8>>, _len: usize) -> Vec<Vec<u8>> {
+        messages
     }
 
     fn all_reduce(&self, _values: &mut [f32]) {}
+
+    fn wait_for_all(&self) {}
 
     fn sent_bytes(&self) -> u64 {
         0

@@ -30,7 +30,7 @@ pub struct Exchange<'a> {
 #[derive(Clone, Debug)]
 struct Slice {
     range: Range<usize>,
-    /// Parameter tensors in the slice, from its beginning.
+    /// Pieces of the parameter tensors in the slice, from its beginning.
     blocks: Vec<Range<usize>>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Exchange<'a> {
         };
         let messages: Vec<Vec<u8>> = self.slices.iter().map(message).collect();
         let own = &self.slices[self.ranks.rank()].range;
-        let received = self.ranks.all_to_all(&messages, own.len() * 4 * vectors.len() + tail.len());
+        let received = self.ranks.all_to_all(messages, own.len() * 4 * vectors.len() + tail.len());
         let mut readers: Vec<Reader<'_>> = received.iter().map(|message| Reader(message)).collect();
         let parts = readers
             .iter_mut()
@@ -86,9 +86,11 @@ impl<'a> Exchange<'a> {
         put_f32s(&mut message, &sum(&parts, own.len()));
         let lens: Vec<usize> = self.slices.iter().map(|slice| slice.range.len() * 4).collect();
         let sums = self.ranks.all_gather_of(&message, &lens);
-        let values =
-            sums.iter().zip(&self.slices).flat_map(|(sums, slice)| Reader(sums).f32s(slice.range.len()));
-        Summed { values: values.collect(), tails }
+        let mut values = Vec::with_capacity(self.sent_residual.len());
+        sums.iter()
+            .zip(&self.slices)
+            .for_each(|(sums, slice)| values.extend(Reader(sums).f32s(slice.range.len())));
+        Summed { values, tails }
     }
 
     /// Adds the vectors of all ranks, compressed on both legs. `tail` goes to every rank with the first leg.
@@ -104,7 +106,7 @@ impl<'a> Exchange<'a> {
         }
         let Slice { range, blocks } = &self.slices[self.ranks.rank()];
         let len = compression.bytes(range.len(), blocks) + tail.len();
-        let received = self.ranks.all_to_all(&messages, len);
+        let received = self.ranks.all_to_all(messages, len);
         let mut tails = Vec::new();
         let parts: Vec<Vec<f32>> = received
             .iter()
@@ -143,13 +145,17 @@ pub fn slice_ranges(len: usize, ranks: usize) -> impl Iterator<Item = Range<usiz
     (0..ranks).map(move |rank| len * rank / ranks..len * (rank + 1) / ranks)
 }
 
-/// Parts of the parameter tensors that lie in a slice, from the beginning of the slice.
+/// Most numbers that share a scale of 4 bytes: 64 bytes of one-bit numbers.
+const BLOCK: usize = 512;
+
+/// Pieces of the parameter tensors that lie in a slice, from the beginning of the slice.
 fn blocks(layout: &Layout, slice: &Range<usize>) -> Vec<Range<usize>> {
-    let clipped = layout.parameters.iter().map(|parameter| {
+    let clipped = layout.parameters.iter().flat_map(|parameter| {
         let clip = |at: usize| at.clamp(slice.start, slice.end) - slice.start;
-        clip(parameter.range.start)..clip(parameter.range.end)
+        let (start, end) = (clip(parameter.range.start), clip(parameter.range.end));
+        (start..end).step_by(BLOCK).map(move |at| at..(at + BLOCK).min(end))
     });
-    clipped.filter(|block| !block.is_empty()).collect()
+    clipped.collect()
 }
 
 #[cfg(test)]

@@ -60,8 +60,8 @@ impl Communicator for ThreadRank<'_> {
         found
     }
 
-    fn all_to_all(&self, messages: &[Vec<u8>], len: usize) -> Vec<Vec<u8>> {
-        let found = self.exchange(messages);
+    fn all_to_all(&self, messages: Vec<Vec<u8>>, len: usize) -> Vec<Vec<u8>> {
+        let found = self.exchange(&messages);
         assert!(found.iter().all(|message| message.len() == len));
         found
     }
@@ -76,6 +76,10 @@ impl Communicator for ThreadRank<'_> {
             let of_rank = super::message::Reader(message).f32s(values.len());
             values.iter_mut().zip(of_rank).for_each(|(sum, value)| *sum += value);
         }
+    }
+
+    fn wait_for_all(&self) {
+        self.shared.barrier.wait();
     }
 
     fn sent_bytes(&self) -> u64 {

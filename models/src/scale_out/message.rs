@@ -8,8 +8,10 @@ use crate::loss::LossSums;
 
 /// Appends numbers to a message.
 pub fn put_f32s(message: &mut Vec<u8>, values: &[f32]) {
-    message.reserve(values.len() * 4);
-    message.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    let start = message.len();
+    message.resize(start + values.len() * 4, 0);
+    let (places, _) = message[start..].as_chunks_mut::<4>();
+    places.iter_mut().zip(values).for_each(|(place, value)| *place = value.to_le_bytes());
 }
 
 /// Appends a count to a message.

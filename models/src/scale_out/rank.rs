@@ -13,10 +13,10 @@ use super::exchange::{Exchange, Summed, sum};
 use super::message::{Reader, put_sums};
 use super::recipe::{CompressionKind, Reduction, ScaleOutRecipe, Strategy};
 use super::{Communicator, RankState};
-use crate::layers::{Layout, ParameterKind};
+use crate::layers::{Layout, ParameterKind, State};
 use crate::loss::LossSums;
 use crate::recipe::Algorithm;
-use crate::reduction::{Gradients, reduce};
+use crate::reduction::{Gradients, reduce, sums_of};
 use crate::training::{Checkpoint, OptimiserStep};
 
 /// Exchange among ranks so far.
@@ -51,8 +51,10 @@ pub struct NotFinite;
 pub struct RankStep {
     /// The step.
     pub step: OptimiserStep,
-    /// Whether it is the last one of its epoch: ranks exchange then.
-    pub ends_epoch: bool,
+    /// Number of the step in its epoch, from 1.
+    pub in_epoch: u32,
+    /// Steps of an epoch.
+    pub steps_per_epoch: u32,
 }
 
 impl<'a> Rank<'a> {
@@ -82,6 +84,18 @@ impl<'a> Rank<'a> {
         self.since.0 == 0
     }
 
+    /// Prepares the weights of the next step. After an exchange of local steps a rank goes on from the weights that all have and from what it alone has
+    /// learnt: what its messages left out. Otherwise a coarse compression would throw the rank back in every exchange.
+    pub fn begin_step(&mut self, state: &mut State) {
+        if self.recipe.strategy == Strategy::LocalSteps && self.is_exchanged() {
+            let ranks = self.ranks().ranks() as f32;
+            let residual = &mut self.exchange.sent_residual;
+            for (weight, left_out) in state.parameters.iter_mut().zip(residual) {
+                *weight -= ranks * std::mem::take(left_out);
+            }
+        }
+    }
+
     /// Takes one step with the gradients of the workers of this rank. Returns the sums over the samples of all ranks since the last exchange; nothing
     /// between two exchanges.
     ///
@@ -89,7 +103,7 @@ impl<'a> Rank<'a> {
     /// [`NotFinite`]: the step was not taken.
     pub fn step(
         &mut self,
-        RankStep { step, ends_epoch }: RankStep,
+        RankStep { step, in_epoch, steps_per_epoch }: RankStep,
         layout: &Layout,
         checkpoint: &mut Checkpoint,
         workers: &[Gradients],
@@ -104,7 +118,7 @@ impl<'a> Rank<'a> {
                 checkpoint.moments.step(step, layout, &mut checkpoint.state, &found.gradient);
                 self.since.0 += 1;
                 self.since.1.add(&found.sums);
-                if !ends_epoch && self.since.0 < self.recipe.every {
+                if !self.recipe.is_exchange(in_epoch, steps_per_epoch) {
                     return Ok(LossSums::default());
                 }
                 self.outer_step(layout, checkpoint)?
@@ -125,48 +139,41 @@ impl<'a> Rank<'a> {
         let share = |worker: &Gradients| worker.sums.samples as f32 / self.batch as f32;
         let scaled = |worker: &Gradients| worker.gradient.iter().map(|slope| share(worker) * slope).collect();
         let vectors: Vec<Vec<f32>> = workers.iter().map(scaled).collect();
-        let own = own_sums(workers);
+        let own = sums_of(workers);
         let mut tail = Vec::new();
         put_sums(&mut tail, &own);
         let is_compressed = self.recipe.compression != CompressionKind::None
             && step.number > u64::from(self.recipe.uncompressed_steps);
-        let summed = match (is_compressed, self.recipe.reduction) {
-            (false, Reduction::Ordered) => self.exchange.sum_in_order(&vectors, &tail),
-            (false, Reduction::AllReduce) => {
-                let (values, sums) = self.all_reduce(sum(&vectors, layout.parameter_count()), &own);
-                if !is_finite(&values) {
-                    return Err(NotFinite);
-                }
-                moments.step(step, layout, state, &values);
-                return Ok(sums);
+        // 1-bit Adam: each rank sends its share of the new mean of gradients.
+        let is_mean = is_compressed
+            && self.recipe.compression == CompressionKind::OneBit
+            && step.optimiser.algorithm() == Algorithm::Adam;
+        let own_gradient = || sum(&vectors, layout.parameter_count());
+        let (values, sums) = if is_compressed {
+            let mut vector = own_gradient();
+            if is_mean {
+                let beta = step.optimiser.beta_1;
+                let old = beta / self.ranks().ranks() as f32;
+                let means = vector.iter_mut().zip(&moments.first);
+                means.for_each(|(slope, mean)| *slope = old * mean + (1.0 - beta) * *slope);
             }
-            (true, _) => {
-                let mut vector = sum(&vectors, layout.parameter_count());
-                let is_mean = self.recipe.compression == CompressionKind::OneBit
-                    && step.optimiser.algorithm() == Algorithm::Adam;
-                if !is_mean {
-                    self.exchange.sum_compressed(&vector, &tail)
-                } else {
-                    // Each rank sends its share of the new mean of gradients.
-                    let beta = step.optimiser.beta_1;
-                    let old = beta / self.ranks().ranks() as f32;
-                    let means = vector.iter_mut().zip(&moments.first);
-                    means.for_each(|(slope, mean)| *slope = old * mean + (1.0 - beta) * *slope);
-                    let Summed { values, tails } = self.exchange.sum_compressed(&vector, &tail);
-                    if !is_finite(&values) {
-                        return Err(NotFinite);
-                    }
-                    let frozen_at = u64::from(self.recipe.uncompressed_steps);
-                    moments.frozen_step(step, frozen_at, (layout, state), values);
-                    return Ok(sums_of(&tails));
-                }
+            self.exchange.sum_compressed(&vector, &tail).with_sums()
+        } else {
+            match self.recipe.reduction {
+                Reduction::Ordered => self.exchange.sum_in_order(&vectors, &tail).with_sums(),
+                Reduction::AllReduce => self.all_reduce(own_gradient(), &own),
             }
         };
-        if !is_finite(&summed.values) {
+        if !is_finite(&values) {
             return Err(NotFinite);
         }
-        moments.step(step, layout, state, &summed.values);
-        Ok(sums_of(&summed.tails))
+        if is_mean {
+            let frozen_at = u64::from(self.recipe.uncompressed_steps);
+            moments.frozen_step(step, frozen_at, (layout, state), values);
+        } else {
+            moments.step(step, layout, state, &values);
+        }
+        Ok(sums)
     }
 
     /// The sums of a vector and of the figures of a step over all ranks, in one buffer.
@@ -195,10 +202,11 @@ impl<'a> Rank<'a> {
         let vector: Vec<f32> = weights.map(|(before, now)| (before - now) * share).collect();
         let mut tail = Vec::new();
         put_sums(&mut tail, &self.since.1);
-        let Summed { values, tails } = match self.recipe.compression {
+        let summed = match self.recipe.compression {
             CompressionKind::None => self.exchange.sum_in_order(&[vector], &tail),
             _ => self.exchange.sum_compressed(&vector, &tail),
         };
+        let (values, sums) = summed.with_sums();
         if !is_finite(&values) {
             return Err(NotFinite);
         }
@@ -215,7 +223,7 @@ impl<'a> Rank<'a> {
         }
         checkpoint.state.parameters.copy_from_slice(&self.exchanged);
         self.since = (0, LossSums::default());
-        Ok(sums_of(&tails))
+        Ok(sums)
     }
 
     /// Numbers that this rank alone has.
@@ -240,14 +248,11 @@ fn is_finite(values: &[f32]) -> bool {
     values.iter().all(|value| value.is_finite())
 }
 
-fn own_sums(workers: &[Gradients]) -> LossSums {
-    let mut own = LossSums::default();
-    workers.iter().for_each(|worker| own.add(&worker.sums));
-    own
-}
-
-fn sums_of(tails: &[Vec<u8>]) -> LossSums {
-    let mut all = LossSums::default();
-    tails.iter().for_each(|tail| all.add(&Reader(tail).sums()));
-    all
+impl Summed {
+    /// The sums of the vector, and those over the samples of all ranks, which were its tails.
+    fn with_sums(self) -> (Vec<f32>, LossSums) {
+        let mut all = LossSums::default();
+        self.tails.iter().for_each(|tail| all.add(&Reader(tail).sums()));
+        (self.values, all)
+    }
 }

@@ -14,11 +14,12 @@ pub struct ScaleOutRecipe {
     pub reduction: Reduction,
     /// Samples that `batch` of the recipe counts: of all ranks, or of each.
     pub batch: BatchOf,
-    /// Growth of the step size with the number of ranks, where each rank has a batch of its own.
+    /// Growth of the step size with the number of ranks, where each rank has a batch of its own (`synchronous`).
     pub rate_scaling: RateScaling,
-    /// Epochs over which the step size rises at least, where each rank has a batch of its own (Goyal et al. 2017, section 2.2).
+    /// Epochs over which the step size rises at least, where each rank has a batch of its own: from near zero (Goyal et al. 2017, section 2.2, begin
+    /// at that of one rank).
     pub warm_up_epochs: f32,
-    /// Steps of each rank between two exchanges (`local_steps`).
+    /// Fewest steps of each rank between two exchanges (`local_steps`), which divide an epoch equally.
     pub every: u32,
     /// Step size of the outer optimiser (`local_steps`); 1 and no momentum is the plain mean of the weights.
     pub outer_rate: f32,
@@ -28,7 +29,7 @@ pub struct ScaleOutRecipe {
     pub compression: CompressionKind,
     /// Share of the numbers that `top_k` sends.
     pub top_k_share: f32,
-    /// Steps at the beginning that `synchronous` exchanges uncompressed.
+    /// Steps at the beginning that `synchronous` exchanges uncompressed; at least those of the optimiser's warm-up.
     pub uncompressed_steps: u32,
 }
 
@@ -71,7 +72,8 @@ pub enum BatchOf {
 pub enum RateScaling {
     /// None.
     None,
-    /// With the square root of the batch, for Adam (Malladi et al. 2022, "On the SDEs and scaling rules for adaptive gradient algorithms").
+    /// With the square root of the batch, for Adam (Malladi et al. 2022, "On the SDEs and scaling rules for adaptive gradient algorithms", who scale the
+    /// decay rates of the moments too).
     #[default]
     SquareRoot,
     /// With the batch, for gradient descent (Goyal et al. 2017, "Accurate, large minibatch SGD").
@@ -102,8 +104,8 @@ impl Default for ScaleOutRecipe {
             rate_scaling: RateScaling::default(),
             warm_up_epochs: 1.0,
             every: 50,
-            outer_rate: 0.7,
-            outer_momentum: 0.9,
+            outer_rate: 1.0,
+            outer_momentum: 0.5,
             compression: CompressionKind::default(),
             top_k_share: 0.01,
             uncompressed_steps: 200,
@@ -127,6 +129,13 @@ impl ScaleOutRecipe {
         self.strategy == Strategy::LocalSteps || self.compression != CompressionKind::None
     }
 
+    /// Whether ranks exchange after step `step` of an epoch, from 1, with local steps: at equal distances, and at the end of the epoch.
+    pub fn is_exchange(&self, step: u32, steps_per_epoch: u32) -> bool {
+        let (step, steps) = (u64::from(step), u64::from(steps_per_epoch));
+        let exchanges = (steps / u64::from(self.every)).max(1);
+        step * exchanges / steps > (step - 1) * exchanges / steps
+    }
+
     /// Samples of a step over all ranks, for a `batch` of the recipe.
     pub fn batch(&self, batch: usize, ranks: usize) -> usize {
         match self.batch {
@@ -135,12 +144,23 @@ impl ScaleOutRecipe {
         }
     }
 
-    /// Factor of the step size.
+    /// Factor of the step size of synchronous training.
     pub fn rate_factor(&self, ranks: usize) -> f32 {
-        match (self.batch, self.rate_scaling) {
-            (BatchOf::AllRanks, _) | (_, RateScaling::None) => 1.0,
-            (BatchOf::EachRank, RateScaling::SquareRoot) => (ranks as f32).sqrt(),
-            (BatchOf::EachRank, RateScaling::Linear) => ranks as f32,
+        // A local step has the batch of one rank.
+        let is_larger = self.strategy == Strategy::Synchronous && self.batch == BatchOf::EachRank;
+        match self.rate_scaling {
+            RateScaling::None => 1.0,
+            _ if !is_larger => 1.0,
+            RateScaling::SquareRoot => (ranks as f32).sqrt(),
+            RateScaling::Linear => ranks as f32,
+        }
+    }
+
+    /// Least share of `top_k`. Local steps have few exchanges, after which the weights that all have must have followed those of the ranks.
+    fn least_top_k_share(&self) -> f32 {
+        match (self.strategy, self.compression) {
+            (Strategy::LocalSteps, CompressionKind::TopK) => 0.1,
+            _ => 1e-6,
         }
     }
 
@@ -151,8 +171,41 @@ impl ScaleOutRecipe {
             ("scale_out.every", self.every as f32, 1.0, 1e6),
             ("scale_out.outer_rate", self.outer_rate, 1e-3, 10.0),
             ("scale_out.outer_momentum", self.outer_momentum, 0.0, 0.999),
-            ("scale_out.top_k_share", self.top_k_share, 1e-6, 1.0),
-            ("scale_out.uncompressed_steps", self.uncompressed_steps as f32, 0.0, 1e9),
+            ("scale_out.top_k_share", self.top_k_share, self.least_top_k_share(), 1.0),
+            ("scale_out.uncompressed_steps", self.uncompressed_steps as f32, 1.0, 1e9),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_step_size_grows_with_the_batch_of_a_step() {
+        let factor = |strategy, batch, rate_scaling| {
+            let recipe = ScaleOutRecipe { strategy, batch, rate_scaling, ..ScaleOutRecipe::default() };
+            (recipe.batch(64, 4), recipe.rate_factor(4))
+        };
+        let synchronous = Strategy::Synchronous;
+        assert_eq!(factor(synchronous, BatchOf::AllRanks, RateScaling::Linear), (64, 1.0));
+        assert_eq!(factor(synchronous, BatchOf::EachRank, RateScaling::SquareRoot), (256, 2.0));
+        assert_eq!(factor(synchronous, BatchOf::EachRank, RateScaling::Linear), (256, 4.0));
+        assert_eq!(factor(synchronous, BatchOf::EachRank, RateScaling::None), (256, 1.0));
+        assert_eq!(factor(Strategy::LocalSteps, BatchOf::EachRank, RateScaling::Linear), (256, 1.0));
+    }
+
+    #[test]
+    fn exchanges_divide_an_epoch_equally_and_are_as_far_apart_as_asked() {
+        let exchanges = |every, steps: u32| -> Vec<u32> {
+            let recipe = ScaleOutRecipe { every, ..ScaleOutRecipe::default() };
+            (1..=steps).filter(|step| recipe.is_exchange(*step, steps)).collect()
+        };
+        assert_eq!(exchanges(1, 4), [1, 2, 3, 4]);
+        assert_eq!(exchanges(4, 11), [6, 11]);
+        assert_eq!(exchanges(50, 7), [7]);
+        let found = exchanges(50, 391);
+        let apart: Vec<u32> = found.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(found.len() == 7 && apart.iter().all(|steps| [55, 56].contains(steps)), "{found:?}");
     }
 }

@@ -4,11 +4,12 @@ use super::*;
 use crate::data::{Parts, Samples};
 use crate::experiment::{Experiment, RunInfo};
 use crate::recipe::{Algorithm, Recipe};
+use crate::run::{Folds, RunFolder, out_of_fold, train_on_ranks};
 use crate::single_camera::plain_network;
 use crate::spec::Spec;
 use crate::training::{Checkpoint, Diverged, Event, Trainer};
 use headwater_samples::Part;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Divisible by two and three ranks.
 const BATCH: usize = 48;
@@ -214,6 +215,61 @@ fn a_run_goes_on_with_another_number_of_ranks() {
 }
 
 #[test]
+fn steps_stay_counted_when_the_number_of_ranks_grows_and_an_epoch_has_fewer_steps() {
+    let job = Job::devices(ScaleOutRecipe { batch: BatchOf::EachRank, ..ScaleOutRecipe::default() });
+    let stopped = job.ranks(2, None, Some(4));
+    let resumed = job.ranks(4, Some(&stopped), None);
+    let (before, after) = (&stopped[0].0.progress, &resumed[0].0.progress);
+    assert!(after.step > before.step, "files are numbered by steps: {} after {}", after.step, before.step);
+    assert_eq!(after.epoch, job.recipe.epochs);
+    let rates: Vec<f32> = after.epochs.iter().map(|epoch| epoch.learning_rate).collect();
+    let end = job.recipe.optimiser.final_share * job.recipe.optimiser.learning_rate * 2.0;
+    assert!((rates.last().unwrap() - end).abs() < 1e-3 * end, "{rates:?} ends at {end}");
+}
+
+#[test]
+fn a_run_goes_on_from_the_newest_checkpoint_that_all_ranks_have() {
+    let mut job = Job::devices(ScaleOutRecipe { compression: CompressionKind::Int8, ..local_steps(2) });
+    job.recipe.checkpoint.steps = 2;
+    let folders: Vec<_> = (0..2).map(|_| tempfile::tempdir().unwrap()).collect();
+    let run = || {
+        in_process::run(2, |rank| {
+            let experiment = job.experiment(job.recipe.clone());
+            let [train, validation] = [Part::Train, Part::Validation].map(|part| job.shard(part, rank));
+            let folder = RunFolder { path: folders[rank.rank()].path().to_owned() };
+            let mut resumed = None;
+            let end = train_on_ranks(&experiment, rank, &folder, [&train, &validation], |event| {
+                if let Event::Resumed { progress, skipped } = event {
+                    resumed = Some((progress.step, skipped.len()));
+                }
+            });
+            end.map(|end| (end.state, resumed)).map_err(|error| error.to_string())
+        })
+    };
+    let files = |rank: usize, extension: &str| -> Vec<PathBuf> {
+        let files = std::fs::read_dir(folders[rank].path()).unwrap().map(|file| file.unwrap().path());
+        let mut files: Vec<PathBuf> =
+            files.filter(|file| file.extension().is_some_and(|found| found == extension)).collect();
+        files.sort();
+        files
+    };
+    let whole = run();
+    let (state, _) = whole[0].as_ref().unwrap();
+    assert_eq!((files(0, "hwck").len(), files(0, "hwrank").len(), files(1, "hwrank").len()), (2, 2, 2));
+
+    std::fs::remove_file(&files(1, "hwrank")[1]).unwrap();
+    let again = run();
+    let (end, resumed) = again[0].as_ref().unwrap();
+    let (step, skipped) = resumed.unwrap();
+    assert!(files(0, "hwck")[0].display().to_string().contains(&format!("{step:09}")) && skipped == 1);
+    assert_eq!(end, state, "the steps after it are the same again");
+
+    files(1, "hwrank").iter().for_each(|file| std::fs::write(file, "torn").unwrap());
+    let error = run().remove(0).unwrap_err();
+    assert!(error.contains("found no whole one of rank 1"), "{error}");
+}
+
+#[test]
 fn a_rank_without_validation_samples_trains_with_the_others() {
     let mut job = Job::devices(ScaleOutRecipe::default()).epochs(1);
     job.parts = Parts::drawn(300, 2, 10);
@@ -224,9 +280,7 @@ fn a_rank_without_validation_samples_trains_with_the_others() {
 #[test]
 fn every_strategy_and_compression_learns() {
     let synchronous = ScaleOutRecipe { uncompressed_steps: 6, ..ScaleOutRecipe::default() };
-    // The mean of the weights: residuals of few, large messages and a strong outer momentum do not go together.
-    let mean = ScaleOutRecipe { outer_rate: 1.0, outer_momentum: 0.0, ..local_steps(4) };
-    for strategy in [synchronous, mean] {
+    for strategy in [synchronous, local_steps(4)] {
         for compression in
             [CompressionKind::None, CompressionKind::Int8, CompressionKind::OneBit, CompressionKind::TopK]
         {
@@ -236,6 +290,43 @@ fn every_strategy_and_compression_learns() {
             assert!(losses[2] < 0.8 * losses[0], "{recipe:?}: {losses:?}");
         }
     }
+}
+
+#[test]
+fn a_rank_goes_on_from_what_its_messages_left_out() {
+    let recipe = ScaleOutRecipe { compression: CompressionKind::OneBit, ..local_steps(2) };
+    let job = Job::devices(recipe);
+    let layout = &job.experiment(job.recipe.clone()).network.layout;
+    let stopped = job.ranks(2, None, Some(4));
+    in_process::run(2, |ranks| {
+        let (mut checkpoint, state) = stopped[ranks.rank()].clone();
+        let states: Vec<RankState> = stopped.iter().filter_map(|(_, state)| state.clone()).collect();
+        let exchanged = checkpoint.state.parameters.clone();
+        let mut rank = Rank::new(ranks, recipe, (layout, &exchanged), BATCH);
+        rank.resume(&mut checkpoint, &states);
+        rank.begin_step(&mut checkpoint.state);
+        let left_out = state.unwrap().sent_residual;
+        assert!(left_out.iter().any(|number| *number != 0.0));
+        for ((before, now), left_out) in exchanged.iter().zip(&checkpoint.state.parameters).zip(left_out) {
+            assert_eq!(*now, before - 2.0 * left_out);
+        }
+        // It is in the weights now, and is not sent twice.
+        assert!(rank.state(&checkpoint).sent_residual.iter().all(|number| *number == 0.0));
+    });
+}
+
+#[test]
+fn the_folds_of_ranks_are_those_of_one_process() {
+    let job = Job::float(ScaleOutRecipe::default()).epochs(1);
+    let experiment = job.experiment(job.recipe.clone());
+    let train = job.parts.part(Part::Train, None, 1);
+    let folds = Folds::divide(&train.labels, &train.groups, 4).unwrap();
+    let alone = out_of_fold::train(&experiment, &Alone, &train, &folds, |_, _| {}).unwrap();
+    let found = in_process::run(3, |rank| {
+        let experiment = job.experiment(job.recipe.clone());
+        out_of_fold::train(&experiment, rank, &train, &folds, |_, _| {}).unwrap()
+    });
+    assert!(found.iter().all(|logits| *logits == alone));
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod shapes;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding, ScoreEncoding};
+use headwater_inference::manifest::{Aggregation, Configuration, ScoreEncoding};
 pub use headwater_kernels::Window;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -125,11 +125,26 @@ pub struct CloudSpec {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct WireSpec {
-    /// Encoding of scores.
-    pub scores: ScoreEncoding,
+    /// Encoding of the scores of the devices; floats when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scores: Option<Spanned<ScoreEncoding>>,
     /// Encoding of the maps of the devices; that of the last device block when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub features: Option<Spanned<FeatureEncoding>>,
+    pub features: Option<Spanned<WireFeatures>>,
+}
+
+/// Encoding of the maps of the devices in messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WireFeatures {
+    /// Signs, one bit an element.
+    Bits,
+    /// Signs, entropy-coded with contexts that are counted after training.
+    Coded,
+    /// The pixels of a view.
+    Pixels,
+    /// Floats.
+    F32,
 }
 
 impl Spec {
@@ -139,6 +154,12 @@ impl Spec {
     /// [`FileError`]: unreadable, not TOML, unknown or missing keys, or shapes that do not fit; with the line.
     pub fn read(file: &Path) -> Result<Self, FileError> {
         Self::parse(file, &file_error::read("network spec", file)?)
+    }
+
+    /// Whether messages carry coded maps.
+    pub fn codes_features(&self) -> bool {
+        let features = self.network.wire.features.as_ref();
+        features.is_some_and(|features| *features.get_ref() == WireFeatures::Coded)
     }
 
     /// Parses and checks the text of a spec; `file` is for messages only.
@@ -189,6 +210,11 @@ impl NetworkSpec {
     /// `[channels, height, width]` of a view.
     pub fn view(&self) -> [usize; 3] {
         *self.device.input.get_ref()
+    }
+
+    /// Encoding of the scores of the devices.
+    pub fn scores(&self) -> ScoreEncoding {
+        self.wire.scores.as_ref().map_or(ScoreEncoding::F32, |scores| *scores.get_ref())
     }
 
     /// Number of device slots.

@@ -1,11 +1,12 @@
 //! The shape pass: computes the shapes of every section, or names the first misfit of the spec.
 
 use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding, FeatureMap};
-use headwater_protocol::{Exit, Slot};
+use headwater_inference::sections::map_shape;
+use headwater_protocol::{Exit, ScoreEncoding, Slot};
 use toml::Spanned;
 
 use super::fit::{LayerShape, Misfit, chain, ends_in_classes, expect};
-use super::{Activation, BlockSpec, EdgeSpec, FcSpec, HeadSpec, NetworkSpec};
+use super::{Activation, BlockSpec, EdgeSpec, FcSpec, HeadSpec, NetworkSpec, WireFeatures};
 
 /// Limit on the values in the joined maps of a sample, as in a bundle.
 const MAX_JOINED: usize = 1 << 24;
@@ -147,26 +148,46 @@ fn section(
     Ok(SectionShapes { input, blocks: fitted, head, features })
 }
 
-/// Checks that the encoding in `[wire]`, where present, is that of the last device block.
+/// Checks that the encodings in `[wire]` are those of the last device block.
 fn check_wire(spec: &NetworkSpec, features: &FeatureMap) -> Result<(), Misfit> {
+    let has_scores = spec.configuration().has_device_section();
+    if let Some(scores) =
+        spec.wire.scores.as_ref().filter(|_| !has_scores && spec.scores() != ScoreEncoding::F32)
+    {
+        let expected = "f32, since devices of configuration (a) have no scores";
+        let found = format!("{} bits", scores.get_ref().bits());
+        return Err(Misfit::new(scores.span(), "wire.scores", expected, found));
+    }
     let Some(written) = &spec.wire.features else { return Ok(()) };
     let (found, fits) = (*written.get_ref(), features.encoding);
-    if found == fits {
-        return Ok(());
+    let element = match found {
+        WireFeatures::Bits | WireFeatures::Coded => FeatureEncoding::Bits,
+        WireFeatures::Pixels => FeatureEncoding::Pixels,
+        WireFeatures::F32 => FeatureEncoding::F32,
+    };
+    if element == fits {
+        return match map_shape(features) {
+            Err(unsupported) if found == WireFeatures::Coded => Err(Misfit::new(
+                written.span(),
+                "wire.features",
+                "a map that can be coded",
+                unsupported.to_string(),
+            )),
+            _ => Ok(()),
+        };
     }
     let last = spec.device.blocks.as_ref().and_then(|blocks| blocks.get_ref().last());
-    if let (FeatureEncoding::Bits, Some(last)) = (found, last) {
+    if let (FeatureEncoding::Bits, Some(last)) = (element, last) {
         let expected = "a block that ends in sign (convp), since features travel as bits";
         return Err(Misfit::new(last.span(), "last device block", expected, last.get_ref().name()));
     }
-    let why = match fits {
-        FeatureEncoding::Bits => "the last device block ends in sign",
-        FeatureEncoding::Pixels => "devices send their views in configuration (a)",
-        FeatureEncoding::F32 => "the last device block gives floats",
+    let (name, why) = match fits {
+        FeatureEncoding::Bits => ("bits or coded", "the last device block ends in sign"),
+        FeatureEncoding::Pixels => ("pixels", "devices send their views in configuration (a)"),
+        FeatureEncoding::F32 => ("f32", "the last device block gives floats"),
     };
-    let name = |encoding: FeatureEncoding| format!("{encoding:?}").to_lowercase();
-    let expected = format!("{}, since {why}", name(fits));
-    Err(Misfit::new(written.span(), "wire.features", expected, name(found)))
+    let found = format!("{found:?}").to_lowercase();
+    Err(Misfit::new(written.span(), "wire.features", format!("{name}, since {why}"), found))
 }
 
 /// Slots of each edge.

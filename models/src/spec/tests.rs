@@ -1,5 +1,7 @@
 //! Specs that fit and specs that do not.
 
+use headwater_inference::manifest::FeatureEncoding;
+
 use super::*;
 
 /// The shipped spec with `from` replaced by `to`.
@@ -241,9 +243,9 @@ fn edges_with_different_numbers_of_slots_give_the_same_map() {
 #[test]
 fn wire_features_must_be_the_encoding_of_the_last_device_block() {
     refuses(
-        "features = \"bits\"",
+        "features = \"coded\"",
         "features = \"f32\"",
-        "ddnn-c.toml:31: wire.features: expected bits, since the last device block ends in sign, found f32",
+        "ddnn-c.toml:31: wire.features: expected bits or coded, since the last device block ends in sign, found f32",
     );
     refuses_in(
         "b-lenet-b.toml",
@@ -291,4 +293,41 @@ fn branchynets_lenet_has_the_published_costs() {
     assert_eq!(first + cost.cloud.macs, 1_140_070);
     let d = changed_in("b-lenet-d.toml", "b-lenet-d", "b-lenet-d").unwrap().cost();
     assert_eq!(d.edges[0].macs + d.cloud.macs, cost.cloud.macs + 810 * 10);
+}
+
+#[test]
+fn scores_and_maps_may_be_coded() {
+    let spec = changed("ddnn-c", "ddnn-c").unwrap();
+    assert_eq!((spec.network.scores(), spec.codes_features()), (ScoreEncoding::Bits4, true));
+    assert_eq!(spec.shapes.features.encoding, FeatureEncoding::Bits);
+    assert!(!changed("\"coded\"", "\"bits\"").unwrap().codes_features());
+    let error = changed("4_bits", "5_bits").unwrap_err().to_string();
+    assert!(error.contains("5_bits") && error.contains("4_bits"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_coded_is_named() {
+    let refused = |name, from, to, words: &str| {
+        let error = changed_in(name, from, to).expect_err("must be refused").to_string();
+        assert!(error.contains(words), "{error}");
+    };
+    refused(
+        "ddnn-a.toml",
+        "[cloud]",
+        "[wire]\nscores = \"4_bits\"\n[cloud]",
+        "wire.scores: expected f32, since devices of configuration (a) have no scores, found 4 bits",
+    );
+    refused(
+        "b-lenet-b.toml",
+        "features = \"f32\"",
+        "features = \"coded\"",
+        "expected a block that ends in sign (convp), since features travel as bits",
+    );
+    let wide = "input = [3, 32, 320]";
+    refused(
+        "ddnn-c.toml",
+        "input = [3, 32, 32]",
+        wide,
+        "wire.features: expected a map that can be coded, found shape",
+    );
 }

@@ -1,20 +1,21 @@
 //! Figures of one run, from its logits.
 
+use std::collections::BTreeMap;
+
 use headwater_inference::cost::DeviceBody;
 use headwater_inference::policy::{ExitPolicy, ExitRule, Policy, PolicyError};
 use headwater_protocol::{Exit, SlotSet};
 use serde::Serialize;
 
 use super::metrics::{self, Hits};
-use super::plan::{Plan, Row, Run};
+use super::plan::{Plan, Run};
 use super::run::RunLogits;
 use crate::by_exit::ByExit;
-use crate::data::AbsentView;
 use crate::export::manifest;
 use crate::logits_file::PartFile;
 use crate::promise::Target;
-use crate::report::{PartAccount, PartReport, answers};
-use crate::spec::{Cost, SectionCost};
+use crate::report::{PartReport, answers};
+use crate::sample_cost::{CostSum, NetworkCost};
 use crate::tuning::{Candidates, Fitted, candidates};
 
 /// Figures of one run.
@@ -31,15 +32,17 @@ pub struct RunFigures {
     pub commit: Option<String>,
     /// Policy chosen on the validation part, with a promise where the data has a calibration part that allows one.
     pub policy: Policy,
-    /// Test part with every device.
-    pub test: PartReport,
-    /// Objects or scenes of the test part where its samples share them.
+    /// The part whose figures these are.
+    pub part: &'static str,
+    /// Figures of the part with every device.
+    pub report: PartReport,
+    /// Objects or scenes of the part where its samples share them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<usize>,
     /// Whether the samples are frames of one recording, which depend on each other.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_recording: bool,
-    /// Mean accuracy over the named classes that the test part has, of the given answers.
+    /// Mean accuracy over the named classes that the part has, of the given answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balanced_accuracy: Option<f64>,
     /// Right answers of each counted class.
@@ -52,9 +55,37 @@ pub struct RunFigures {
     pub auroc: Vec<ScoreAuroc>,
     /// Mean multiply-accumulates of a sample over all tiers.
     pub macs: f64,
-    /// Test part with devices missing, by the set of them.
+    /// Figures with thresholds for other losses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_losses: Vec<LossFigures>,
+    /// Figures with devices missing, by the set of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<MissingFigures>,
+    /// Right answers of each object or scene, by its number.
+    #[serde(skip)]
+    pub groups_right: BTreeMap<u32, GroupRight>,
+}
+
+/// Figures of the part with thresholds for another loss than that of the recipe.
+#[derive(Clone, Debug, Serialize)]
+pub struct LossFigures {
+    /// Points that all exits together may lose.
+    pub loss_points: f64,
+    /// Policy chosen for this loss.
+    pub policy: Policy,
+    /// Figures with every device.
+    pub report: PartReport,
+}
+
+/// Right answers among the samples of one object or scene.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupRight {
+    /// Samples.
+    pub samples: usize,
+    /// Under the policy.
+    pub overall: usize,
+    /// Of each exit, over all samples.
+    pub exits: ByExit<usize>,
 }
 
 /// A value for each exit.
@@ -72,7 +103,7 @@ pub struct ScoreAuroc {
     pub auroc: f64,
 }
 
-/// Figures of the test part with some devices missing.
+/// Figures of the part with some devices missing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MissingFigures {
     /// Slots that are missing.
@@ -95,34 +126,45 @@ impl RunFigures {
         let row = &plan.rows[run.row];
         let manifest = manifest(&row.spec, logits.class_prior.clone());
         let body = DeviceBody::of(&manifest);
-        let policy = policy(plan, row, logits)?;
-        let report =
-            |part: &PartFile| PartReport::of(&part.logits, &part.samples, &logits.class_prior, &policy, body);
-        let (_, all) = &logits.test[0];
-        let given: Vec<u16> = answers(&all.logits, &all.samples, &logits.class_prior, &policy)
-            .iter()
-            .map(|answer| answer.assessment.class)
-            .collect();
+        let target = Target::from(row.recipe.exit);
+        let policy = policy(plan, &target, logits)?;
+        let report_under = |policy: &Policy, part: &PartFile| {
+            PartReport::of(&part.logits, &part.samples, &logits.class_prior, policy, body)
+        };
+        let report = |part: &PartFile| report_under(&policy, part);
+        let (_, all) = &logits.evaluated[0];
+        let answers = answers(&all.logits, &all.samples, &logits.class_prior, &policy);
+        let given: Vec<u16> = answers.iter().map(|answer| answer.assessment.class).collect();
+        let costs = NetworkCost::of(&manifest).of_samples(&all.logits, &all.samples, &answers);
         let class =
             |name: &String| manifest.labels.iter().position(|label| label == name).unwrap_or_default() as u16;
         let balanced: Vec<u16> = plan.metrics.balanced.iter().map(class).collect();
         let labels = &all.samples.labels;
+        let other_losses = plan.loss_points.iter().map(|loss_points| {
+            let policy = self::policy(plan, &Target { loss: loss_points / 100.0, ..target }, logits)?;
+            Ok(LossFigures { loss_points: *loss_points, report: report_under(&policy, all), policy })
+        });
+        let other_losses = other_losses.collect::<Result<_, PolicyError>>()?;
         let counted = plan.metrics.counted.iter().map(|name| metrics::hits(&given, labels, class(name)));
-        let missing = logits.test[1..].iter().map(|(slots, part)| MissingFigures::of(*slots, &report(part)));
+        let missing =
+            logits.evaluated[1..].iter().map(|(slots, part)| MissingFigures::of(*slots, &report(part)));
         Ok(Self {
             row: row.name.clone(),
             seed: run.seed,
             fold: run.fold,
             commit: logits.commit.clone(),
-            test: report(all),
+            part: plan.part.name(),
+            report: report(all),
             groups: all.samples.group_count(),
             is_recording: logits.is_recording,
             balanced_accuracy: metrics::balanced_accuracy(&given, labels, &balanced),
             counted: counted.collect(),
             calibration_error: calibration_error(all, &policy),
             auroc: auroc(all, &candidates(&logits.validation.logits, &logits.validation.samples)?),
-            macs: mean_macs(row, &PartAccount::of(&all.logits, &all.samples, &logits.class_prior, &policy)),
+            macs: costs.into_iter().sum::<CostSum>().mean().macs,
+            other_losses,
             missing: missing.collect(),
+            groups_right: groups_right(all, &given, &logits.class_prior),
             policy,
         })
     }
@@ -135,13 +177,28 @@ impl MissingFigures {
     }
 }
 
-/// The policy of a run, by the target of its recipe.
-fn policy(plan: &Plan, row: &Row, logits: &RunLogits) -> Result<Policy, PolicyError> {
-    let target = Target::from(row.recipe.exit);
-    let fitted = Fitted::of(&logits.validation.logits, &logits.validation.samples, &target)?;
+/// Right answers of each group, given the answers under the policy.
+fn groups_right(part: &PartFile, given: &[u16], class_prior: &[f32]) -> BTreeMap<u32, GroupRight> {
+    let PartFile { samples, logits } = part;
+    let by_exit = logits.exits.map(|exit, _| logits.right(exit, samples, class_prior));
+    let mut groups: BTreeMap<u32, GroupRight> = BTreeMap::new();
+    for (sample, group) in samples.groups.iter().enumerate() {
+        let counts = groups.entry(*group).or_default();
+        counts.samples += 1;
+        counts.overall += usize::from(given[sample] == samples.labels[sample]);
+        for (exit, right) in by_exit.iter() {
+            *counts.exits.slot(exit).get_or_insert(0) += usize::from(right[sample]);
+        }
+    }
+    groups
+}
+
+/// The policy of a run for a target.
+fn policy(plan: &Plan, target: &Target, logits: &RunLogits) -> Result<Policy, PolicyError> {
+    let fitted = Fitted::of(&logits.validation.logits, &logits.validation.samples, target)?;
     Ok(match &logits.calibration {
-        None => fitted.measured(&target),
-        Some(part) => fitted.promised_or_measured(&target, &part.logits, &part.samples, &plan.data.name),
+        None => fitted.measured(target),
+        Some(part) => fitted.promised_or_measured(target, &part.logits, &part.samples, &plan.data.name),
     })
 }
 
@@ -177,28 +234,4 @@ fn auroc(part: &PartFile, candidates: &Candidates) -> Vec<ScoreAuroc> {
     };
     let policies: Vec<&Policy> = [&candidates.first].into_iter().chain(&candidates.others).collect();
     early.iter().flat_map(|exit| policies.iter().filter_map(|policy| of(*exit, policy.of(*exit)))).collect()
-}
-
-/// Mean multiply-accumulates of a sample: the sections of the devices that see it, and of every tier that it reaches.
-fn mean_macs(row: &Row, account: &PartAccount) -> f64 {
-    let Cost { device, local, edges, edge, cloud } = row.spec.cost();
-    let at_edges: u64 = edges.iter().chain([&edge]).map(|cost: &SectionCost| cost.macs).sum();
-    let exits: Vec<(Exit, usize)> = account.exits.iter().map(|(exit, count)| (exit, count.samples)).collect();
-    let reached = |exit: Exit| -> u64 {
-        exits.iter().filter(|(other, _)| *other >= exit).map(|(_, samples)| *samples as u64).sum()
-    };
-    let seen = reached(Exit::Device) - account.no_view as u64;
-    // A device without a view computes on a black image too.
-    let views = match row.absent {
-        AbsentView::Absent => account.views as u64,
-        AbsentView::Black => seen * row.spec.network.slots() as u64,
-    };
-    // The class prior answers a sample without a view, at the first exit.
-    let first = exits.first().map(|(exit, _)| *exit);
-    let computed = |exit: Exit| reached(exit) - if first >= Some(exit) { account.no_view as u64 } else { 0 };
-    let total = device.macs * views
-        + local.macs * seen
-        + at_edges * computed(Exit::Edge)
-        + cloud.macs * computed(Exit::Cloud);
-    total as f64 / reached(Exit::Device).max(1) as f64
 }

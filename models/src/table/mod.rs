@@ -11,6 +11,7 @@
 pub mod figures;
 pub mod metrics;
 pub mod page;
+mod paired;
 pub mod plan;
 pub mod run;
 pub mod simple;

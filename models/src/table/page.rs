@@ -2,12 +2,16 @@
 
 use std::fmt::Write;
 
+use headwater_inference::policy::Policy;
 use headwater_protocol::Exit;
+use headwater_samples::Part;
 
 use super::figures::RunFigures;
 use super::metrics::{Hits, balanced_accuracy, hits};
-use super::plan::Plan;
+use super::paired::{ComparedAnswers, Pairs, group_count, holm, t_test};
+use super::plan::{Plan, Row};
 use super::simple::SimpleAnswers;
+use crate::report::PartReport;
 
 /// Where the figures come from.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +50,23 @@ impl Spread {
         format!("{:.1}{}", 100.0 * self.mean, self.deviation())
     }
 
+    /// `21.9 ± 3.1`, of bytes.
+    fn bytes(self) -> String {
+        let deviation = self.deviation.map_or_else(String::new, |deviation| format!(" ± {deviation:.1}"));
+        format!("{:.1}{deviation}", self.mean)
+    }
+
+    /// `+0.4 ± 0.2`, of a difference of shares in points.
+    fn points(self) -> String {
+        format!("{:+.1}{}", 100.0 * self.mean, self.deviation())
+    }
+
+    /// `+0.24 ± 0.11`, of a small difference of shares in points.
+    fn small_points(self) -> String {
+        let deviation = self.deviation.map_or_else(String::new, |of| format!(" ± {:.2}", 100.0 * of));
+        format!("{:+.2}{deviation}", 100.0 * self.mean)
+    }
+
     /// ` ± 0.4`, of a share; empty for one run.
     fn deviation(self) -> String {
         self.deviation.map_or_else(String::new, |deviation| format!(" ± {:.1}", 100.0 * deviation))
@@ -70,6 +91,7 @@ pub fn page(plan: &Plan, runs: &[RunFigures], simple: &[SimpleAnswers], origin: 
     let page = Page { plan, runs };
     page.head(origin, &mut text);
     page.accuracies(&mut text);
+    page.other_losses(&mut text);
     page.reference(&mut text);
     page.missing(&mut text);
     page.exit_scores(&mut text);
@@ -104,7 +126,7 @@ impl Page<'_> {
 
     /// Exits of any row, shallowest first.
     fn exits(&self) -> Vec<Exit> {
-        let has = |exit: &Exit| self.runs.iter().any(|run| run.test.every.get(*exit).is_some());
+        let has = |exit: &Exit| self.runs.iter().any(|run| run.report.every.get(*exit).is_some());
         Exit::ALL.into_iter().filter(has).collect()
     }
 
@@ -118,7 +140,7 @@ impl Page<'_> {
             None => format!("seeds {}", seeds.join(", ")),
             Some(folds) => format!("{folds} folds, seed {}", seeds.join(", ")),
         };
-        let samples = self.runs.first().map_or(0, |run| run.test.samples);
+        let samples = self.runs.first().map_or(0, |run| run.report.samples);
         let of_recording = match self.runs.iter().any(|run| run.is_recording) {
             true => {
                 " Here scenes are frames of one recording, which depend on each other: it is at least so wide."
@@ -136,14 +158,20 @@ impl Page<'_> {
             ),
             format!("- Machine: {}.", origin.machine),
             format!(
-                "- Data: `{}`, test part of {samples} samples{}; {over}. Thresholds come from the validation part, or from a calibration part where \
-                 the data has one.",
+                "- Data: `{}`, {} part of {samples} samples{}; {over}. {}",
                 self.plan.data.name,
-                if self.plan.data.folds.is_some() { " in each fold" } else { "" }
+                self.plan.part.name(),
+                if self.plan.data.folds.is_some() { " in each fold" } else { "" },
+                match self.plan.part {
+                    Part::Validation =>
+                        "Temperatures, levels of scores and thresholds come from the same samples: overall, leaving shares and bytes are optimistic.",
+                    Part::Train | Part::Test | Part::Calibration =>
+                        "Temperatures and levels of scores come from the validation part; thresholds from a calibration part of enough independent samples, else from the validation part.",
+                }
             ),
             format!(
-                "- `±` is the standard deviation over runs, which are never pooled. The interval of one run is Wilson's at 95 %, at the mean of its row, for so many samples, or objects or scenes where samples share them: what \
-                 another draw of the test part would change, apart from the seed.{of_recording}"
+                "- `±` is the standard deviation over runs. The interval of one run is Wilson's at 95 %, at the mean of its row, for so many samples, or objects or scenes where samples share them: what \
+                 another draw of the part would change, apart from the seed.{of_recording}"
             ),
             format!("- Every run by itself, with its thresholds: [{0}]({0}).", origin.figures_file),
         ];
@@ -165,25 +193,78 @@ impl Page<'_> {
         let rows = (0..self.plan.rows.len()).map(|row| {
             let of = |value: &dyn Fn(&RunFigures) -> Option<f64>| self.spread(row, value);
             let mut cells = vec![self.plan.rows[row].name.clone()];
-            cells.extend(exits.iter().map(|exit| percent(of(&|run| run.test.every.get(*exit).copied()))));
-            let overall = of(&|run| Some(run.test.overall));
+            cells.extend(exits.iter().map(|exit| percent(of(&|run| run.report.every.get(*exit).copied()))));
+            let overall = of(&|run| Some(run.report.overall));
             cells.push(percent(overall));
             // Samples of one object or scene are taken as one.
             let samples =
-                self.runs_of_row(row).next().map_or(0, |run| run.groups.unwrap_or(run.test.samples));
+                self.runs_of_row(row).map(|run| run.groups.unwrap_or(run.report.samples)).min().unwrap_or(0);
             cells.push(overall.map_or_else(String::new, |overall| wilson(overall.mean, samples)));
-            cells.extend(early.iter().map(|exit| percent(of(&|run| run.test.share.get(*exit).copied()))));
+            cells.extend(early.iter().map(|exit| percent(of(&|run| run.report.share.get(*exit).copied()))));
             if !self.plan.metrics.balanced.is_empty() {
                 cells.push(percent(of(&|run| run.balanced_accuracy)));
             }
             cells.extend((0..self.plan.metrics.counted.len()).map(|class| self.counted(row, class)));
-            let mean =
-                |spread: Option<Spread>| spread.map_or_else(String::new, |of| format!("{:.0}", of.mean));
-            cells.push(mean(of(&|run| Some(run.test.body_bytes))));
-            cells.push(mean(of(&|run| Some(run.macs))));
+            let (bytes, macs) = (of(&|run| Some(run.report.body_bytes)), of(&|run| Some(run.macs)));
+            cells.push(bytes.map_or_else(String::new, Spread::bytes));
+            cells.push(macs.map_or_else(String::new, |of| format!("{:.0}", of.mean)));
             cells
         });
         table(text, "Accuracy", "", &heads, rows);
+    }
+
+    /// The same runs with thresholds for other losses, beside those of the recipe.
+    fn other_losses(&self, text: &mut String) {
+        if self.plan.loss_points.is_empty() {
+            return;
+        }
+        let heads = [
+            "loss allowed, points",
+            "lost against the last exit, points",
+            "overall %",
+            "leaves at the first exit %",
+            "body bytes",
+            "times below raw",
+            "promised runs",
+        ]
+        .map(ToOwned::to_owned);
+        let targets = (0..self.plan.rows.len()).flat_map(|row| {
+            std::iter::once(None).chain((0..self.plan.loss_points.len()).map(Some)).map(move |at| (row, at))
+        });
+        let rows = targets.map(|(row, at)| {
+            let runs: Vec<(&PartReport, &Policy)> = self
+                .runs_of_row(row)
+                .map(|run| {
+                    at.map_or((&run.report, &run.policy), |at| {
+                        (&run.other_losses[at].report, &run.other_losses[at].policy)
+                    })
+                })
+                .collect();
+            let Row { name, recipe, spec, .. } = &self.plan.rows[row];
+            let of = |value: &dyn Fn(&PartReport) -> Option<f64>| {
+                Spread::of(runs.iter().filter_map(|(report, _)| value(report)))
+            };
+            let lost = of(&|report| Some(report.every.iter().next_back()?.1 - report.overall));
+            let bytes = of(&|report| Some(report.body_bytes));
+            let raw = spec.network.view().iter().product::<usize>() as f64;
+            vec![
+                name.clone(),
+                at.map_or(recipe.exit.loss_points, |at| self.plan.loss_points[at]).to_string(),
+                lost.map_or_else(String::new, Spread::small_points),
+                percent(of(&|report| Some(report.overall))),
+                percent(of(&|report| Some(*report.share.iter().next()?.1))),
+                bytes.map_or_else(String::new, Spread::bytes),
+                bytes.map_or_else(String::new, |bytes| format!("{:.0}", raw / bytes.mean)),
+                format!(
+                    "{} of {}",
+                    runs.iter().filter(|(_, policy)| policy.promise.is_some()).count(),
+                    runs.len()
+                ),
+            ]
+        });
+        let about = "The same runs with thresholds for other losses. Times below raw: bytes of a view's pixels by body bytes. Each promise holds by itself, not for a line that is \
+                     chosen afterwards.";
+        table(text, "Loss and bytes", about, &heads, rows);
     }
 
     /// Right answers of a rare class in each run: `4 3 4 of 4`, or `4/4 3/5` where test parts differ.
@@ -204,24 +285,76 @@ impl Page<'_> {
 
     fn reference(&self, text: &mut String) {
         let Some(reference) = self.plan.reference else { return };
-        let heads = ["difference in points", "runs better", "equal", "worse"].map(ToOwned::to_owned);
-        let rows = (0..self.plan.rows.len()).filter(|row| *row != reference).map(|row| {
-            let pairs = self.runs_of_row(row).filter_map(|run| {
-                let same = |other: &&RunFigures| (other.seed, other.fold) == (run.seed, run.fold);
-                Some(run.test.overall - self.runs_of_row(reference).find(same)?.test.overall)
-            });
-            let differences: Vec<f64> = pairs.collect();
-            let count = |is: fn(&f64) -> bool| differences.iter().filter(|of| is(of)).count().to_string();
-            let name = self.plan.rows[row].name.clone();
-            let spread = Spread::of(differences.iter().copied());
-            let signed =
-                spread.map_or_else(String::new, |of| format!("{:+.1}{}", 100.0 * of.mean, of.deviation()));
-            vec![name, signed, count(|of| *of > 0.0), count(|of| *of == 0.0), count(|of| *of < 0.0)]
-        });
-        let about = format!(
-            "Overall accuracy against `{}`, run by run (same seed, same fold).",
+        let of_reference: Vec<&RunFigures> = self.runs_of_row(reference).collect();
+        let others: Vec<usize> = (0..self.plan.rows.len()).filter(|row| *row != reference).collect();
+        let pairs: Vec<Pairs<'_>> =
+            others.iter().map(|row| Pairs::of(self.runs_of_row(*row), &of_reference)).collect();
+        let answers_compared: Vec<ComparedAnswers> = std::iter::once(ComparedAnswers::Overall)
+            .chain(self.exits().into_iter().map(ComparedAnswers::Exit))
+            .collect();
+        let groups = group_count(self.runs);
+        let has_interval = pairs.iter().any(|pairs| pairs.interval(ComparedAnswers::Overall).is_some());
+        // Runs of folds share most of their train part: a test over them would claim too much.
+        let p_values: Vec<Option<f64>> = pairs
+            .iter()
+            .map(|pairs| {
+                t_test(&pairs.differences(ComparedAnswers::Overall))
+                    .filter(|_| self.plan.data.folds.is_none())
+            })
+            .collect();
+        let adjusted = holm(&p_values);
+        let has_p_values = p_values.iter().any(Option::is_some);
+        let mut heads: Vec<String> = Vec::new();
+        for answers in &answers_compared {
+            heads.push(format!("{}, points", answers.name()));
+            if has_interval {
+                heads.push("95 % interval".to_owned());
+            }
+        }
+        heads.extend(["overall: runs better", "equal", "worse"].map(ToOwned::to_owned));
+        if has_p_values {
+            heads.extend(["p, overall", "p, Holm"].map(ToOwned::to_owned));
+        }
+        let rows = others.iter().zip(&pairs).zip(p_values.iter().zip(&adjusted)).map(
+            |((row, pairs), (p_value, adjusted))| {
+                let mut cells = vec![self.plan.rows[*row].name.clone()];
+                for answers in &answers_compared {
+                    let spread = Spread::of(pairs.differences(*answers));
+                    cells.push(spread.map_or_else(String::new, Spread::points));
+                    if has_interval {
+                        let ends = pairs.interval(*answers);
+                        cells.push(ends.map_or_else(String::new, |[low, high]| {
+                            format!("{:+.1} to {:+.1}", 100.0 * low, 100.0 * high)
+                        }));
+                    }
+                }
+                let differences = pairs.differences(ComparedAnswers::Overall);
+                let count = |is: fn(&f64) -> bool| differences.iter().filter(|of| is(of)).count().to_string();
+                cells.extend([count(|of| *of > 0.0), count(|of| *of == 0.0), count(|of| *of < 0.0)]);
+                if has_p_values {
+                    let shown = |p: &Option<f64>| {
+                        p.map_or_else(String::new, |p| {
+                            if p < 0.0005 { "< 0.001".to_owned() } else { format!("{p:.3}") }
+                        })
+                    };
+                    cells.extend([shown(p_value), shown(adjusted)]);
+                }
+                cells
+            },
+        );
+        let mut about = format!(
+            "Accuracy against `{}`, run by run (same seed, same fold).",
             self.plan.rows[reference].name
         );
+        if has_interval {
+            about += &format!(
+                " The interval is a bootstrap over the {groups} objects or scenes, each drawn with its samples in all runs: what other test objects would change, for the networks as trained; for frames of one \
+                 recording it is at least so wide."
+            );
+        }
+        if has_p_values {
+            about += " `p` is the two-sided paired t-test over runs, of the overall accuracy; the last column is adjusted for the number of tests (Holm 1979). Intervals are not adjusted.";
+        }
         table(text, "Compared run by run", &about, &heads, rows);
     }
 
@@ -233,7 +366,7 @@ impl Page<'_> {
             .collect();
         let rows = (0..self.plan.rows.len()).map(|row| {
             let mut cells = vec![self.plan.rows[row].name.clone()];
-            cells.push(percent(self.spread(row, |run| Some(run.test.overall))));
+            cells.push(percent(self.spread(row, |run| Some(run.report.overall))));
             for count in 1..=most {
                 let of_run = |run: &RunFigures| -> Vec<f64> {
                     let with = run.missing.iter().filter(|missing| missing.slots.len() == count);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::{Slot, SlotSet};
+use headwater_samples::Part;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -29,6 +30,10 @@ struct PlanFile {
     recipe: Option<PathBuf>,
     seeds: Vec<u64>,
     #[serde(default)]
+    part: EvaluatedPart,
+    #[serde(default)]
+    loss_points: Vec<f64>,
+    #[serde(default)]
     missing: usize,
     #[serde(default)]
     reference: Option<String>,
@@ -43,6 +48,26 @@ struct PlanFile {
     axes: Vec<Axis>,
     #[serde(default)]
     rows: Vec<RowPlan>,
+}
+
+/// Part of the data whose figures a page shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvaluatedPart {
+    /// Test part.
+    #[default]
+    Test,
+    /// Validation part, to choose by; no run reads the test part.
+    Validation,
+}
+
+impl From<EvaluatedPart> for Part {
+    fn from(part: EvaluatedPart) -> Self {
+        match part {
+            EvaluatedPart::Test => Self::Test,
+            EvaluatedPart::Validation => Self::Validation,
+        }
+    }
 }
 
 /// `[data]`: the data set of every row.
@@ -130,6 +155,10 @@ pub struct Plan {
     pub about: String,
     /// Data of every row.
     pub data: DataPlan,
+    /// Part of the data whose figures the page shows.
+    pub part: Part,
+    /// Losses in points, beside that of a row's recipe, for which thresholds are chosen too.
+    pub loss_points: Vec<f64>,
     /// Figures beside the accuracies.
     pub metrics: MetricsPlan,
     /// Baselines without a network of several devices.
@@ -172,7 +201,7 @@ impl Plan {
     /// Reads an experiment file, and the spec and recipe files that it names.
     ///
     /// # Errors
-    /// [`FileError`] with the file and every key that does not fit.
+    /// [`FileError`] with the file and the first key that does not fit.
     pub fn read(file: &Path) -> Result<Self, FileError> {
         let text = file_error::read("experiment", file)?;
         let plan: PlanFile = toml::from_str(&text).map_err(|error| invalid(file, error.to_string()))?;
@@ -236,6 +265,9 @@ impl Plan {
                 return Err(invalid(file, format!("{key}: expected 1 or more, found 0")));
             }
         }
+        if let Some(found) = plan.loss_points.iter().find(|points| !(0.001..=99.0).contains(*points)) {
+            return Err(invalid(file, format!("loss_points: expected 0.001 to 99, found {found}")));
+        }
         let labels = rows[0].spec.network.network.labels.get_ref();
         if let Some(unknown) =
             plan.metrics.balanced.iter().chain(&plan.metrics.counted).find(|name| !labels.contains(name))
@@ -247,6 +279,8 @@ impl Plan {
             title: plan.title,
             about: plan.about,
             data: plan.data,
+            part: plan.part.into(),
+            loss_points: plan.loss_points,
             metrics: plan.metrics,
             simple: plan.simple,
             rows,
@@ -358,6 +392,7 @@ impl PlanFile {
         };
         let text = changed(&recipe_file, &text, [&self.changes.recipe, &row.recipe])?;
         let recipe = Recipe::parse(&recipe_file, &text).map_err(|error| in_row(error.to_string()))?;
+        recipe.check_for(&spec, &recipe_file).map_err(|error| in_row(error.to_string()))?;
         let absent = row.absent.unwrap_or(self.data.absent);
         Ok(Row { name: row.name.clone(), spec, recipe, absent })
     }
@@ -503,6 +538,8 @@ mod tests {
             ("seeds = [1, 2]", "seeds = [3, 3]", "each once, found [3, 3]"),
             ("folds = 2", "folds = 0", "data.folds: expected 1 or more, found 0"),
             ("missing = 1", "mising = 1", "unknown field `mising`"),
+            ("missing = 1", "loss_points = [0.0]", "loss_points: expected 0.001 to 99, found 0"),
+            ("missing = 1", "part = \"train\"", "unknown variant `train`"),
             ("filters = 4", "filters = 0", "row \"f = 4, mean\""),
         ] {
             let error = plan(&PLAN.replace(from, to).replace("reference = \"f = 8, sum\"", "")).map(|_| ());

@@ -16,6 +16,7 @@ use crate::logits_file::{self, LogitsFileError, PartFile};
 use crate::number_file::write_whole;
 use crate::run::{RunError, RunFolder, train};
 use crate::training::Event;
+use crate::wire_coding::WireCoding;
 use headwater_samples::Part;
 
 /// Parts of the data, as one group of runs uses them.
@@ -24,10 +25,11 @@ pub struct LoadedParts {
     pub train: Samples,
     /// Validation part.
     pub validation: Samples,
-    /// Calibration part; empty where the data has none.
+    /// Calibration part; empty where the data has none, where it allows no promise, and where the page shows the validation part: each recipe that is compared
+    /// on it would spend the promise of the one that is chosen.
     pub calibration: Samples,
-    /// Test part.
-    pub test: Samples,
+    /// Part whose figures the page shows.
+    pub evaluated: Samples,
     /// Whether the samples are frames of one recording.
     pub is_recording: bool,
 }
@@ -57,21 +59,22 @@ pub struct RunLogits {
     pub is_recording: bool,
     /// Validation part.
     pub validation: PartFile,
-    /// Calibration part; `None` where the data has none.
+    /// Calibration part; `None` where no threshold is chosen on one.
     pub calibration: Option<PartFile>,
-    /// Test part for each set of missing devices, none missing first.
-    pub test: Vec<(SlotSet, PartFile)>,
+    /// Part whose figures the page shows, for each set of missing devices, none missing first.
+    pub evaluated: Vec<(SlotSet, PartFile)>,
 }
 
 impl LoadedParts {
     /// All parts; views are computed on `threads` threads.
-    pub fn load(parts: &Parts, limit_train: Option<usize>, absent: AbsentView, threads: usize) -> Self {
+    pub fn load(parts: &Parts, plan: &Plan, absent: AbsentView, threads: usize) -> Self {
         let part = |part, limit| Samples { absent, ..parts.part(part, limit, threads) };
+        let is_kept_apart = plan.part == Part::Validation || parts.data.promise_obstacle().is_some();
         Self {
-            train: part(Part::Train, limit_train),
+            train: part(Part::Train, plan.data.limit_train),
             validation: part(Part::Validation, None),
-            calibration: part(Part::Calibration, None),
-            test: part(Part::Test, None),
+            calibration: part(Part::Calibration, is_kept_apart.then_some(0)),
+            evaluated: part(plan.part, None),
             is_recording: parts.data.is_recording(),
         }
     }
@@ -96,11 +99,12 @@ impl LogitsFolder {
         self.0.join(format!("{}.hwlogits", part.name()))
     }
 
-    fn test(&self, missing: SlotSet) -> PathBuf {
+    /// The file of a part with some devices missing.
+    fn without(&self, part: Part, missing: SlotSet) -> PathBuf {
         let slots: Vec<String> = missing.positions().map(|slot| slot.to_string()).collect();
         match slots.is_empty() {
-            true => self.part(Part::Test),
-            false => self.0.join(format!("test-without-{}.hwlogits", slots.join("-"))),
+            true => self.part(part),
+            false => self.0.join(format!("{}-without-{}.hwlogits", part.name(), slots.join("-"))),
         }
     }
 
@@ -127,7 +131,7 @@ pub fn is_done(plan: &Plan, run: Run, folder: &Path) -> bool {
     let slots = plan.rows[run.row].spec.network.slots();
     is_same
         && files.read_done().is_some_and(|done| done.files.iter().all(|file| files.0.join(file).exists()))
-        && plan.patterns(slots).into_iter().all(|missing| files.test(missing).exists())
+        && plan.patterns(slots).into_iter().all(|missing| files.without(plan.part, missing).exists())
 }
 
 /// Trains a run below `folder` to its end, from its newest checkpoint, and writes its logits.
@@ -146,7 +150,9 @@ pub fn complete(
     let spec = plan.rows[run.row].spec.clone();
     let experiment = Experiment::new(spec, recipe, info).map_err(io::Error::other)?;
     let folder = RunFolder::create(&folder.join(run.folder(plan)), &experiment)?;
-    let checkpoint = train(&experiment, &folder, &parts.train, &parts.validation, notify)?;
+    let mut checkpoint = train(&experiment, &folder, &parts.train, &parts.validation, notify)?;
+    let state = &mut checkpoint.state;
+    state.coding = WireCoding::fit(&experiment, state, &parts.train, &parts.validation);
     let files = LogitsFolder(folder.file("logits"));
     std::fs::create_dir_all(&files.0)?;
     let identity = &experiment.info.identity;
@@ -156,14 +162,17 @@ pub fn complete(
         names.push(file_name(file));
         logits_file::write(file, &named(identity, file), samples, &logits)
     };
-    write(&files.part(Part::Validation), &parts.validation)?;
+    // The evaluated part with no device missing is written below.
+    if plan.part != Part::Validation {
+        write(&files.part(Part::Validation), &parts.validation)?;
+    }
     if !parts.calibration.is_empty() {
         write(&files.part(Part::Calibration), &parts.calibration)?;
     }
-    let mut test = parts.test.clone();
-    for missing in plan.patterns(test.slots) {
-        test.seen = parts.test.seen.iter().map(|seen| *seen - missing).collect();
-        write(&files.test(missing), &test)?;
+    let mut evaluated = parts.evaluated.clone();
+    for missing in plan.patterns(evaluated.slots) {
+        evaluated.seen = parts.evaluated.seen.iter().map(|seen| *seen - missing).collect();
+        write(&files.without(plan.part, missing), &evaluated)?;
     }
     let done = Done { class_prior: parts.train.prior(), is_recording: parts.is_recording, files: names };
     write_whole(&files.done(), &serde_json::to_vec(&done).map_err(io::Error::other)?)?;
@@ -201,9 +210,9 @@ pub fn read(plan: &Plan, run: Run, folder: &Path) -> Result<RunLogits, TableErro
     let has_calibration = names.contains(&file_name(&calibration));
     let calibration = has_calibration.then(|| read_named(&calibration, &identity)).transpose()?;
     let patterns = plan.patterns(validation.samples.slots).into_iter();
-    let test = patterns.map(|missing| Ok((missing, read_named(&files.test(missing), &identity)?)));
-    let test = test.collect::<Result<_, LogitsFileError>>()?;
-    Ok(RunLogits { commit: info.commit, class_prior, is_recording, validation, calibration, test })
+    let of_missing = |missing| Ok((missing, read_named(&files.without(plan.part, missing), &identity)?));
+    let evaluated = patterns.map(of_missing).collect::<Result<_, LogitsFileError>>()?;
+    Ok(RunLogits { commit: info.commit, class_prior, is_recording, validation, calibration, evaluated })
 }
 
 /// Runs by fold and by what they need for an absent view, so that parts are loaded once for each group.

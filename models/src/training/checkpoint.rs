@@ -111,8 +111,22 @@ impl Checkpoint {
     /// # Errors
     /// [`CheckpointError::OtherRun`] for a valid one of another run, [`CheckpointError::Io`] when the folder cannot be listed.
     pub fn newest(folder: &Path, run: &str) -> Result<(Option<Self>, Vec<CheckpointError>), CheckpointError> {
+        Self::newest_before(folder, run, u64::MAX)
+    }
+
+    /// [`newest`](Self::newest) of those before a step.
+    ///
+    /// # Errors
+    /// As of [`newest`](Self::newest).
+    pub fn newest_before(
+        folder: &Path,
+        run: &str,
+        step: u64,
+    ) -> Result<(Option<Self>, Vec<CheckpointError>), CheckpointError> {
         let mut skipped = Vec::new();
-        for file in list(folder).map_err(|source| CheckpointError::Io { file: folder.to_owned(), source })? {
+        let failed = |source| CheckpointError::Io { file: folder.to_owned(), source };
+        let end = folder.join(name(step));
+        for file in list(folder).map_err(failed)?.into_iter().filter(|file| step == u64::MAX || *file < end) {
             let read = fs::read(&file).map_err(|source| CheckpointError::Io { file: file.clone(), source });
             match read.and_then(|bytes| Self::decode(&file, &bytes, run)) {
                 Ok(checkpoint) => return Ok((Some(checkpoint), skipped)),
@@ -151,7 +165,7 @@ impl Checkpoint {
         let lists: [Vec<f32>; 5] =
             lists.try_into().map_err(|_| damaged("expected four or five lists of numbers".to_owned()))?;
         let [parameters, statistics, first, second, outer_velocity] = lists;
-        let state = State { parameters, statistics };
+        let state = State { parameters, statistics, coding: None };
         Ok(Self { progress: header.progress, state, moments: Moments { first, second }, outer_velocity })
     }
 }

@@ -59,7 +59,7 @@ impl Moments {
     }
 
     /// A step of Adam with the mean of squared gradients frozen at step `frozen_at`, along a mean of gradients that is given (Tang et al. 2021, "1-bit
-    /// Adam", algorithm 1).
+    /// Adam", algorithm 1). A parameter that has had no gradient until then stays: nothing tells how large its steps may be.
     pub fn frozen_step(
         &mut self,
         step: OptimiserStep,
@@ -74,8 +74,9 @@ impl Moments {
             let (decay, bound) = step.decay_and_bound(parameter);
             let means = self.first[range.clone()].iter().zip(&self.second[range.clone()]);
             for (parameter, (first, second)) in state.parameters[range].iter_mut().zip(means) {
-                let move_by = step.rate * first / ((second * correct_2).sqrt() + EPSILON);
-                *parameter = (*parameter * decay - move_by).clamp(-bound, bound);
+                let scale =
+                    if *second > 0.0 { step.rate / ((second * correct_2).sqrt() + EPSILON) } else { 0.0 };
+                *parameter = (*parameter * decay - scale * first).clamp(-bound, bound);
             }
         }
     }

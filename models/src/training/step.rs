@@ -31,12 +31,13 @@ pub fn worker_gradients(
     let recipe = &experiment.recipe;
     experiment.workers.share(indices, |share| {
         let indices = share.iter().map(|index| *index as usize);
-        gradients(experiment, state, &Batch::augmented(samples, indices, &recipe.augment, recipe.seed, epoch))
+        let batch = Batch::augmented(samples, indices, &recipe.augment, recipe.seed, epoch);
+        gradients(experiment, state, &batch, epoch)
     })
 }
 
 /// Gradient of the mean loss of one worker's share.
-fn gradients(experiment: &Experiment, state: &State, batch: &Batch) -> Gradients {
+fn gradients(experiment: &Experiment, state: &State, batch: &Batch, epoch: u32) -> Gradients {
     let (network, layout) = (&experiment.network, &experiment.network.layout);
     if batch.is_blank() {
         let sums = LossSums { samples: batch.labels.len() as u64, ..LossSums::default() };
@@ -44,7 +45,7 @@ fn gradients(experiment: &Experiment, state: &State, batch: &Batch) -> Gradients
     }
     let pass = Pass::training(TrainedState { layout, state });
     let output = network.forward(&pass, batch);
-    let loss = experiment.recipe.loss.of(&output, batch);
+    let loss = experiment.recipe.loss_of_epoch(epoch).of(&network.spec, &output, batch);
     let (gradient, statistics) = pass.finish(&loss.total.backward());
     Gradients { gradient, statistics, sums: loss.sums }
 }

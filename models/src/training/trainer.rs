@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Checkpoint, CheckpointError, Moments, OptimiserStep, OwnShards, Progress, Shard, combined,
-    exact_statistics, set_statistics, step, update_statistics, worker_gradients,
+    Checkpoint, Moments, OptimiserStep, OwnShards, Progress, Shard, combined, exact_statistics,
+    set_statistics, step, update_statistics, worker_gradients,
 };
 use crate::by_exit::ByExit;
 use crate::data::Samples;
@@ -14,8 +14,9 @@ use crate::experiment::Experiment;
 use crate::layers::State;
 use crate::loss::LossSums;
 use crate::recipe::Optimiser;
+use crate::reduction::sums_of;
 use crate::scale_out::message::{Reader, put_statistics, put_u64};
-use crate::scale_out::{Alone, Communicator, NotFinite, Rank, RankState, RankStep, shards};
+use crate::scale_out::{Alone, Communicator, NotFinite, Rank, RankState, RankStep, ScaleOutRecipe, shards};
 
 /// A run in memory, or one rank of a run.
 pub struct Trainer<'a> {
@@ -27,8 +28,10 @@ pub struct Trainer<'a> {
     rank: Option<Rank<'a>>,
     shards: OwnShards,
     schedule: Schedule,
-    /// Bytes that were sent before this start.
+    /// Bytes that training had sent before this start.
     sent_before: u64,
+    /// Bytes that this start sent before training.
+    sent_to_resume: u64,
     /// Share of each class in the train part of all ranks.
     class_prior: Vec<f32>,
     /// State and progress of the run.
@@ -68,8 +71,8 @@ pub enum Event<'e> {
     Resumed {
         /// Progress in the checkpoint.
         progress: &'e Progress,
-        /// Errors of newer checkpoints.
-        skipped: &'e [CheckpointError],
+        /// Why newer checkpoints were skipped, in words.
+        skipped: &'e [String],
     },
     /// A step ended.
     Step {
@@ -90,8 +93,8 @@ const MAX_LOSS: f64 = 1e4;
 /// A step whose loss is no number or beyond all bounds. Its gradient was not applied.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error(
-    "training diverged at epoch {epoch}, step {step_in_epoch} (samples {samples:?} and others): the mean loss is {loss}; the newest checkpoint is \
-     from before; lower optimiser.learning_rate, or look at these samples"
+    "training diverged at epoch {epoch}, step {step_in_epoch} (samples {samples:?} and others): the loss or a gradient is no number or too large, mean \
+     loss {loss}; the newest checkpoint, if there is one, is from before; lower optimiser.learning_rate, or look at these samples"
 )]
 pub struct Diverged {
     /// Epoch, from 1.
@@ -128,7 +131,7 @@ impl Schedule {
         Self { optimiser, ..schedule }
     }
 
-    /// Steps in one epoch. A remainder below half a batch is left out; each epoch leaves out other samples.
+    /// Steps in one epoch, to the nearest whole batch. Of one shard what is left over is left out, other samples in each epoch; more shards begin again.
     fn steps_per_epoch(&self) -> u32 {
         ((self.samples + self.batch / 2) / self.batch).max(1) as u32
     }
@@ -161,6 +164,7 @@ impl<'a> Trainer<'a> {
             shards: own,
             schedule,
             sent_before: 0,
+            sent_to_resume: 0,
             class_prior,
             checkpoint,
         }
@@ -178,6 +182,8 @@ impl<'a> Trainer<'a> {
         from: Option<(Checkpoint, Vec<RankState>)>,
     ) -> Self {
         let recipe = experiment.recipe.scale_out.expect("the recipe of a run on ranks has `scale_out`");
+        // Bytes that ranks sent to find the checkpoint do not count as training.
+        let sent_to_resume = ranks.sent_bytes();
         let counts = class_counts(ranks, train);
         let samples = counts.iter().sum::<u64>() as usize;
         let class_prior = counts.iter().map(|count| *count as f32 / samples.max(1) as f32).collect();
@@ -187,21 +193,28 @@ impl<'a> Trainer<'a> {
         let (mut checkpoint, states) = from.unwrap_or_else(|| (first_checkpoint(experiment), Vec::new()));
         let layout = &experiment.network.layout;
         let parameters = (layout, checkpoint.state.parameters.as_slice());
+        // Until then the mean of squared gradients, which 1-bit Adam freezes, is that of small steps.
+        let uncompressed_steps = recipe.uncompressed_steps.max(schedule.optimiser.warm_up_steps);
+        let recipe = ScaleOutRecipe { uncompressed_steps, ..recipe };
         let mut rank = Rank::new(ranks, recipe, parameters, schedule.batch);
         if !states.is_empty() {
             rank.resume(&mut checkpoint, &states);
         }
+        let is_finished = checkpoint.progress.epoch >= experiment.recipe.epochs;
         let progress = checkpoint.progress.scale_out.get_or_insert_default();
         let sent_before = progress.sent_bytes;
-        let before = std::mem::replace(&mut progress.ranks, ranks.ranks());
+        let before = progress.ranks;
+        if !is_finished {
+            progress.ranks = ranks.ranks();
+        }
         if before != 0 && before != ranks.ranks() {
             // The steps of the unfinished epoch are those of the new number of ranks.
             let old = Schedule::new(experiment, samples, before).steps_per_epoch();
             let new = schedule.steps_per_epoch();
+            // Steps that were taken stay counted: files are numbered by them.
             let progress = &mut checkpoint.progress;
             progress.step_in_epoch =
                 (u64::from(progress.step_in_epoch) * u64::from(new) / u64::from(old)) as u32;
-            progress.step = u64::from(progress.epoch) * u64::from(new) + u64::from(progress.step_in_epoch);
         }
         Self {
             experiment,
@@ -212,6 +225,7 @@ impl<'a> Trainer<'a> {
             shards,
             schedule,
             sent_before,
+            sent_to_resume,
             class_prior,
             checkpoint,
         }
@@ -223,7 +237,7 @@ impl<'a> Trainer<'a> {
         self.rank.as_ref().filter(|_| has_state).map(|rank| rank.state(&self.checkpoint))
     }
 
-    /// Steps in one epoch. A remainder below half a batch is left out; each epoch leaves out other samples.
+    /// Steps in one epoch.
     pub fn steps_per_epoch(&self) -> u32 {
         self.schedule.steps_per_epoch()
     }
@@ -251,6 +265,7 @@ impl<'a> Trainer<'a> {
                 // Between two exchanges each rank has weights of its own.
                 if is_due && self.rank.as_ref().is_none_or(Rank::is_exchanged) {
                     is_due = false;
+                    self.count_sent();
                     let rank = self.rank_state();
                     on(Event::Checkpoint(&mut self.checkpoint, rank))?;
                 }
@@ -267,8 +282,9 @@ impl<'a> Trainer<'a> {
         let layout = &self.experiment.network.layout;
         let (number, step_in_epoch) =
             (self.checkpoint.progress.step + 1, self.checkpoint.progress.step_in_epoch + 1);
-        let step_of = OptimiserStep { optimiser: self.schedule.optimiser, number, rate: self.rate(number) };
-        let ends_epoch = step_in_epoch == self.steps_per_epoch();
+        let rate = self.rate(step_in_epoch);
+        let step_of = OptimiserStep { optimiser: self.schedule.optimiser, number, rate };
+        let steps_per_epoch = self.steps_per_epoch();
         let diverged = |loss| {
             let samples = indices.iter().take(4).map(|index| self.train.part_index(*index as usize) as u32);
             Diverged { epoch, step_in_epoch, samples: samples.collect(), loss }
@@ -286,15 +302,14 @@ impl<'a> Trainer<'a> {
                 found.sums
             }
             Some(rank) => {
+                rank.begin_step(&mut self.checkpoint.state);
                 let found =
                     worker_gradients(self.experiment, &self.checkpoint.state, self.train, indices, epoch);
-                let mut own = LossSums::default();
-                found.iter().for_each(|worker| own.add(&worker.sums));
-                let loss = mean_loss(&own);
+                let loss = mean_loss(&sums_of(&found));
                 if loss.is_nan() || loss.abs() > MAX_LOSS {
                     return Err(diverged(loss));
                 }
-                let step = RankStep { step: step_of, ends_epoch };
+                let step = RankStep { step: step_of, in_epoch: step_in_epoch, steps_per_epoch };
                 let taken = rank.step(step, layout, &mut self.checkpoint, &found);
                 taken.map_err(|NotFinite| diverged(loss))?
             }
@@ -306,9 +321,12 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    fn rate(&self, step: u64) -> f32 {
-        let steps = u64::from(self.steps_per_epoch()) * u64::from(self.experiment.recipe.epochs);
-        self.schedule.optimiser.rate(step, steps)
+    /// Step size of a step of the present epoch, from 1. It follows from the place in the run, not from the steps that were taken: another number of ranks
+    /// may take other steps in an epoch.
+    fn rate(&self, step_in_epoch: u32) -> f32 {
+        let per_epoch = u64::from(self.steps_per_epoch());
+        let step = u64::from(self.checkpoint.progress.epoch) * per_epoch + u64::from(step_in_epoch);
+        self.schedule.optimiser.rate(step, per_epoch * u64::from(self.experiment.recipe.epochs))
     }
 
     /// Takes the statistics of all batch norms anew, over the same samples every time.
@@ -344,7 +362,7 @@ impl<'a> Trainer<'a> {
             self.set_exact_statistics();
         }
         let validation = self.validation_shares();
-        let learning_rate = self.rate(self.checkpoint.progress.step);
+        let learning_rate = self.rate(self.steps_per_epoch());
         let progress = &mut self.checkpoint.progress;
         let LossSums { samples, loss, correct } = std::mem::take(&mut progress.sums);
         let samples = samples.max(1) as f64;
@@ -355,10 +373,14 @@ impl<'a> Trainer<'a> {
         progress.epoch = epoch;
         progress.step_in_epoch = 0;
         progress.epochs.push(record.clone());
-        if let Some(scale_out) = &mut progress.scale_out {
-            scale_out.sent_bytes = self.sent_before + self.ranks.sent_bytes();
-        }
+        self.count_sent();
         record
+    }
+
+    fn count_sent(&mut self) {
+        if let Some(scale_out) = &mut self.checkpoint.progress.scale_out {
+            scale_out.sent_bytes = self.sent_before + self.ranks.sent_bytes() - self.sent_to_resume;
+        }
     }
 
     /// Right answers on the validation part of all ranks.

@@ -30,6 +30,9 @@ impl Workers {
     /// # Panics
     /// When `work` panics.
     pub fn share<T: Sync, R: Send>(&self, items: &[T], work: impl Fn(&[T]) -> R + Sync) -> Vec<R> {
+        if let [pool] = &self.0[..] {
+            return vec![pool.install(|| work(items))];
+        }
         let share = items.len().div_ceil(self.count()).max(1);
         std::thread::scope(|scope| {
             let work = &work;

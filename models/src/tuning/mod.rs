@@ -1,6 +1,10 @@
 //! Tuning: temperature and rule of each exit and the order in which thresholds are tried, from the validation part; then thresholds, from the
-//! calibration part with a promise, or from the validation part without one.
+//! calibration part with a promise, or from the validation part without one. `frontier.rs`, `interval.rs` and `choice.rs` choose thresholds by loss, bytes
+//! and compute.
 
+pub mod choice;
+pub mod frontier;
+pub mod interval;
 mod learned;
 pub mod splits;
 #[cfg(test)]
@@ -71,7 +75,7 @@ impl Fitted {
         let fitted = |policy: Policy| {
             let outcomes = Outcomes::of(logits, validation, &policy);
             let fitted = Self { policy, path: path(&outcomes, target.bound), exits: outcomes.exits.clone() };
-            (fitted.saved_on(outcomes, target), fitted)
+            (fitted.saved_on_validation(outcomes, target), fitted)
         };
         let Candidates { first, others } = candidates(logits, validation)?;
         let (mut best_saved, mut best) = fitted(first);
@@ -85,7 +89,7 @@ impl Fitted {
     }
 
     /// Work that the path saves when its part is taken as calibration part too.
-    fn saved_on(&self, validation: Outcomes, target: &Target) -> f64 {
+    fn saved_on_validation(&self, validation: Outcomes, target: &Target) -> f64 {
         let part = CalibrationPart { masks: vec![validation], units: Units::Samples };
         let step = match target.last_step(&self.path, &part, 0) {
             Ok(step) => step,
@@ -125,7 +129,7 @@ impl Fitted {
         let part = CalibrationPart { masks: vec![outcomes], units: Units::Samples };
         match self.promised(target, &part, ORDER_SEED) {
             Ok(Some(policy)) => Policy { promise: Some(target.promise(data, &part, 0.0)), ..policy },
-            // Calibration speaks against every step.
+            // No step passes its test.
             Ok(None) => self.with_thresholds(None),
             Err(PromiseError::TooFew { .. }) => self.measured(target),
             Err(error) => unreachable!("{error}: samples are independent and have one mask"),
@@ -150,7 +154,8 @@ impl Fitted {
         self.path.iter().find(|step| step.thresholds == thresholds)
     }
 
-    fn measured_step(&self, target: &Target) -> Option<usize> {
+    /// The last step up to which the loss that was measured on the validation part is within the target; `None` where the first one loses more.
+    pub fn measured_step(&self, target: &Target) -> Option<usize> {
         let is_within = |step: &&Step| step.risk(target.bound) <= target.loss;
         self.path.iter().take_while(is_within).count().checked_sub(1)
     }

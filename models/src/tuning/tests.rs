@@ -1,4 +1,6 @@
-//! Thresholds and temperatures on made-up logits.
+//! Thresholds and temperatures on made-up logits; `tests/costs.rs` choices by loss, bytes and compute.
+
+mod costs;
 
 use headwater_inference::cost::DeviceBody;
 use headwater_inference::policy::Bound;
@@ -30,7 +32,8 @@ fn three_exit_part(samples: &[(f32, bool, bool)], edge: &[(f32, bool)]) -> (Part
     let cloud = samples.iter().flat_map(|(_, right, cloud)| row(1.0, right == cloud)).collect();
     let exits = [(Exit::Local, local), (Exit::Edge, edge), (Exit::Cloud, cloud)];
     let devices = vec![vec![0.0; 2 * count]];
-    let logits = PartLogits { classes: 2, devices, exits: exits.into_iter().collect() };
+    let logits =
+        PartLogits { classes: 2, devices, exits: exits.into_iter().collect(), map_bytes: Vec::new() };
     let samples = Samples {
         shape: [1, 1, 1],
         slots: 1,
@@ -50,7 +53,7 @@ fn target(points: f64) -> Target {
 }
 
 fn report(logits: &PartLogits, samples: &Samples, policy: &Policy) -> PartReport {
-    PartReport::of(logits, samples, &[0.5, 0.5], policy, DeviceBody { always: 8, unsure: 256 })
+    PartReport::of(logits, samples, &[0.5, 0.5], policy, DeviceBody { always: 8, unsure: 256, map: 256 })
 }
 
 #[test]

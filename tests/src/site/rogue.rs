@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use headwater_group::GroupClient;
 use headwater_link::{Incoming, Link, LinkConfig, QoS};
+use headwater_protocol::scores::put_levels;
 use headwater_protocol::{
     Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, EdgeId, EdgeTopic, GroupId, Header, LeaderClaim,
-    Limits, Message, NetworkId, Numbering, SampleId, SettledNotice, SiteId, Slot, SlotSet, Status, Topic,
-    Topics, encode,
+    Limits, Message, NetworkId, Numbering, SampleId, ScoreEncoding, SettledNotice, SiteId, Slot, SlotSet,
+    Status, Topic, Topics, decode, encode,
 };
 use headwater_transport::BrokerAccess;
 use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
@@ -183,7 +184,13 @@ impl GroupKnowledge {
 
     /// Scores of a device that are sure of class 3.
     fn summary(&self, slot: usize, sample: SampleId, network: Option<NetworkId>) -> Forged {
-        let scores: Vec<u8> = (0..10u8).flat_map(|class| f32::from(class == 3).to_le_bytes()).collect();
+        // Class 3 with the highest level, the others with the lowest.
+        let mut scores = Vec::new();
+        put_levels(
+            (0..10).map(|class| if class == 3 { 15 } else { 0 }),
+            ScoreEncoding::Bits4.bits(),
+            &mut scores,
+        );
         let payload = self.message(&Body::Summary(&scores), (sample, self.boots[slot]), network);
         (device_topic(&self.topics, &device_name(slot), DeviceTopic::Summary), payload, false)
     }
@@ -294,12 +301,23 @@ impl GroupKnowledge {
     ) -> Vec<u8> {
         let network = network.unwrap_or(self.network).tag();
         let header = Header { late: false, network, sample_low: sample.low(), boot: Boot(boot), age_ms: 0 };
-        let limits = Limits { score_bytes: 40, ..Limits::default() };
+        let limits = shipped_limits();
         let mut payload = Vec::new();
         // A body beyond the limits is garbage too.
         let _ = encode(&Message { header, body: *body }, &limits, &mut payload);
         payload
     }
+}
+
+/// What a leader of the shipped network accepts.
+fn shipped_limits() -> Limits {
+    Limits { classes: 10, scores: ScoreEncoding::Bits4, ..Limits::default() }
+}
+
+/// Whether a message holds scores, and not that a view is absent.
+fn is_summary(payload: &[u8]) -> bool {
+    let message = decode(payload, &shipped_limits());
+    message.is_ok_and(|message| matches!(message.body, Body::Summary(_)))
 }
 
 fn json(value: &impl serde::Serialize) -> Vec<u8> {
@@ -361,7 +379,7 @@ impl Listener {
             self.take(|topic, payload| {
                 if topic == result_topic {
                     result = forged(payload);
-                } else if topic == summary_topic && payload.len() > 40 {
+                } else if topic == summary_topic && is_summary(payload) {
                     old_summary = Some(payload.to_vec());
                 }
             });

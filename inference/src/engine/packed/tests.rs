@@ -43,6 +43,7 @@ fn manifest(view: &[usize]) -> SectionManifest {
         macs: 0,
         sha256: String::new(),
         packed_sha256: None,
+        contexts_sha256: None,
     }
 }
 

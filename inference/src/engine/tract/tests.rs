@@ -24,6 +24,7 @@ fn section(kind: InputKind, shape: &[usize], outputs: &[(OutputKind, &[usize])])
         macs: 0,
         sha256: String::new(),
         packed_sha256: None,
+        contexts_sha256: None,
     }
 }
 

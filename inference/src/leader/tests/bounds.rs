@@ -18,7 +18,8 @@ fn features_of_another_length_are_a_misfit() {
         group.summary(index, 1, &UNSURE);
     }
     let bits = [1; PACKED + 1];
-    let wrong = Event::Features { slot: slot(0), sample: SampleId(1), late: false, bits: &bits };
+    let wrong =
+        Event::Features { slot: slot(0), sample: SampleId(1), late: false, bits: &bits, body_bytes: 2 };
     assert_eq!(group.event(wrong), []);
     assert_eq!(group.leader.counts(), Counts { misfits: 1, ..Counts::default() });
     group.features(1, 1);

@@ -149,7 +149,8 @@ fn after_a_restart_late_samples_that_were_never_decided_are_opened() {
 fn late_features_that_overtake_their_scores_open_a_late_sample() {
     let (mut leader, mut actions) = (alone(), Vec::new());
     let (sample, slot) = (SampleId(90), slot(0));
-    let features = Event::Features { slot, sample, late: true, bits: &[7; PACKED] };
+    let features =
+        Event::Features { slot, sample, late: true, bits: &[7; PACKED], body_bytes: PACKED as u64 };
     leader.handle(at(Micros(0)), Generation::Current, features, &mut actions);
     assert_eq!((&actions[..], leader.notice().since), (&[Action::Open(sample)][..], None));
     let summary =

@@ -16,6 +16,7 @@ pub(super) fn group() -> Group {
         policy_id: PolicyId([6; 8]),
         labels,
         class_prior: vec![0.5; NEXT_CLASSES],
+        score_bytes: 8,
         packed_bytes: 3,
         cloud_map_bytes: 3,
         ..config()
@@ -81,7 +82,8 @@ fn each_network_asks_its_own_devices_and_its_own_cloud_section() {
     assert_eq!(actions, [Action::Open(SampleId(1)), request]);
     assert_eq!(group.features(2, 1), [], "features under the current network do not count");
     let (slot, sample) = (slot(2), SampleId(1));
-    let actions = group.under_next(Event::Features { slot, sample, late: false, bits: &[1, 2, 3] });
+    let actions =
+        group.under_next(Event::Features { slot, sample, late: false, bits: &[1, 2, 3], body_bytes: 3 });
     let [Action::AskCloud { generation: Generation::Next, features, .. }] = &actions[..] else {
         panic!("{actions:?}");
     };
@@ -201,7 +203,13 @@ fn a_sample_that_a_device_answered_does_not_move_to_the_other_network() {
 fn a_revision_is_one_of_the_network_that_decided() {
     let mut group = group();
     group.next_summary(2, 1, &[0.0, 0.1]);
-    group.under_next(Event::Features { slot: slot(2), sample: SampleId(1), late: false, bits: &[1, 2, 3] });
+    group.under_next(Event::Features {
+        slot: slot(2),
+        sample: SampleId(1),
+        late: false,
+        bits: &[1, 2, 3],
+        body_bytes: 3,
+    });
     group.after_ms(300);
     let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &NEXT_SURE });
     assert!(matches!(&actions[..], [Action::Revise(found)] if found.label == "warm"), "{actions:?}");

@@ -85,7 +85,8 @@ fn a_triggered_sample_from_a_spool_or_under_a_clock_that_was_never_set_has_no_ti
 fn the_first_answer_in_time_tells_the_age_even_after_features_that_overtook_it() {
     let (mut leader, mut actions) = (alone(), Vec::new());
     let (sample, slot) = (SampleId(1), slot(0));
-    let features = Event::Features { slot, sample, late: false, bits: &[7; PACKED] };
+    let features =
+        Event::Features { slot, sample, late: false, bits: &[7; PACKED], body_bytes: PACKED as u64 };
     leader.handle(at(Micros::from_ms(20)), Generation::Current, features, &mut actions);
     let answer = DeviceAnswer::Summary(&UNSURE);
     let summary = Event::DeviceAnswer { slot, sample, age_ms: 5, late: false, answer };

@@ -7,7 +7,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::policy::{Bound, MissingCount, Policy, Promise};
@@ -24,6 +24,7 @@ use headwater_samples::Part;
 
 use super::Failure;
 use super::dataset::Dataset;
+use super::promise_target::{BoundName, PromiseTarget, confidence_of_each};
 
 /// Arguments of `calibrate`.
 #[derive(Args)]
@@ -81,16 +82,6 @@ pub(crate) struct Calibrate {
 
 /// Masks of missing devices that are drawn for each sample of a `net` promise.
 const NET_MASKS: u64 = 4;
-
-/// Least loss, in points: a smaller one needs more samples than anyone has.
-const LEAST_LOSS: f64 = 0.001;
-
-/// Bounds on the command line.
-#[derive(Clone, Copy, ValueEnum)]
-enum BoundName {
-    Net,
-    Losses,
-}
 
 impl Calibrate {
     /// Runs the command.
@@ -178,32 +169,19 @@ impl Calibrate {
 
     /// The target of the arguments.
     fn target(&self) -> Result<Target, Failure> {
-        let mistake = |text: String| Err(Failure::usage(anyhow::anyhow!(text)));
-        if !(self.loss >= LEAST_LOSS && self.loss < 100.0) {
-            return mistake(format!(
-                "--loss: expected points from {LEAST_LOSS} to below 100, found {}",
-                self.loss
-            ));
-        }
-        if !(self.confidence >= 0.5 && self.confidence < 1.0) {
-            return mistake(format!("--confidence: expected 0.5 to below 1, found {}", self.confidence));
-        }
         if !(self.missing >= 0.0 && self.missing < 1.0) {
-            return mistake(format!("--missing: expected 0 to below 1, found {}", self.missing));
+            return Err(Failure::usage(anyhow::anyhow!(
+                "--missing: expected 0 to below 1, found {}",
+                self.missing
+            )));
         }
-        if self.simultaneous == 0 {
-            return mistake("--simultaneous: expected 1 or more, found 0".into());
-        }
-        let bound = match self.promise {
-            BoundName::Net => Bound::Net,
-            BoundName::Losses => Bound::Losses,
-        };
-        Ok(Target { bound, loss: self.loss / 100.0, confidence: self.confidence_of_each() })
+        let Self { promise, loss, confidence, simultaneous, .. } = *self;
+        PromiseTarget { bound: promise, loss_points: loss, confidence, simultaneous }.check()
     }
 
     /// Confidence of each of the promises that shall hold together.
     fn confidence_of_each(&self) -> f64 {
-        1.0 - (1.0 - self.confidence) / f64::from(self.simultaneous)
+        confidence_of_each(self.confidence, self.simultaneous)
     }
 
     /// Units of the calibration part: samples, or groups where the data has them.

@@ -9,6 +9,7 @@ use headwater_models::promise::{PromiseError, Target, binomial};
 use headwater_samples::Part;
 use headwater_samples::data_set::OpenOptions;
 
+use super::super::kept_apart::KeptApart;
 use super::{Calibrate, Failure, PartOfBundle};
 
 impl Calibrate {
@@ -29,7 +30,10 @@ impl Calibrate {
     pub(super) fn open_parts(&self, bundle: &Bundle, target: &Target) -> Result<Parts, Failure> {
         match self.dataset.open_for_bundle(bundle, &self.bundle) {
             Ok(parts) if parts.data.len(Part::Calibration) > 0 => {
-                self.check_kept_apart(bundle, parts.data.len(Part::Calibration))?;
+                let samples = parts.data.len(Part::Calibration);
+                KeptApart { bundle, file: &self.bundle, dataset: &self.dataset, is_stated: self.kept_apart }
+                    .check(samples)
+                    .map_err(Failure::usage)?;
                 if let Some(obstacle) = parts.data.promise_obstacle() {
                     return Err(Failure::usage(anyhow::anyhow!(
                         "{}: expected a calibration part for a promise, found {obstacle}",
@@ -97,35 +101,6 @@ impl Calibrate {
             (1e6 * target.confidence).round() / 1e4,
             too_few_groups(parts, least),
         ))
-    }
-
-    /// Refuses a network whose weights may have seen the calibration part: one that was trained on the same data when it had no such part or
-    /// another one, and one that was trained on other data, unless its user states that these are other samples.
-    fn check_kept_apart(&self, bundle: &Bundle, samples: usize) -> Result<(), Failure> {
-        let report = bundle.report();
-        let trained_on = report.and_then(|report| report["run"]["data"].as_str());
-        let kept_apart = report.and_then(|report| report["calibration_samples"].as_u64());
-        let refuse = |found: &str| {
-            Err(Failure::usage(anyhow::anyhow!(
-                "{}: expected a network that was trained with these {samples} calibration samples kept apart, found {found}: what its exits lose on \
-                 samples that it has learnt says nothing about new ones; train it again",
-                self.bundle.display()
-            )))
-        };
-        match trained_on {
-            None => refuse("one without a training report"),
-            Some(data) if !self.dataset.has_samples_of(data) => match self.kept_apart {
-                true => Ok(()),
-                false => Err(Failure::usage(anyhow::anyhow!(
-                    "{}: expected a network that was trained on {}, found one that was trained on {data}: whether it has learnt these samples cannot be \
-                     seen; add --kept-apart where it has not",
-                    self.bundle.display(),
-                    self.dataset.identity()
-                ))),
-            },
-            Some(_) if kept_apart != Some(samples as u64) => refuse("one that was trained before they were"),
-            Some(_) => Ok(()),
-        }
     }
 }
 

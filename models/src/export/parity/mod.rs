@@ -14,7 +14,7 @@ pub const FLOAT_TOLERANCE: f32 = 1e-4;
 /// Tolerance of bits: a bit may differ where the input of the sign is closer to 0.
 pub const SIGN_TOLERANCE: f32 = 1e-5;
 /// Samples compared at export, and per chunk in a larger comparison.
-pub const SAMPLES: usize = 256;
+pub const COMPARED_SAMPLES: usize = 256;
 
 /// Comparison of an engine with the trained network.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub struct Parity {
     pub bits: u64,
     /// Bits that differ, each within [`SIGN_TOLERANCE`] of the threshold.
     pub bits_at_threshold: u64,
+    /// Coded scores that have another level, each within [`FLOAT_TOLERANCE`] of the middle between two.
+    #[serde(default)]
+    pub scores_between_levels: u64,
     /// Views for which another class has the highest score.
     #[serde(default)]
     pub other_class: u64,
@@ -86,6 +89,7 @@ impl Parity {
             largest_difference: self.largest_difference.max(other.largest_difference),
             bits: self.bits + other.bits,
             bits_at_threshold: self.bits_at_threshold + other.bits_at_threshold,
+            scores_between_levels: self.scores_between_levels + other.scores_between_levels,
             other_class: self.other_class + other.other_class,
         }
     }
@@ -109,6 +113,35 @@ impl Parity {
                 });
             }
             self.largest_difference = self.largest_difference.max(difference);
+        }
+        Ok(())
+    }
+
+    /// Compares coded scores with those of the trained head before they were rounded.
+    fn compare_levels(
+        &mut self,
+        at: &str,
+        expected: &[f32],
+        found: &[f32],
+        round: impl Fn(f32) -> f32,
+    ) -> Result<(), ParityError> {
+        for (&expected, &found) in expected.iter().zip(found) {
+            let tolerance = FLOAT_TOLERANCE * expected.abs().max(1.0);
+            let rounded = round(expected);
+            // Levels are exact.
+            if rounded == found {
+                continue;
+            }
+            if ![-tolerance, tolerance].iter().any(|off| round(expected + off) == found) {
+                return Err(ParityError::Float {
+                    output: "scores",
+                    engine: self.engine.clone(),
+                    at: at.into(),
+                    expected: rounded,
+                    found,
+                });
+            }
+            self.scores_between_levels += 1;
         }
         Ok(())
     }

@@ -14,8 +14,12 @@ pub(super) struct Outputs<'a> {
     pub(super) section: Option<&'a ExitSection>,
     /// Samples seen, counted from the first one compared.
     pub(super) rows: Vec<u32>,
-    /// `[rows, classes]`; empty without a section.
+    /// `[rows, classes]`, of a device those that messages carry; empty without a section.
     pub(super) scores: Vec<f32>,
+    /// The same before they were rounded to levels.
+    pub(super) exact_scores: Vec<f32>,
+    /// Slot of a device; `None` of an edge.
+    pub(super) slot: Option<usize>,
     pub(super) map: FeatureMap,
     /// Inputs of the signs, or the elements of a float map, `[rows, elements]`.
     pub(super) elements: Vec<f32>,
@@ -35,23 +39,30 @@ impl<'a> Outputs<'a> {
     /// `output` is `None` where none of the samples is seen.
     pub(super) fn new(
         pass: &Pass<'_>,
-        name: String,
+        (name, slot): (String, Option<usize>),
         section: Option<&'a ExitSection>,
         map: FeatureMap,
         output: Option<&SourceOutput>,
     ) -> Self {
         let (mut rows, mut scores, mut elements) = (Vec::new(), Vec::new(), Vec::new());
+        let mut exact_scores = Vec::new();
         if let Some(output) = output {
             let before_sign = section.and_then(|section| section.before_sign(pass, output.input.clone()));
             elements = values(before_sign.as_ref().unwrap_or(&output.features));
             scores = output.scores.as_ref().map(values).unwrap_or_default();
+            let exact = section.map(|section| section.scores(pass, output.features.clone()));
+            exact_scores = exact.as_ref().map(values).unwrap_or_default();
             rows.clone_from(&output.rows);
         }
-        Self { name, section, rows, scores, map, elements }
+        Self { name, section, rows, scores, exact_scores, slot, map, elements }
     }
 
     pub(super) fn scores(&self, row: usize, classes: usize) -> &[f32] {
         if self.scores.is_empty() { &[] } else { &self.scores[row * classes..][..classes] }
+    }
+
+    pub(super) fn exact_scores(&self, row: usize, classes: usize) -> &[f32] {
+        if self.exact_scores.is_empty() { &[] } else { &self.exact_scores[row * classes..][..classes] }
     }
 
     pub(super) fn elements(&self, row: usize) -> &[f32] {

@@ -46,12 +46,12 @@ impl<'a> Reference<'a> {
         let outputs = layers.forward(&pass, &batch);
         let devices = outputs.devices.iter().enumerate().map(|(slot, output)| {
             let (section, map) = (layers.devices.get(slot), layers.spec.shapes.features);
-            Outputs::new(&pass, format!("device {slot}"), section, map, output.as_ref())
+            Outputs::new(&pass, (format!("device {slot}"), Some(slot)), section, map, output.as_ref())
         });
         reference.devices = devices.collect();
         let edges = outputs.edges.iter().zip(&layers.edges).enumerate().map(|(index, (output, edge))| {
             let (section, map) = (Some(&edge.section), edge.section.map);
-            Outputs::new(&pass, format!("edge {index}"), section, map, output.as_ref())
+            Outputs::new(&pass, (format!("edge {index}"), None), section, map, output.as_ref())
         });
         reference.edges = edges.collect();
         reference.exits = outputs.exits.map(|_, logits| values(logits));
@@ -155,8 +155,9 @@ impl<'a> Reference<'a> {
         found: &TierOutput,
     ) -> Result<(), ParityError> {
         let at = self.position(&outputs.name, outputs.rows[row]);
-        let mut expected = outputs.scores(row, self.samples.classes).to_vec();
-        parity.other_class += u64::from(argmax(&expected) != argmax(&found.scores));
+        let mut expected = outputs.exact_scores(row, self.samples.classes).to_vec();
+        let sent = outputs.scores(row, self.samples.classes);
+        parity.other_class += u64::from(argmax(sent) != argmax(&found.scores));
         let elements = outputs.elements(row);
         if outputs.map.encoding == FeatureEncoding::Bits {
             let differed = parity.bits_at_threshold;
@@ -169,7 +170,15 @@ impl<'a> Reference<'a> {
             let floats: Vec<f32> = floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
             parity.compare_floats("features", &at, elements, &floats)?;
         }
-        parity.compare_floats("scores", &at, &expected, &found.scores)
+        let coding = self.network.state.coding.as_ref();
+        match coding.zip(outputs.slot).filter(|(coding, _)| !coding.score_levels.is_empty()) {
+            None => parity.compare_floats("scores", &at, &expected, &found.scores),
+            Some((coding, slot)) => parity.compare_levels(&at, &expected, &found.scores, |score| {
+                let mut one = [score];
+                coding.round(slot, &mut one);
+                one[0]
+            }),
+        }
     }
 
     /// Scores of the trained head for packed bits.
@@ -230,8 +239,8 @@ mod tests {
         edge.elements[77] = if edge.elements[77] >= 0.0 { -distance } else { distance };
         let bits = edge.encoded(0);
         let scores = reference.scores_of_bits(&reference.edges[1], &bits);
-        assert_ne!(reference.edges[1].scores(0, 10), scores);
-        reference.edges[1].scores[..10].copy_from_slice(&scores);
+        assert_ne!(reference.edges[1].exact_scores(0, 10), scores);
+        reference.edges[1].exact_scores[..10].copy_from_slice(&scores);
         let mut parity = Parity::default();
         reference.compare_edges(&mut parity, &bundle, &TractEngine)?;
         Ok(parity)

@@ -18,7 +18,7 @@ pub use int8::Int8;
 pub use one_bit::OneBit;
 pub use top_k::TopK;
 
-/// An encoding of a vector. `blocks` are the ranges of the vector that may have a scale of their own: the parameter tensors.
+/// An encoding of a vector. `blocks` are the ranges of the vector that may have a scale of their own: pieces of the parameter tensors.
 pub trait Compression: Sync {
     /// Appends the vector to a message.
     fn encode(&self, values: &[f32], blocks: &[Range<usize>], message: &mut Vec<u8>);

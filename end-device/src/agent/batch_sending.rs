@@ -1,0 +1,125 @@
+//! Sends the answers that waited for a common message, and keeps each until it is settled.
+
+use std::time::Instant;
+
+use headwater_link::LinkError;
+use headwater_protocol::{BatchEntry, BatchedAnswer, HEADER_BYTES, Kind, SampleId, SettledNotice};
+use tracing::{info, warn};
+
+use super::Agent;
+use super::late_sending::is_permanent;
+use crate::answer_batch::ReadyAnswer;
+use crate::spool::GiveUpReason;
+use crate::timestamp::Timestamp;
+use crate::unsettled_answers::BufferedAnswer;
+
+impl ReadyAnswer {
+    /// The answer as an entry of a batch that is sent now.
+    fn entry(&self, sample: SampleId, now: Timestamp) -> BatchEntry<'_> {
+        let answer = match self.kind {
+            Kind::NotInView => BatchedAnswer::NotInView,
+            _ => BatchedAnswer::Summary(self.message.get(HEADER_BYTES..).unwrap_or_default()),
+        };
+        BatchEntry { sample, age_ms: now.age_ms(now.unix_ms_of(self.captured_us)), answer }
+    }
+}
+
+impl Agent {
+    /// Time at which the waiting answers must be sent.
+    pub(super) fn next_batch(&self) -> Option<Instant> {
+        self.batch.due_us().map(|due_us| self.instant_of(due_us))
+    }
+
+    /// Sends the waiting answers: in one message, or in several where one does not take them all. A leader that reads no batches any more
+    /// gets each by itself.
+    pub(super) fn send_batch(&mut self) {
+        let answers = self.batch.take();
+        if answers.is_empty() {
+            return;
+        }
+        let most = if self.batch.is_on() { answers.len() } else { 1 };
+        self.send_answers(answers, most, self.now());
+        self.report_unsettled();
+    }
+
+    /// Sends answers, at most so many in one message.
+    fn send_answers(&mut self, mut answers: Vec<(SampleId, ReadyAnswer)>, most: usize, now: Timestamp) {
+        while !answers.is_empty() {
+            let first = answers.iter().take(most);
+            let entries: Vec<_> = first.map(|(sample, answer)| answer.entry(*sample, now)).collect();
+            let (message, taken) = match self.publisher.encode_answers(&entries) {
+                Ok(encoded) => encoded,
+                Err(error) => {
+                    let (sample, _) = answers.remove(0);
+                    self.publisher.count_encode_error(sample, &error);
+                    continue;
+                }
+            };
+            let sent = self.publisher.publish(&message);
+            let answered: Vec<_> = answers.drain(..taken).collect();
+            if taken > 1 && sent.as_ref().is_err_and(is_permanent) {
+                // The message may be too large for the broker where each of its answers is not.
+                self.send_answers(answered, 1, now);
+                continue;
+            }
+            for (sample, answer) in answered {
+                self.keep(sample, answer, &sent, now);
+            }
+        }
+    }
+
+    /// Takes from a notice for how long the leader lets answers wait for others.
+    pub(super) fn note_allowed_wait(&mut self, notice: &SettledNotice) {
+        let Some(wait_ms) = self.set_allowed_wait(notice.batch_ms) else { return };
+        if wait_ms == 0 {
+            info!("the leader takes no batches any more: each answer is sent at once");
+        } else {
+            info!(wait_ms, "the leader takes batches: answers of this time go in one message");
+        }
+        if let Some(allowed_ms) =
+            notice.batch_ms.filter(|allowed_ms| u64::from(*allowed_ms) < self.batch.setting_ms())
+        {
+            warn!(
+                allowed_ms,
+                batch_ms = self.batch.setting_ms(),
+                "the leader waits too briefly for `batch_ms`: the shorter time holds (half of its `window_ms`, a quarter of its `deadline_ms`)"
+            );
+        }
+    }
+
+    /// Sets what the leader allows. Returns the new wait, ms, where it has changed. Waiting answers are sent where none may wait any more.
+    pub(super) fn set_allowed_wait(&mut self, allowed_ms: Option<u32>) -> Option<u64> {
+        let wait_ms = self.batch.set_allowed(allowed_ms);
+        if let Some(wait_ms) = wait_ms {
+            self.publisher.report().batch_wait_ms = wait_ms;
+        }
+        if !self.batch.is_on() {
+            self.send_batch();
+        }
+        wait_ms
+    }
+
+    /// Keeps an answer until it is settled; `sent` tells whether the link took its message.
+    pub(super) fn keep(
+        &mut self,
+        sample: SampleId,
+        answer: ReadyAnswer,
+        sent: &Result<(), LinkError>,
+        now: Timestamp,
+    ) {
+        let ReadyAnswer { captured_us, message, features, .. } = answer;
+        let kept = BufferedAnswer::new(captured_us, now.us, message, features);
+        match sent {
+            Ok(()) => self.unsettled.keep_sent(sample, kept, now),
+            Err(error) if is_permanent(error) => {
+                self.publisher.report().count_dropped(error);
+                self.give_up(sample, GiveUpReason::REFUSED, &error.to_string());
+            }
+            Err(error) => {
+                if !self.unsettled.keep_unsent(sample, &kept, now) {
+                    self.publisher.report().count_dropped(error);
+                }
+            }
+        }
+    }
+}

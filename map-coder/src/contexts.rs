@@ -1,0 +1,99 @@
+//! Contexts: the ten bits from which the probability of a bit is known.
+//!
+//! ```text
+//!  same channel            same place in the channels before
+//!        .  3  .
+//!        4  2  5             6 (one before)  7  8  9 (four before)
+//!  1  0  x
+//! ```
+//!
+//! The number at a place is its bit in the context; `x` is the bit being coded. Places outside the map are 0. Templates of this
+//! kind are those of JBIG (ITU-T T.82), whose maps have one channel.
+
+use crate::MapShape;
+use crate::rows::read_row;
+
+/// Contexts of each channel.
+///
+/// Bit 0 of a context is the value left of the coded one, bit 1 two to the left, bit 2 above, bit 3 two above, bit 4 above left, bit 5 above
+/// right, bits 6 to 9 the same place one to four channels before. Outside the map a value is 0.
+pub const CONTEXTS: usize = 1024;
+
+/// The rows around a row that is coded, which are known before its first bit.
+pub(crate) struct NearRows {
+    above: u64,
+    two_above: u64,
+    /// The same row one to four channels before.
+    before: [u64; 4],
+}
+
+impl NearRows {
+    pub(crate) fn read(map: &[u8], shape: MapShape, channel: usize, row: usize) -> Self {
+        let read = |channel, row| read_row(map, shape.row_start(channel, row), shape.width());
+        let mut before = [0; 4];
+        for (near, back) in before.iter_mut().zip(1..=channel) {
+            *near = read(channel - back, row);
+        }
+        Self {
+            above: if row >= 1 { read(channel, row - 1) } else { 0 },
+            two_above: if row >= 2 { read(channel, row - 2) } else { 0 },
+            before,
+        }
+    }
+
+    /// Goes through the columns of the row: `bit_of` gets column and context, and returns the bit. Returns the row.
+    #[inline]
+    pub(crate) fn visit(&self, width: usize, mut bit_of: impl FnMut(usize, usize) -> bool) -> u64 {
+        let mut row = 0;
+        // Left is bit 0, two to the left bit 1.
+        let mut left = 0;
+        for start in (0..width).step_by(8) {
+            for (column, near) in (start..width).zip(self.eight_columns(start)) {
+                let bit = bit_of(column, usize::from(near) << 2 | left);
+                row |= u64::from(bit) << column;
+                left = (left << 1 | usize::from(bit)) & 3;
+            }
+        }
+        row
+    }
+
+    /// Bits 2 to 9 of the contexts of eight columns, from `start` on.
+    fn eight_columns(&self, start: usize) -> [u8; 8] {
+        let Self { above, two_above, before: [one, two, three, four] } = *self;
+        let rows = [above, two_above, above << 1, above >> 1, one, two, three, four];
+        let mut bits = 0;
+        for (near, row) in rows.iter().enumerate() {
+            bits |= (row >> start & 0xff) << (8 * near);
+        }
+        transpose(bits).to_le_bytes()
+    }
+}
+
+/// Transposes 8x8 bits: bit `i` of byte `j` becomes bit `j` of byte `i`. Swaps blocks of 1, 2 and 4 bits across the diagonal.
+fn transpose(mut bits: u64) -> u64 {
+    for (shift, mask) in
+        [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)]
+    {
+        let swapped = (bits ^ bits >> shift) & mask;
+        bits ^= swapped ^ swapped << shift;
+    }
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn transposing_exchanges_bytes_and_bits(bytes: [u8; 8]) {
+            let transposed = transpose(u64::from_le_bytes(bytes)).to_le_bytes();
+            for (i, row) in transposed.iter().enumerate() {
+                for (j, column) in bytes.iter().enumerate() {
+                    prop_assert_eq!(row >> j & 1, column >> i & 1);
+                }
+            }
+        }
+    }
+}

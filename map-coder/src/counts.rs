@@ -1,0 +1,122 @@
+//! Counts of training maps, from which a table is made.
+
+use std::vec;
+use std::vec::Vec;
+
+use crate::contexts::NearRows;
+use crate::rows::read_row;
+use crate::{CONTEXTS, MapError, MapShape};
+
+/// Zeros and ones in each context of each channel, over training maps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapCounts {
+    shape: MapShape,
+    /// `[zeros, ones]`, `CONTEXTS` a channel.
+    counts: Vec<[u64; 2]>,
+}
+
+impl MapCounts {
+    /// Counts of no map.
+    pub fn new(shape: MapShape) -> Self {
+        Self { shape, counts: vec![[0; 2]; shape.channels() * CONTEXTS] }
+    }
+
+    /// Counts one map.
+    ///
+    /// # Errors
+    /// [`MapError`] unless `map` is a packed map of the shape with clear tail bits.
+    pub fn add(&mut self, map: &[u8]) -> Result<(), MapError> {
+        self.shape.check_map(map)?;
+        for (channel, counts) in self.counts.chunks_exact_mut(CONTEXTS).enumerate() {
+            for row in 0..self.shape.height() {
+                let bits = read_row(map, self.shape.row_start(channel, row), self.shape.width());
+                NearRows::read(map, self.shape, channel, row).visit(self.shape.width(), |column, context| {
+                    let bit = bits >> column & 1 == 1;
+                    counts[context][usize::from(bit)] += 1;
+                    bit
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with the zeros and ones of each bit's context, in the order of the bits.
+    ///
+    /// # Errors
+    /// [`MapError`] unless `map` is a packed map of the shape with clear tail bits.
+    pub fn at_each_bit(&self, map: &[u8], mut visit: impl FnMut([u64; 2])) -> Result<(), MapError> {
+        self.shape.check_map(map)?;
+        for (channel, counts) in self.counts.chunks_exact(CONTEXTS).enumerate() {
+            for row in 0..self.shape.height() {
+                let bits = read_row(map, self.shape.row_start(channel, row), self.shape.width());
+                NearRows::read(map, self.shape, channel, row).visit(self.shape.width(), |column, context| {
+                    visit(counts[context]);
+                    bits >> column & 1 == 1
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Zeros and ones, `[zeros, ones]` for each context, [`CONTEXTS`] a channel.
+    pub fn counts(&self) -> &[[u64; 2]] {
+        &self.counts
+    }
+
+    /// The bytes of a [`ContextTable`](crate::ContextTable): for each context the nearest to `(ones + 0.4) / (zeros + ones + 0.8)`.
+    pub fn table(&self) -> Vec<u8> {
+        self.counts.iter().map(|&[zeros, ones]| nearest_byte(zeros, ones)).collect()
+    }
+}
+
+/// The byte `v` whose `(2v + 1) / 512` is nearest to the probability: the probability in 256ths, rounded down. Of two the larger.
+fn nearest_byte(zeros: u64, ones: u64) -> u8 {
+    // Ones and all bits with what is added to them, in fifths.
+    let (ones, all) = (5 * u128::from(ones) + 2, 5 * (u128::from(zeros) + u128::from(ones)) + 4);
+    u8::try_from(256 * ones / all).expect("a probability is below 1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_is_the_nearest_probability() {
+        for (zeros, ones) in (0..60).flat_map(|zeros| (0..60).map(move |ones| (zeros, ones))) {
+            let probability = (f64::from(ones) + 0.4) / (f64::from(zeros + ones) + 0.8);
+            let distance = |byte: u8| (f64::from(2 * u16::from(byte) + 1) / 512.0 - probability).abs();
+            let nearest = (0..=255).map(distance).fold(1.0, f64::min);
+            let byte = nearest_byte(zeros as u64, ones as u64);
+            // Two bytes can be equally near, but for rounding.
+            assert!(distance(byte) < nearest + 1e-12, "{zeros} zeros, {ones} ones");
+        }
+    }
+
+    #[test]
+    fn contexts_without_a_map_are_even_and_no_probability_is_certain() {
+        assert_eq!(nearest_byte(0, 0), 128);
+        assert_eq!((nearest_byte(u64::MAX, 0), nearest_byte(0, u64::MAX)), (0, 255));
+    }
+
+    #[test]
+    fn each_bit_is_visited_with_the_counts_of_its_context() {
+        let mut counts = MapCounts::new(MapShape::new(1, 2, 3).unwrap());
+        // Rows 110 and 011, written from the left.
+        let map = [0b110_011];
+        counts.add(&map).unwrap();
+        counts.add(&map).unwrap();
+        let mut ones = std::vec::Vec::new();
+        counts.at_each_bit(&map, |[zeros, of_one]| ones.push((zeros, of_one))).unwrap();
+        // Every context is that of one place alone, so it knows the bit.
+        assert_eq!(ones, [(0, 2), (0, 2), (2, 0), (2, 0), (0, 2), (0, 2)]);
+        assert_eq!(counts.at_each_bit(&[0; 2], |_| {}), Err(MapError::MapLength { expected: 1, found: 2 }));
+    }
+
+    #[test]
+    fn a_map_of_another_shape_is_not_counted() {
+        let mut counts = MapCounts::new(MapShape::new(1, 3, 3).unwrap());
+        assert_eq!(counts.add(&[0; 3]), Err(MapError::MapLength { expected: 2, found: 3 }));
+        assert_eq!(counts.add(&[0, 2]), Err(MapError::TailBits));
+        assert!(counts.counts().iter().all(|&count| count == [0, 0]));
+    }
+}

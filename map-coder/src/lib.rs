@@ -1,0 +1,42 @@
+//! Entropy coding of binary feature maps: context modelling as of bilevel images, and a binary arithmetic coder.
+//!
+//! A map is packed signs: CHW order, least significant bit first, 1 = +1, tail bits zero. A bit's context is ten bits that were
+//! coded before it (see [`CONTEXTS`]). A [`ContextTable`] has the probability of a 1 in each context of each channel. It is counted on
+//! training maps (`MapCounts`, feature `std`) and does not adapt: every map is coded alone, so a lost message harms no other.
+//!
+//! The length tells how a body is coded:
+//!
+//! ```text
+//! as long as the map    | the map itself                            |
+//! shorter               | check 1 B | arithmetic code, 0 B or more  |
+//! ```
+//!
+//! - check: CRC-8/AUTOSAR of the packed map.
+//! - code: a binary fraction, the most significant byte first. Zeros follow the last byte, which itself is not zero.
+//!
+//! A map has one body under a table. [`ContextTable::decode`] refuses every other body, and so most bodies that were cut, altered or
+//! coded with another table.
+//!
+//! The crate has no std, no allocation, no sockets and no files. Which tables belong to which network it does not know.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(any(test, feature = "std"))]
+extern crate std;
+
+mod arithmetic;
+mod check;
+mod contexts;
+#[cfg(feature = "std")]
+mod counts;
+mod error;
+mod rows;
+mod shape;
+mod table;
+
+pub use contexts::CONTEXTS;
+#[cfg(feature = "std")]
+pub use counts::MapCounts;
+pub use error::{DecodeError, MapError, ShapeError, TableError};
+pub use shape::{MAX_BITS, MAX_WIDTH, MapShape};
+pub use table::ContextTable;

@@ -1,0 +1,113 @@
+//! Shapes of maps that the coder supports.
+
+use crate::{MapError, ShapeError};
+
+/// Largest width of a map: a row is one word.
+pub const MAX_WIDTH: usize = 64;
+/// Largest number of bits of a map.
+pub const MAX_BITS: usize = 1 << 16;
+
+/// Shape of a binary map, in bits: `[channels, height, width]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapShape {
+    channels: usize,
+    height: usize,
+    width: usize,
+}
+
+impl MapShape {
+    /// A shape that the coder supports.
+    ///
+    /// # Errors
+    /// [`ShapeError`] if a number is zero, the width is above [`MAX_WIDTH`], or the map has more than [`MAX_BITS`] bits.
+    pub fn new(channels: usize, height: usize, width: usize) -> Result<Self, ShapeError> {
+        check_range("channels", MAX_BITS, channels)?;
+        check_range("height", MAX_BITS, height)?;
+        check_range("width", MAX_WIDTH, width)?;
+        check_range("bits", MAX_BITS, channels.saturating_mul(height).saturating_mul(width))?;
+        Ok(Self { channels, height, width })
+    }
+
+    /// Number of channels.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Rows of a channel.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Bits of a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Bits of the map.
+    pub fn bits(&self) -> usize {
+        self.channels * self.height * self.width
+    }
+
+    /// Bytes of the packed map; the longest body.
+    pub fn packed_bytes(&self) -> usize {
+        self.bits().div_ceil(8)
+    }
+
+    /// Index of the first bit of a row in the map.
+    pub(crate) fn row_start(&self, channel: usize, row: usize) -> usize {
+        (channel * self.height + row) * self.width
+    }
+
+    /// Checks that bytes are a packed map of this shape.
+    pub(crate) fn check_map(&self, map: &[u8]) -> Result<(), MapError> {
+        if map.len() != self.packed_bytes() {
+            return Err(MapError::MapLength { expected: self.packed_bytes(), found: map.len() });
+        }
+        if self.tail_is_clear(map) { Ok(()) } else { Err(MapError::TailBits) }
+    }
+
+    /// Whether the bits after the map's last bit are zero.
+    pub(crate) fn tail_is_clear(&self, map: &[u8]) -> bool {
+        match (self.bits() % 8, map.last()) {
+            (0, _) | (_, None) => true,
+            (used, Some(last)) => last >> used == 0,
+        }
+    }
+}
+
+fn check_range(what: &'static str, max: usize, found: usize) -> Result<(), ShapeError> {
+    if (1..=max).contains(&found) { Ok(()) } else { Err(ShapeError { what, max, found }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_refused(shape: [usize; 3], what: &'static str, max: usize, found: usize) {
+        let [channels, height, width] = shape;
+        assert_eq!(MapShape::new(channels, height, width), Err(ShapeError { what, max, found }));
+    }
+
+    #[test]
+    fn bits_are_packed_into_whole_bytes() {
+        let shape = MapShape::new(3, 5, 7).unwrap();
+        assert_eq!((shape.bits(), shape.packed_bytes()), (105, 14));
+        assert!(MapShape::new(16, 64, 64).is_ok());
+    }
+
+    #[test]
+    fn shapes_beyond_the_limits_are_refused() {
+        check_refused([0, 1, 1], "channels", 65_536, 0);
+        check_refused([1, 0, 1], "height", 65_536, 0);
+        check_refused([1, 1, 65], "width", 64, 65);
+        check_refused([17, 64, 64], "bits", 65_536, 69_632);
+        check_refused(
+            [65_536, 65_536, 64],
+            "bits",
+            65_536,
+            65_536usize.saturating_mul(65_536).saturating_mul(64),
+        );
+        check_refused([usize::MAX, 1, 1], "channels", 65_536, usize::MAX);
+    }
+}

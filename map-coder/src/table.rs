@@ -1,0 +1,146 @@
+//! A table of probabilities, and the coding of maps with it.
+
+use crate::arithmetic::{Decoder, Encoder, Probability};
+use crate::check::check_byte;
+use crate::contexts::NearRows;
+use crate::rows::{read_row, write_row};
+use crate::{CONTEXTS, DecodeError, MapError, MapShape, TableError};
+
+/// Probability of a 1 in each context of each channel: [`CONTEXTS`] bytes a channel.
+///
+/// A byte `v` is the probability `(2 * v + 1) / 512`.
+#[derive(Clone, Copy, Debug)]
+pub struct ContextTable<'a> {
+    shape: MapShape,
+    channels: &'a [[u8; CONTEXTS]],
+}
+
+impl<'a> ContextTable<'a> {
+    /// The table of maps of a shape; every byte is allowed.
+    ///
+    /// # Errors
+    /// [`TableError::Length`] unless `bytes` has `channels * CONTEXTS` bytes.
+    pub fn new(shape: MapShape, bytes: &'a [u8]) -> Result<Self, TableError> {
+        let (channels, rest) = bytes.as_chunks();
+        if channels.len() != shape.channels() || !rest.is_empty() {
+            let expected = shape.channels() * CONTEXTS;
+            return Err(TableError::Length { expected, found: bytes.len() });
+        }
+        Ok(Self { shape, channels })
+    }
+
+    /// Shape of the maps.
+    pub fn shape(&self) -> MapShape {
+        self.shape
+    }
+
+    /// Writes the body of a map to the start of `body` and returns its length: 1 to [`MapShape::packed_bytes`].
+    ///
+    /// Bytes of `body` behind that length are overwritten too.
+    ///
+    /// # Errors
+    /// [`MapError`] unless `map` is a packed map of the shape with clear tail bits, and `body` is at least as long.
+    pub fn encode(&self, map: &[u8], body: &mut [u8]) -> Result<usize, MapError> {
+        self.shape.check_map(map)?;
+        let found = body.len();
+        let Some(body) = body.get_mut(..map.len()) else {
+            return Err(MapError::BodyRoom { needed: map.len(), found });
+        };
+        if let Some(length) = self.encode_shorter(map, body) {
+            return Ok(length);
+        }
+        body.copy_from_slice(map);
+        Ok(map.len())
+    }
+
+    /// Writes a body that is shorter than the map, if the code fits into one.
+    fn encode_shorter(&self, map: &[u8], body: &mut [u8]) -> Option<usize> {
+        let room = self.code_room()?;
+        let (check, code) = body.split_first_mut()?;
+        let code_bytes = self.encode_with(Encoder::new(&mut code[..room]), map)?;
+        *check = check_byte(map);
+        Some(1 + code_bytes)
+    }
+
+    /// Whether the code of a map fits into a body that is shorter.
+    fn is_shorter(&self, map: &[u8]) -> bool {
+        let code = self.code_room().and_then(|room| self.encode_with(Encoder::without_bytes(room), map));
+        code.is_some()
+    }
+
+    /// Encodes a map, and returns the bytes that were written; `None` if the code has outgrown its room.
+    fn encode_with(&self, mut encoder: Encoder<'_>, map: &[u8]) -> Option<usize> {
+        for (channel, probabilities) in self.channels.iter().enumerate() {
+            for row in 0..self.shape.height() {
+                let bits = read_row(map, self.shape.row_start(channel, row), self.shape.width());
+                NearRows::read(map, self.shape, channel, row).visit(self.shape.width(), |column, context| {
+                    let bit = bits >> column & 1 == 1;
+                    encoder.encode(Probability(probabilities[context]), bit);
+                    bit
+                });
+                if encoder.is_full() {
+                    return None;
+                }
+            }
+        }
+        encoder.finish()
+    }
+
+    /// Reads a body into `map`. After an error `map` is not to be used.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if `body` is not what [`ContextTable::encode`] writes for a map, or `map` has not
+    /// [`MapShape::packed_bytes`] bytes.
+    pub fn decode(&self, body: &[u8], map: &mut [u8]) -> Result<(), DecodeError> {
+        let packed_bytes = self.shape.packed_bytes();
+        if map.len() != packed_bytes {
+            return Err(DecodeError::MapLength { expected: packed_bytes, found: map.len() });
+        }
+        if body.len() > packed_bytes {
+            return Err(DecodeError::TooLong { max: packed_bytes, found: body.len() });
+        }
+        if body.len() == packed_bytes {
+            map.copy_from_slice(body);
+            return self.check_uncoded(map);
+        }
+        let (&found, code) = body.split_first().ok_or(DecodeError::Empty)?;
+        self.decode_code(code, map).ok_or(DecodeError::Code)?;
+        let expected = check_byte(map);
+        if found == expected { Ok(()) } else { Err(DecodeError::Check { expected, found }) }
+    }
+
+    /// Checks a map that is its own body.
+    fn check_uncoded(&self, map: &[u8]) -> Result<(), DecodeError> {
+        if !self.shape.tail_is_clear(map) {
+            return Err(DecodeError::TailBits);
+        }
+        if self.is_shorter(map) { Err(DecodeError::NotShortest) } else { Ok(()) }
+    }
+
+    /// Decodes a map; `None` if encoding it does not give `code`.
+    fn decode_code(&self, code: &[u8], map: &mut [u8]) -> Option<()> {
+        let room = self.code_room()?;
+        let mut decoder = Decoder::new(code)?;
+        map.fill(0);
+        for (channel, probabilities) in self.channels.iter().enumerate() {
+            for row in 0..self.shape.height() {
+                let near = NearRows::read(map, self.shape, channel, row);
+                let bits = near.visit(self.shape.width(), |_, context| {
+                    decoder.decode(Probability(probabilities[context]))
+                });
+                write_row(map, self.shape.row_start(channel, row), self.shape.width(), bits);
+                if decoder.shifted() > room {
+                    return None;
+                }
+            }
+        }
+        decoder.is_ended().then_some(())
+    }
+
+    /// Largest code in bytes; with the check byte it is shorter than the map. `None` if no body can be.
+    ///
+    /// A coder that shifts out more bytes stops, also where the bytes could end as zeros.
+    fn code_room(&self) -> Option<usize> {
+        self.shape.packed_bytes().checked_sub(2)
+    }
+}

@@ -1,0 +1,133 @@
+//! The frontier: what each step of a path loses and costs on a part, without the steps that another one beats.
+
+use headwater_inference::policy::{Bound, Policy};
+use serde::Serialize;
+
+use super::Fitted;
+use super::interval::{MeasuredCost, units};
+use crate::by_exit::ByExit;
+use crate::data::Samples;
+use crate::evaluation::PartLogits;
+use crate::report::answers;
+use crate::sample_cost::{CostSum, MeanCost, NetworkCost};
+
+/// A part of the data with the logits of a network.
+#[derive(Clone, Copy, Debug)]
+pub struct CostedPart<'a> {
+    /// Logits of the network for the part.
+    pub logits: &'a PartLogits,
+    /// The part; its pixels are not read.
+    pub samples: &'a Samples,
+    /// Class prior of the network.
+    pub class_prior: &'a [f32],
+    /// Costs of the network.
+    pub cost: &'a NetworkCost,
+}
+
+/// Loss and cost of a policy on a part.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// Share of right answers.
+    pub accuracy: f64,
+    /// Share of samples with the last exit right and the given answer wrong.
+    pub lost: f64,
+    /// Share of samples with the last exit wrong and the given answer right.
+    pub won: f64,
+    /// Share of samples that leave at each exit; a sample without a view counts at the first exit.
+    #[serde(flatten, with = "crate::by_exit::share")]
+    pub left: ByExit<f64>,
+    /// Mean costs.
+    #[serde(skip)]
+    pub mean: MeanCost,
+}
+
+/// One setting of the exits that can be chosen, with its figures on the validation part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// The policy with the thresholds of the setting.
+    pub policy: Policy,
+    /// Loss and cost of the policy.
+    pub figures: Figures,
+}
+
+impl Figures {
+    /// The measure that a promise bounds, as a share of the samples.
+    pub fn risk(&self, bound: Bound) -> f64 {
+        bound.risk(self.lost, self.won)
+    }
+
+    /// Whether no measure is worse than that of other figures, and one is better.
+    fn beats(&self, other: &Self, bound: Bound) -> bool {
+        let measures = |of: &Self| [of.risk(bound), of.mean.body_bytes, of.mean.macs];
+        let (own, others) = (measures(self), measures(other));
+        let mut pairs = own.iter().zip(&others);
+        pairs.clone().all(|(own, other)| own <= other) && pairs.any(|(own, other)| own < other)
+    }
+}
+
+impl CostedPart<'_> {
+    /// The figures of a policy on the part.
+    ///
+    /// # Panics
+    /// When the logits belong to another part.
+    pub fn figures(&self, policy: &Policy) -> Figures {
+        let Self { logits, samples, class_prior, cost } = self;
+        let answers = answers(logits, samples, class_prior, policy);
+        let last = logits.exits.iter().next_back().map(|(exit, _)| exit).expect("a network has a last exit");
+        let last_right = logits.right(last, samples, class_prior);
+        let (mut right, mut lost, mut won) = (0u64, 0u64, 0u64);
+        let mut left = logits.exits.map(|_, _| 0u64);
+        for ((answer, label), is_last_right) in answers.iter().zip(&samples.labels).zip(last_right) {
+            let is_right = answer.assessment.class == *label;
+            right += u64::from(is_right);
+            lost += u64::from(is_last_right && !is_right);
+            won += u64::from(is_right && !is_last_right);
+            *left.slot(answer.exit).get_or_insert_default() += 1;
+        }
+        let share = |count: u64| count as f64 / samples.len().max(1) as f64;
+        Figures {
+            accuracy: share(right),
+            lost: share(lost),
+            won: share(won),
+            left: left.map(|_, count| share(*count)),
+            mean: cost.of_samples(logits, samples, &answers).into_iter().sum::<CostSum>().mean(),
+        }
+    }
+
+    /// The costs of a policy on the part with their intervals, over groups of samples where the part has groups.
+    ///
+    /// # Panics
+    /// When the logits belong to another part.
+    pub fn measured_cost(&self, policy: &Policy) -> MeasuredCost {
+        let Self { logits, samples, class_prior, cost } = self;
+        let answers = answers(logits, samples, class_prior, policy);
+        MeasuredCost::of(&units(&cost.of_samples(logits, samples, &answers), &samples.groups))
+    }
+}
+
+/// The settings of a path on its validation part: first the one without early exits, then one for each step. `watch` is told the number of
+/// settings that are done.
+///
+/// # Panics
+/// When the logits belong to another part.
+pub fn settings(fitted: &Fitted, validation: &CostedPart<'_>, watch: &mut dyn FnMut(usize)) -> Vec<Setting> {
+    let steps = std::iter::once(None).chain((0..fitted.path.len()).map(Some));
+    let setting = |(done, step): (usize, Option<usize>)| {
+        watch(done);
+        let policy = fitted.with_thresholds(step);
+        Setting { figures: validation.figures(&policy), policy }
+    };
+    steps.enumerate().map(setting).collect()
+}
+
+/// Indices of the settings that no other beats in loss, bytes and compute together, in their order; of equal ones the first.
+pub fn frontier(settings: &[Setting], bound: Bound) -> Vec<usize> {
+    let is_kept = |index: &usize| {
+        let figures = &settings[*index].figures;
+        let risk_and_cost = |of: &Figures| (of.risk(bound), of.mean);
+        let is_equal = |other: &Setting| risk_and_cost(&other.figures) == risk_and_cost(figures);
+        !settings.iter().any(|other| other.figures.beats(figures, bound))
+            && !settings[..*index].iter().any(is_equal)
+    };
+    (0..settings.len()).filter(is_kept).collect()
+}

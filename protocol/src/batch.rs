@@ -1,0 +1,323 @@
+//! Answers of several samples in one message: the body of the kind `batch`.
+//!
+//! The header is that of the first sample. Each sample, also the first one, has an entry:
+//!
+//! ```text
+//! | step, varint | younger, varint | scores, as in a summary; nothing for not_in_view |
+//! ```
+//!
+//! | field | meaning |
+//! | --- | --- |
+//! | `step` | bit 0: 1 for `not_in_view`, 0 for `summary`; the bits above: distance of the id from that of the entry before |
+//! | `younger` | milliseconds by which the sample is younger than that of the entry before |
+//!
+//! Both are 0 in the first entry, but for bit 0. Ids rise from entry to entry, and ages never do. A varint has seven bits a byte, the lowest
+//! first; bit 7 is set in all bytes but the last one. It has no byte more than it needs.
+//!
+//! Leaders of earlier versions refuse the kind. So a device sends batches while the leader's notices say how long it may collect answers
+//! ([`SettledNotice::batch_ms`](crate::SettledNotice::batch_ms)), and a leader says so while a device names [`BATCHES`].
+
+use thiserror::Error;
+
+use crate::ids::{Boot, NetworkTag, SampleId};
+use crate::message::{DecodeError, EncodeError, Header, Kind, Limits, check_scores, put_header};
+
+/// Capability of a device that sends batches, in its birth.
+pub const BATCHES: &str = "batches";
+
+/// Most samples in one batch.
+pub const MAX_BATCH_SAMPLES: usize = 64;
+
+/// Longest varint, that of a `u32`.
+const MAX_VARINT_BYTES: usize = 5;
+
+/// Most bytes of an entry before its scores: a `u32` and a `u16`.
+const MAX_ENTRY_HEAD_BYTES: usize = MAX_VARINT_BYTES + 3;
+
+/// Bit of `step` that marks `not_in_view`.
+const NOT_IN_VIEW: u32 = 1;
+
+/// Entries of a batch, checked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Batch<'a> {
+    bytes: &'a [u8],
+    /// Bytes of the scores of a summary.
+    summary_bytes: usize,
+}
+
+/// One sample of a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchEntry<'a> {
+    /// The sample.
+    pub sample: SampleId,
+    /// Time from capture to sending, ms, saturating.
+    pub age_ms: u16,
+    /// The answer.
+    pub answer: BatchedAnswer<'a>,
+}
+
+/// An answer in a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum BatchedAnswer<'a> {
+    /// Class scores in the encoding of the network.
+    Summary(&'a [u8]),
+    /// The device is up and has no view of the sample.
+    NotInView,
+}
+
+/// Mistake in an entry of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum BatchMistake {
+    /// The first entry is not that of the header's sample.
+    #[error("expected the header's sample, found another one")]
+    NotTheHeaders,
+    /// The id is not above that of the entry before.
+    #[error("expected an id above the one before, found none")]
+    NotRising,
+    /// The ids are further apart than half an id tells.
+    #[error("expected an id less than 2^32 above the first one, found a higher one")]
+    TooFar,
+    /// The sample is younger than its sending.
+    #[error("expected an age of at least 0, found a sample from after its sending")]
+    NegativeAge,
+    /// A number that is cut off, too large, or longer than it need be.
+    #[error("expected a number in as few bytes as it needs, found other bytes")]
+    Number,
+    /// The body of the answer is cut off.
+    #[error("expected {expected} bytes of scores, found {found}")]
+    CutOff {
+        /// Bytes that the network's shapes give.
+        expected: usize,
+        /// Bytes left.
+        found: usize,
+    },
+    /// More entries than allowed.
+    #[error("expected at most {MAX_BATCH_SAMPLES} entries, found more")]
+    TooMany,
+    /// No entry.
+    #[error("expected an entry, found none")]
+    Missing,
+    /// The flag `late`, which a batch never has.
+    #[error("expected answers in time, found the flag late")]
+    Late,
+}
+
+impl<'a> Batch<'a> {
+    /// Reads and checks the bytes after the header.
+    ///
+    /// # Errors
+    /// [`DecodeError`] that names the first wrong entry.
+    pub(crate) fn read(bytes: &'a [u8], header: &Header, limits: &Limits) -> Result<Self, DecodeError> {
+        let summary_bytes = limits.summary_bytes();
+        let mut raw = RawEntries { rest: bytes, summary_bytes };
+        let (mut distance, mut age_ms) = (0u32, header.age_ms);
+        let mut entry = 0;
+        let wrong = |entry, mistake| Err(DecodeError::Batch { entry, mistake });
+        if header.late {
+            return wrong(entry, BatchMistake::Late);
+        }
+        while !raw.rest.is_empty() {
+            if entry == MAX_BATCH_SAMPLES {
+                return wrong(entry, BatchMistake::TooMany);
+            }
+            let found = raw.read().map_err(|mistake| DecodeError::Batch { entry, mistake })?;
+            match (entry, found.distance, found.younger_ms) {
+                (0, 0, 0) => {}
+                (0, ..) => return wrong(entry, BatchMistake::NotTheHeaders),
+                (_, 0, _) => return wrong(entry, BatchMistake::NotRising),
+                _ => {}
+            }
+            let Some(next) = distance.checked_add(found.distance) else {
+                return wrong(entry, BatchMistake::TooFar);
+            };
+            let Some(next_age_ms) = age_ms.checked_sub(found.younger_ms) else {
+                return wrong(entry, BatchMistake::NegativeAge);
+            };
+            (distance, age_ms) = (next, next_age_ms);
+            if let BatchedAnswer::Summary(scores) = found.answer {
+                check_scores(scores, limits)?;
+            }
+            entry += 1;
+        }
+        if entry == 0 { wrong(entry, BatchMistake::Missing) } else { Ok(Self { bytes, summary_bytes }) }
+    }
+
+    /// The samples in order. `first` is the whole id of the header, `age_ms` its age.
+    pub fn entries(&self, first: SampleId, age_ms: u16) -> impl Iterator<Item = BatchEntry<'a>> + use<'a> {
+        let mut raw = RawEntries { rest: self.bytes, summary_bytes: self.summary_bytes };
+        let (mut sample, mut age_ms) = (first, age_ms);
+        std::iter::from_fn(move || {
+            if raw.rest.is_empty() {
+                return None;
+            }
+            // The bytes were checked.
+            let RawEntry { distance, younger_ms, answer } = raw.read().ok()?;
+            sample = SampleId(sample.0.wrapping_add(distance.into()));
+            age_ms = age_ms.saturating_sub(younger_ms);
+            Some(BatchEntry { sample, age_ms, answer })
+        })
+    }
+
+    /// The bytes after the header.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Whether the summaries have the length of these limits.
+    pub(crate) fn fits(&self, limits: &Limits) -> bool {
+        self.summary_bytes == limits.summary_bytes()
+    }
+}
+
+impl BatchedAnswer<'_> {
+    /// Kind of the message that has this answer alone.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Summary(_) => Kind::Summary,
+            Self::NotInView => Kind::NotInView,
+        }
+    }
+
+    /// Bytes of the answer's body.
+    pub fn body_bytes(&self) -> usize {
+        match self {
+            Self::Summary(scores) => scores.len(),
+            Self::NotInView => 0,
+        }
+    }
+}
+
+/// Appends one message with the first of these samples, as many as it takes, and returns their number. They are in the order of their ids. A
+/// message ends before a sample that is older than the one before, or whose id is too far away.
+///
+/// # Errors
+/// [`EncodeError`] for scores of another length than the limits give; `out` is then as it was.
+pub fn encode_batch(
+    network: NetworkTag,
+    boot: Boot,
+    entries: &[BatchEntry<'_>],
+    limits: &Limits,
+    out: &mut Vec<u8>,
+) -> Result<usize, EncodeError> {
+    let Some(first) = entries.first() else { return Ok(0) };
+    let expected = limits.summary_bytes();
+    let wrong = entries.iter().find_map(|entry| match entry.answer {
+        BatchedAnswer::Summary(scores) => Some(scores.len()).filter(|found| *found != expected),
+        BatchedAnswer::NotInView => None,
+    });
+    if let Some(found) = wrong {
+        return Err(EncodeError { kind: Kind::Batch.name(), expected, found });
+    }
+    let header = Header { late: false, network, sample_low: first.sample.low(), boot, age_ms: first.age_ms };
+    put_header(Kind::Batch, &header, out);
+    let (mut before, mut taken) = (first, 0);
+    for entry in entries.iter().take(MAX_BATCH_SAMPLES) {
+        let is_first = taken == 0;
+        let distance = entry.sample.0.checked_sub(before.sample.0).filter(|far| is_first || *far > 0);
+        let is_near = entry.sample.0.wrapping_sub(first.sample.0) <= u32::MAX.into();
+        let step = distance.and_then(|distance| u32::try_from(distance << 1).ok()).filter(|_| is_near);
+        let younger_ms = before.age_ms.checked_sub(entry.age_ms);
+        let (Some(step), Some(younger_ms)) = (step, younger_ms) else { break };
+        match entry.answer {
+            BatchedAnswer::Summary(scores) => {
+                put_varint(step, out);
+                put_varint(younger_ms.into(), out);
+                out.extend_from_slice(scores);
+            }
+            BatchedAnswer::NotInView => {
+                put_varint(step | NOT_IN_VIEW, out);
+                put_varint(younger_ms.into(), out);
+            }
+        }
+        (before, taken) = (entry, taken + 1);
+    }
+    Ok(taken)
+}
+
+/// Bytes of the longest batch under these limits, without the header.
+pub(crate) fn longest_body(summary_bytes: usize) -> usize {
+    MAX_BATCH_SAMPLES * (MAX_ENTRY_HEAD_BYTES + summary_bytes)
+}
+
+/// Entries that are not checked.
+struct RawEntries<'a> {
+    rest: &'a [u8],
+    summary_bytes: usize,
+}
+
+/// An entry as it stands in the message.
+struct RawEntry<'a> {
+    distance: u32,
+    younger_ms: u16,
+    answer: BatchedAnswer<'a>,
+}
+
+impl<'a> RawEntries<'a> {
+    /// Reads the next entry from bytes that are not empty.
+    fn read(&mut self) -> Result<RawEntry<'a>, BatchMistake> {
+        let step = take_varint(&mut self.rest).ok_or(BatchMistake::Number)?;
+        let younger = take_varint(&mut self.rest).ok_or(BatchMistake::Number)?;
+        let younger_ms = u16::try_from(younger).map_err(|_| BatchMistake::Number)?;
+        let answer = if step & NOT_IN_VIEW == 0 {
+            let (expected, found) = (self.summary_bytes, self.rest.len());
+            let cut = self.rest.split_at_checked(expected);
+            let (scores, rest) = cut.ok_or(BatchMistake::CutOff { expected, found })?;
+            self.rest = rest;
+            BatchedAnswer::Summary(scores)
+        } else {
+            BatchedAnswer::NotInView
+        };
+        Ok(RawEntry { distance: step >> 1, younger_ms, answer })
+    }
+}
+
+fn put_varint(mut value: u32, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Takes a number from the front; `None` for one that is cut off, above a `u32`, or longer than it need be.
+fn take_varint(bytes: &mut &[u8]) -> Option<u32> {
+    let mut value = 0u64;
+    for at in 0..MAX_VARINT_BYTES {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            let is_shortest = byte != 0 || at == 0;
+            return u32::try_from(value).ok().filter(|_| is_shortest);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_number_has_one_form(value: u32) {
+            let mut bytes = Vec::new();
+            put_varint(value, &mut bytes);
+            let mut rest = &bytes[..];
+            prop_assert_eq!(take_varint(&mut rest), Some(value));
+            prop_assert!(rest.is_empty() && bytes.len() <= MAX_VARINT_BYTES);
+        }
+
+        #[test]
+        fn bytes_of_a_number_are_those_that_it_is_written_as(bytes in prop::collection::vec(any::<u8>(), 0..7)) {
+            let mut rest = &bytes[..];
+            if let Some(value) = take_varint(&mut rest) {
+                let mut again = Vec::new();
+                put_varint(value, &mut again);
+                prop_assert_eq!(&again[..], &bytes[..bytes.len() - rest.len()]);
+            }
+        }
+    }
+}
