@@ -321,7 +321,6 @@ impl Recipe {
         number("loss.edge", self.loss.weight(Exit::Edge), 0.0, 1e3);
         number("loss.cloud", self.loss.cloud, 0.0, 1e3);
         number("loss.smoothing", self.loss.smoothing, 0.0, 0.99);
-        number("loss.cloud_first_epochs", self.loss.cloud_first_epochs.unwrap_or(0) as f32, 0.0, 1e5);
         number("loss.map_bits", self.loss.map_bits.unwrap_or(0.0), 0.0, 1.0);
         number("loss.distillation.local", distillation.local, 0.0, 1e3);
         number("loss.distillation.device", distillation.device, 0.0, 1e3);
@@ -341,6 +340,12 @@ impl Recipe {
         number("shards", self.shards.unwrap_or(1) as f32, 1.0, 4096.0);
         for (key, found, low, high) in self.scale_out.unwrap_or_default().ranges() {
             number(key, found, low, high);
+        }
+        if let Some(found) = self.loss.cloud_first_epochs.filter(|found| *found >= self.epochs) {
+            let epochs = self.epochs;
+            mistakes.push(format!(
+                "loss.cloud_first_epochs: expected fewer than the {epochs} epochs, so that the other exits learn too, found {found}"
+            ));
         }
         if let Some(found) = self.exit.folds.filter(|folds| *folds == 1 || *folds > MAX_FOLDS) {
             mistakes.push(format!("exit.folds: expected 0 for none, or 2 to {MAX_FOLDS}, found {found}"));
@@ -379,6 +384,9 @@ mod tests {
         }
         assert_eq!((alone.device, alone.cloud, alone.map_bits), (0.0, 1.0, Some(0.001)));
         assert_eq!(recipe.loss_of_epoch(2), recipe.loss);
+        let error =
+            Recipe::parse(Path::new("r.toml"), &text.replace("epochs = 20\n", "epochs = 2\n")).unwrap_err();
+        assert!(error.to_string().contains("expected fewer than the 2 epochs"), "{error}");
     }
 
     #[test]

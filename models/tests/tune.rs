@@ -125,14 +125,29 @@ fn bad_targets_are_refused_by_name_with_what_is_expected() {
         fails(2, &["--loss", loss], &["--loss: expected points from 0.001 to below 100, found"]);
     }
     for bytes in ["0", "-3", "NaN", "inf", "1"] {
-        fails(2, &["--bytes", bytes], &["--bytes: expected at least", "that every view sends"]);
+        fails(
+            2,
+            &["--bytes", bytes],
+            &["--bytes: expected a finite number of at least", "that every view sends"],
+        );
     }
     for macs in ["0", "-3", "NaN", "1000"] {
-        fails(2, &["--macs", macs], &["--macs: expected at least", "up to the first exit"]);
+        fails(
+            2,
+            &["--macs", macs],
+            &["--macs: expected a finite number of at least", "up to the first exit"],
+        );
     }
     fails(2, &["--loss", "1", "--confidence", "1"], &["--confidence: expected 0.5 to below 1, found 1"]);
     fails(2, &["--loss", "1", "--simultaneous", "0"], &["--simultaneous: expected 1 or more"]);
     fails(2, &["--loss", "half"], &["half"]);
     fails(2, &[], &["expected a target (--loss, --bytes or --macs), or --frontier or --plot"]);
     fails(2, &["--out", "x.hwb", "--plot", "x.svg"], &["--out: expected a target"]);
+    fails(2, &["--loss", "1", "--out", "none/x.hwb"], &["--out none/x.hwb: expected the folder none"]);
+    fails(
+        2,
+        &["--frontier", "x", "--plot", "./x"],
+        &["--plot ./x: expected another file than that of --frontier"],
+    );
+    fails(2, &["--plot", SHIPPED], &["expected another file than that of BUNDLE"]);
 }

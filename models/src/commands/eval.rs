@@ -5,15 +5,15 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use headwater_inference::bundle::Bundle;
 use headwater_inference::cost::DeviceBody;
 use headwater_inference::engine::TractEngine;
 use headwater_models::evaluation::bundle_logits;
 use headwater_models::report::PartReport;
 
 use super::dataset::{Dataset, PARTS};
+use super::kept_apart::learnt_samples_warning;
 use super::output::{print, print_error};
-use super::{Failure, part_report, print_json};
+use super::{Failure, open_bundle, part_report, print_json};
 
 /// Arguments of `eval`.
 #[derive(Args)]
@@ -37,17 +37,11 @@ pub(crate) struct Eval {
 impl Eval {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let bundle = Bundle::open(&self.bundle).map_err(Failure::usage)?;
+        let bundle = open_bundle(&self.bundle)?;
         let manifest = bundle.manifest();
         let parts = self.dataset.open_for_bundle(&bundle, &self.bundle)?;
-        let trained_on = bundle.report().and_then(|report| report["run"]["data"].as_str());
-        if let Some(trained_on) = trained_on.filter(|trained_on| !self.dataset.has_samples_of(trained_on)) {
-            print_error(&format!(
-                "warning: {} was trained on {trained_on}; samples of {} may be among those that it has learnt",
-                self.bundle.display(),
-                self.dataset.identity()
-            ));
-        }
+        let warning = learnt_samples_warning(&bundle, &self.bundle, &self.dataset);
+        warning.iter().for_each(|warning| print_error(&format!("warning: {warning}")));
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let samples = self.dataset.samples(&parts, &self.part, self.limit.map(NonZero::get), threads)?;
         let logits = bundle_logits(&bundle, &TractEngine, &samples)
@@ -57,6 +51,7 @@ impl Eval {
         if self.json {
             let mut value = serde_json::json!(report);
             value["part"] = self.part.as_str().into();
+            value["warning"] = serde_json::json!(warning);
             value["network_id"] = bundle.network_id().to_string().into();
             return print_json(&value);
         }

@@ -1,10 +1,21 @@
-//! Whether the weights of a network may have seen the calibration part.
+//! Whether the weights of a network may have seen samples that are to judge it.
 
 use std::path::Path;
 
 use headwater_inference::bundle::Bundle;
 
 use super::dataset::Dataset;
+
+/// Why figures on this data may say nothing of new samples: the network was trained on other data, which may hold the same ones.
+pub(crate) fn learnt_samples_warning(bundle: &Bundle, file: &Path, dataset: &Dataset) -> Option<String> {
+    let trained_on = bundle.report().and_then(|report| report["run"]["data"].as_str());
+    let trained_on = trained_on.filter(|trained_on| !dataset.has_samples_of(trained_on))?;
+    Some(format!(
+        "{} was trained on {trained_on}; samples of {} may be among those that it has learnt",
+        file.display(),
+        dataset.identity()
+    ))
+}
 
 /// A network, and the data whose calibration part it must not have learnt.
 pub(crate) struct KeptApart<'a> {

@@ -9,6 +9,7 @@ mod kept_apart;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod output;
+mod output_files;
 mod parity;
 mod part_report;
 mod progress;
@@ -21,10 +22,12 @@ mod table;
 mod train;
 mod tune;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+use headwater_inference::bundle::Bundle;
 use serde::Serialize;
 
 use output::{print, print_error};
@@ -37,8 +40,8 @@ Examples:
   A killed run resumes, and ends with the same weights, when the same command is given again.
   Compare packed sections and ONNX with the trained network, sample by sample:
     headwater-train parity runs/ddnn-c --data-dir \"$HEADWATER_DATA/fashion-mnist\"
-  Choose thresholds that send at most 90 bytes per device and sample and lose at most half a point, and draw what else can be had:
-    headwater-train tune runs/ddnn-c/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --loss 0.5 --bytes 90 --plot frontier.svg
+  Choose thresholds that send at most 12 bytes per device and sample and lose at most half a point, and draw what else can be had:
+    headwater-train tune runs/ddnn-c/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --loss 0.5 --bytes 12 --plot frontier.svg
   Measure how hard the data set is for one camera alone:
     headwater-train single-camera --data-dir \"$HEADWATER_DATA/fashion-mnist\"
   Train what is missing of an experiment, and write docs/results/street-ddnn.md:
@@ -95,7 +98,7 @@ pub(crate) fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            print_error(&format!("headwater-train: {:#}", failure.error));
+            print_error(&format!("headwater-train: {}", message_of(&failure.error)));
             ExitCode::from(failure.code)
         }
     }
@@ -104,6 +107,24 @@ pub(crate) fn main() -> ExitCode {
 /// Prints a result as JSON on stdout.
 fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print(&format!("{}\n", serde_json::to_string_pretty(value).context("writing JSON")?))
+}
+
+/// Opens a bundle; errors name the file.
+fn open_bundle(file: &Path) -> Result<Bundle, Failure> {
+    Bundle::open(file).with_context(|| file.display().to_string()).map_err(Failure::usage)
+}
+
+/// The error with its causes, each once: an error whose text holds that of its cause is not followed by it.
+fn message_of(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |message, cause| {
+        match (message.is_empty(), message.contains(&cause)) {
+            (true, _) => cause,
+            (false, true) => message,
+            // A cause that begins with the file of its context names it itself.
+            (false, false) if cause.contains(&message) => cause,
+            (false, false) => format!("{message}: {cause}"),
+        }
+    })
 }
 
 /// An error with its exit code.
@@ -128,5 +149,22 @@ impl Failure {
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self { error: error.into(), code: 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once_and_with_its_file() {
+        let missing = open_bundle(Path::new("none.hwb")).map(|_| ()).unwrap_err();
+        let said = message_of(&missing.error);
+        assert_eq!((said.matches("none.hwb").count(), said.matches("os error").count()), (1, 1), "{said}");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("cut.hwb");
+        std::fs::write(&file, b"not a bundle").unwrap();
+        let said = message_of(&open_bundle(&file).map(|_| ()).unwrap_err().error);
+        assert!(said.starts_with(&file.display().to_string()), "{said}");
     }
 }

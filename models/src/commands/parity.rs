@@ -38,7 +38,7 @@ impl Compare {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let Saved { folder, experiment, mut checkpoint } = Saved::open(&self.run)?;
-        let bundle = Bundle::open(folder.file("bundle.hwb")).map_err(Failure::usage)?;
+        let bundle = open_bundle(&folder.file("bundle.hwb"))?;
         checkpoint.state.coding = WireCoding::of_bundle(&bundle)?;
         let parts = self.dataset.open_for(&experiment.network.spec)?;
         let (limit, threads) = (self.limit.map(NonZero::get), experiment.recipe.workers);

@@ -265,6 +265,13 @@ impl Plan {
                 return Err(invalid(file, format!("{key}: expected 1 or more, found 0")));
             }
         }
+        let repeated = |at: usize| plan.loss_points[..at].contains(&plan.loss_points[at]);
+        if let Some(at) = (0..plan.loss_points.len()).find(|at| repeated(*at)) {
+            return Err(invalid(
+                file,
+                format!("loss_points: expected each once, found {} twice", plan.loss_points[at]),
+            ));
+        }
         if let Some(found) = plan.loss_points.iter().find(|points| !(0.001..=99.0).contains(*points)) {
             return Err(invalid(file, format!("loss_points: expected 0.001 to 99, found {found}")));
         }
@@ -539,6 +546,7 @@ mod tests {
             ("folds = 2", "folds = 0", "data.folds: expected 1 or more, found 0"),
             ("missing = 1", "mising = 1", "unknown field `mising`"),
             ("missing = 1", "loss_points = [0.0]", "loss_points: expected 0.001 to 99, found 0"),
+            ("missing = 1", "loss_points = [0.5, 0.5]", "loss_points: expected each once, found 0.5 twice"),
             ("missing = 1", "part = \"train\"", "unknown variant `train`"),
             ("filters = 4", "filters = 0", "row \"f = 4, mean\""),
         ] {

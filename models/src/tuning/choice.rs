@@ -38,7 +38,7 @@ pub enum TargetError {
     Loss(f64),
     /// The bytes are below what every view sends.
     #[error(
-        "--bytes: expected at least {least}, the body bytes that every view sends though all samples leave at the first exit, found {found}"
+        "--bytes: expected a finite number of at least {least}, the body bytes that every view sends though all samples leave at the first exit, found {found}"
     )]
     Bytes {
         /// Asked for.
@@ -48,7 +48,7 @@ pub enum TargetError {
     },
     /// The compute is below that of the first exit.
     #[error(
-        "--macs: expected at least {least}, the mean multiply-accumulates up to the first exit on the validation part, found {found}"
+        "--macs: expected a finite number of at least {least}, the mean multiply-accumulates up to the first exit on the validation part, found {found}"
     )]
     Macs {
         /// Asked for.

@@ -22,9 +22,10 @@ use headwater_models::tuning::splits::{Pool, SplitReport};
 use headwater_models::tuning::{Fitted, ORDER_SEED};
 use headwater_samples::Part;
 
-use super::Failure;
 use super::dataset::Dataset;
+use super::output_files::{OutputFile, check_output_files};
 use super::promise_target::{BoundName, PromiseTarget, confidence_of_each};
+use super::{Failure, open_bundle};
 
 /// Arguments of `calibrate`.
 #[derive(Args)]
@@ -87,7 +88,8 @@ impl Calibrate {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let target = self.target()?;
-        let bundle = Bundle::open(&self.bundle).map_err(Failure::usage)?;
+        check_output_files(&OutputFile::asked([("--out", &self.out)])).map_err(Failure::usage)?;
+        let bundle = open_bundle(&self.bundle)?;
         self.check_slots(&bundle)?;
         let parts = self.open_parts(&bundle, &target)?;
         let [validation] = &self.run_part(&bundle, &parts, Part::Validation, 1)?[..] else {

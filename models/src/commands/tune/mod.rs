@@ -24,10 +24,13 @@ use headwater_models::tuning::choice::{Choice, Criteria, Targets};
 use headwater_models::tuning::frontier::{CostedPart, Setting, frontier, settings};
 use headwater_models::tuning::interval::MeasuredCost;
 
-use super::Failure;
 use super::dataset::Dataset;
+use super::kept_apart::learnt_samples_warning;
+use super::output::print_error;
+use super::output_files::{OutputFile, check_output_files};
 use super::progress::SlowStatus;
 use super::promise_target::{BoundName, PromiseTarget};
+use super::{Failure, open_bundle};
 use parts::{LossLimit, PartOfBundle, loss_limit};
 
 /// Loss, in points, for which the rule of the exits is chosen where no loss is asked for; `calibrate` has the same default.
@@ -99,6 +102,8 @@ pub(crate) struct Tune {
 /// Settings of a bundle, the parts they were measured on, and the choice.
 struct Tuned<'a> {
     bundle: &'a Bundle,
+    /// Why the figures may say nothing of new samples.
+    warning: Option<String>,
     criteria: Criteria,
     /// How far the loss is kept; `None` without a target of the loss.
     limit: Option<LossLimit>,
@@ -116,11 +121,15 @@ impl Tune {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let (target, targets) = (self.target()?, self.targets()?);
-        let bundle = Bundle::open(&self.bundle).map_err(Failure::usage)?;
+        self.check_files().map_err(Failure::usage)?;
+        let bundle = open_bundle(&self.bundle)?;
         let prior = &bundle.manifest().class_prior;
         let cost = NetworkCost::of(bundle.manifest());
         targets.check(cost.least_body_bytes()).map_err(Failure::usage)?;
         let parts = self.dataset.open_for_bundle(&bundle, &self.bundle)?;
+        let warning =
+            learnt_samples_warning(&bundle, &self.bundle, &self.dataset).filter(|_| !self.kept_apart);
+        warning.iter().for_each(|warning| print_error(&format!("warning: {warning}")));
         let samples = self.validation_samples(&parts)?;
         targets.check_macs(cost.least_macs(&samples)).map_err(Failure::usage)?;
         let mut status = SlowStatus::new();
@@ -143,6 +152,7 @@ impl Tune {
             choice: has_target.then(|| criteria.choose(&settings)),
             frontier,
             bundle: &bundle,
+            warning,
             criteria,
             limit,
             validation,
@@ -187,6 +197,18 @@ impl Tune {
             );
         }
         Ok(targets)
+    }
+
+    /// Checks the files that are to be written; the frontier must not take the place of the bundle.
+    fn check_files(&self) -> Result<(), anyhow::Error> {
+        let frontier = [("--frontier", &self.frontier), ("--plot", &self.plot)];
+        let mut read_and_drawn = vec![OutputFile { flag: "BUNDLE", file: &self.bundle }];
+        read_and_drawn.extend(OutputFile::asked(frontier));
+        check_output_files(&read_and_drawn[1..])?;
+        if self.bundle.is_file() {
+            check_output_files(&read_and_drawn)?;
+        }
+        check_output_files(&OutputFile::asked(frontier.into_iter().chain([("--out", &self.out)])))
     }
 
     /// Settings that no other beats with their costs, where a file of them is asked for.

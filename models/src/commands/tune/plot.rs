@@ -119,6 +119,7 @@ impl Picture {
             escaped(description)
         );
         text(&mut svg, (LEFT, 28.0), "", "start", title);
+        text(&mut svg, (LEFT, 46.0), "quiet", "start", "pale bars: 95 % intervals of the bytes");
         for mark in right.marks() {
             let x = right.pixel(mark);
             line(&mut svg, "grid", (x, TOP), (x, BOTTOM));

@@ -68,8 +68,13 @@ impl Tune {
         text += &tuned.cost_line("multiply-accumulates per sample", Measure::Macs, cost.macs, chosen);
         for measure in above {
             text += &format!(
-                "  above {0} here, though kept on validation, where the thresholds were chosen: a smaller {0} leaves room\n",
-                measure.flag()
+                "  above {} here, though kept on validation, where the thresholds were chosen{}\n",
+                measure.flag(),
+                if index == tuned.settings.len() - 1 {
+                    ": no setting costs less".to_owned()
+                } else {
+                    format!(": a smaller {} leaves room", measure.flag())
+                }
             );
         }
         if part_name == "validation" {
@@ -131,6 +136,7 @@ impl Tune {
             "network_id": tuned.bundle.network_id().to_string(),
             "data": self.dataset.identity(),
             "targets": { "loss_points": targets.loss_points, "body_bytes": targets.body_bytes, "macs": targets.macs },
+            "warning": tuned.warning,
             "bound": tuned.criteria.bound,
             "met": chosen.is_some(),
             "loss_is": loss_is,
@@ -156,6 +162,7 @@ impl Tune {
         json!({
             "network_id": tuned.bundle.network_id().to_string(),
             "data": self.dataset.identity(),
+            "warning": tuned.warning,
             "part": "validation",
             "samples": tuned.validation.samples.len(),
             "groups": tuned.validation.samples.group_count(),

@@ -1,0 +1,76 @@
+//! Files that a command writes at its end, checked at its start: an hour of work is not lost to a wrong path.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A file that will be written, with the name of its argument.
+pub(crate) struct OutputFile<'a> {
+    pub(crate) flag: &'a str,
+    pub(crate) file: &'a Path,
+}
+
+impl<'a> OutputFile<'a> {
+    /// The files that were asked for.
+    pub(crate) fn asked(files: impl IntoIterator<Item = (&'a str, &'a Option<PathBuf>)>) -> Vec<Self> {
+        let files = files.into_iter();
+        files.filter_map(|(flag, file)| Some(Self { flag, file: file.as_deref()? })).collect()
+    }
+}
+
+/// Refuses a file in a folder that is not there, one that is no plain file, and two arguments with the same file.
+pub(crate) fn check_output_files(files: &[OutputFile<'_>]) -> Result<(), anyhow::Error> {
+    for (at, OutputFile { flag, file }) in files.iter().enumerate() {
+        let shown = file.display();
+        if fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) {
+            anyhow::bail!("{flag} {shown}: expected a plain file or none, found something else");
+        }
+        let folder = folder_of(file);
+        if !folder.is_dir() {
+            anyhow::bail!(
+                "{flag} {shown}: expected the folder {} to be there, found none; make it first",
+                folder.display()
+            );
+        }
+        if let Some(other) = files[..at].iter().find(|other| is_same_file(other.file, file)) {
+            anyhow::bail!(
+                "{flag} {shown}: expected another file than that of {}, found the same",
+                other.flag
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether two paths lead to the same file, which need not be there.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let whole = |file: &Path| Some(fs::canonicalize(folder_of(file)).ok()?.join(file.file_name()?));
+    whole(one).is_some_and(|one| Some(one) == whole(other))
+}
+
+fn folder_of(file: &Path) -> &Path {
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_cannot_be_written_or_are_asked_for_twice_are_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let said = |files: &[(&str, PathBuf)]| {
+            let files: Vec<_> = files.iter().map(|(flag, file)| OutputFile { flag, file }).collect();
+            check_output_files(&files).map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            said(&[("--plot", path("a.svg")), ("--out", path("b.hwb")), ("--frontier", "c.json".into())]),
+            Ok(())
+        );
+        assert!(said(&[("--plot", path("none/a.svg"))]).unwrap_err().contains("make it first"));
+        assert!(said(&[("--plot", folder.path().into())]).unwrap_err().contains("a plain file or none"));
+        let twice = said(&[("--plot", path("a")), ("--out", path("./a"))]).unwrap_err();
+        assert!(twice.starts_with("--out ") && twice.contains("than that of --plot"), "{twice}");
+    }
+}
