@@ -4,7 +4,6 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::Args;
-use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::{Engine, PackedEngine, TractEngine};
 use headwater_models::export::TrainedNetwork;
 use headwater_models::export::parity::{COMPARED_SAMPLES, Parity, Reference};
@@ -13,7 +12,7 @@ use headwater_models::wire_coding::WireCoding;
 use super::dataset::{Dataset, PARTS};
 use super::output::print;
 use super::saved::Saved;
-use super::{Failure, print_json};
+use super::{Failure, open_bundle, print_json};
 
 /// Arguments of `parity`.
 #[derive(Args)]
