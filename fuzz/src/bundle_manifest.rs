@@ -15,6 +15,7 @@ use headwater_inference::cost::{DeviceBody, LinkBytes};
 use headwater_inference::exit::ExitInput;
 use headwater_inference::manifest::NetworkManifest;
 use headwater_inference::policy::Policy;
+use headwater_map_coder::CONTEXTS;
 use headwater_protocol::Exit;
 use libfuzzer_sys::fuzz_target;
 
@@ -71,13 +72,14 @@ fn read_manifest(text: &[u8]) -> Option<NetworkManifest> {
     Some(manifest)
 }
 
-/// A bundle with these bytes as every section, as the packed form of the first one and as the contexts of those that name some.
+/// A bundle with these bytes as every section, as the packed form of the first one, and with even contexts for those that name some.
 fn write(manifest: NetworkManifest, policy: Policy, onnx: &[u8]) -> Vec<u8> {
     let names: Vec<_> = manifest.sections.iter().map(|section| section.name.clone()).collect();
     let coded: Vec<_> =
         manifest.sections.iter().filter(|section| section.contexts_sha256.is_some()).map(|section| section.name.clone()).collect();
+    let table = vec![128; if coded.is_empty() { 0 } else { manifest.features.channels as usize * CONTEXTS }];
     let writer = BundleWriter::new(manifest, policy).packed(&names[0], onnx);
-    let writer = coded.iter().fold(writer, |writer, name| writer.contexts(name, onnx));
+    let writer = coded.iter().fold(writer, |writer, name| writer.contexts(name, table.clone()));
     let writer = names.iter().fold(writer, |writer, name| writer.section(name, onnx));
     writer.finish().expect("a manifest and a policy that hold make a bundle")
 }

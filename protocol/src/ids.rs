@@ -18,10 +18,15 @@ impl SampleId {
         self.0 as u32
     }
 
-    /// The id with this low half that is nearest to `near`; at most 2^31 samples away.
+    /// The id with this low half that is nearest to `near`: at most 2^31 samples away, or further where that would be below 0 or above the largest
+    /// number.
     pub const fn widen(low: u32, near: Self) -> Self {
-        let offset = low.wrapping_sub(near.0 as u32) as i32;
-        Self(near.0.wrapping_add_signed(offset as i64))
+        let offset = low.wrapping_sub(near.0 as u32) as i32 as i64;
+        match near.0.checked_add_signed(offset) {
+            Some(id) => Self(id),
+            None if offset < 0 => Self(low as u64),
+            None => Self(u64::MAX << 32 | low as u64),
+        }
     }
 }
 
@@ -347,6 +352,8 @@ mod tests {
     #[test]
     fn the_low_half_finds_the_nearest_whole_id() {
         check_widen(5, 5, 5);
+        check_widen(3_000_000_000, 0, 3_000_000_000);
+        check_widen(1, u64::MAX, u64::MAX - u64::from(u32::MAX) + 1);
         check_widen(u32::MAX, 1 << 32, (1 << 32) - 1);
         check_widen(0, (1 << 32) - 1, 1 << 32);
         check_widen(SampleId(1_763_719_200_123).low(), 1_763_719_200_000, 1_763_719_200_123);

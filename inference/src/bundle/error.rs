@@ -10,15 +10,17 @@ use crate::policy::PolicyError;
 
 /// A bundle that cannot be read or written, or that is refused. [`BundleError::Read`] asks for another path,
 /// [`BundleError::NotInBundle`] for a bundle with more sections, the others for a fresh copy or another export.
+///
+/// Each text holds its cause, so no error has a source: programs that print the chain would say the cause twice.
 #[derive(Debug, Error)]
 pub enum BundleError {
     /// The file cannot be read.
-    #[error("reading bundle {}: {source}", path.display())]
+    #[error("reading bundle {}: {reason}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// Error of the system.
-        source: io::Error,
+        reason: io::Error,
     },
     /// A bundle or member over the size limit.
     #[error("bundle: {what}: expected at most {limit} bytes, found {found}")]
@@ -90,6 +92,16 @@ pub enum BundleError {
         /// Hash of the bytes found, hex.
         found: String,
     },
+    /// A context table that is not as long as the maps of the network ask for.
+    #[error("bundle: {member}: expected {expected} bytes, found {found}")]
+    ContextTable {
+        /// The member.
+        member: String,
+        /// Bytes of the context table of such maps.
+        expected: usize,
+        /// Bytes found.
+        found: usize,
+    },
     /// A bundle of another format version.
     #[error(
         "network.json: format: expected {expected}, found {found}; use the software version that wrote it, or export again"
@@ -101,19 +113,19 @@ pub enum BundleError {
         found: u32,
     },
     /// A member that is not the expected JSON.
-    #[error("bundle: {member}: {source}")]
+    #[error("bundle: {member}: {reason}")]
     Json {
         /// The member.
         member: &'static str,
         /// Position and reason.
-        source: serde_json::Error,
+        reason: serde_json::Error,
     },
     /// `network.json` contradicts itself.
     #[error("bundle: {0}")]
-    Manifest(#[from] ManifestError),
+    Manifest(ManifestError),
     /// An invalid `policy.json`.
     #[error("bundle: policy.json: {0}")]
-    Policy(#[from] PolicyError),
+    Policy(PolicyError),
     /// Not a deflate stream.
     #[error("bundle: {member}: expected a deflate stream, found {reason}")]
     Inflate {
@@ -141,6 +153,18 @@ pub enum BundleError {
         /// The sections of the network.
         known: Vec<String>,
     },
+}
+
+impl From<ManifestError> for BundleError {
+    fn from(error: ManifestError) -> Self {
+        Self::Manifest(error)
+    }
+}
+
+impl From<PolicyError> for BundleError {
+    fn from(error: PolicyError) -> Self {
+        Self::Policy(error)
+    }
 }
 
 fn list(names: &[String]) -> String {

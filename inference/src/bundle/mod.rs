@@ -33,6 +33,7 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 
+use headwater_map_coder::CONTEXTS;
 use headwater_protocol::{NetworkId, PolicyId, VerifyingKey};
 
 use crate::manifest::{NetworkManifest, SectionManifest};
@@ -92,7 +93,7 @@ impl Bundle {
     /// [`BundleError::Read`] when the file cannot be read, else as [`Bundle::from_bytes`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, BundleError> {
         let path = path.as_ref();
-        let read = |source| BundleError::Read { path: path.to_owned(), source };
+        let read = |reason| BundleError::Read { path: path.to_owned(), reason };
         let (file, length) = regular_file::open(path).map_err(read)?;
         check_limit("the bundle", MAX_BUNDLE_BYTES, length)?;
         let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
@@ -291,6 +292,9 @@ fn check_sections(bytes: &[u8], manifest: &NetworkManifest, members: &[Member]) 
         check_form(bytes, section, "packed", packed, section.packed_sha256.as_deref())?;
         let contexts = rest.next_if(|member| member.is_contexts_of(&section.name));
         check_form(bytes, section, "contexts", contexts, section.contexts_sha256.as_deref())?;
+        if let Some(contexts) = contexts {
+            check_context_table(manifest, &contexts.name, contexts.bytes_in(bytes))?;
+        }
     }
     match rest.next() {
         None => Ok(()),
@@ -299,6 +303,15 @@ fn check_sections(bytes: &[u8], manifest: &NetworkManifest, members: &[Member]) 
             found: member.name.escape_default().to_string(),
         }),
     }
+}
+
+/// Checks the length of a context table.
+fn check_context_table(manifest: &NetworkManifest, member: &str, table: &[u8]) -> Result<(), BundleError> {
+    let (expected, found) = (manifest.features.channels as usize * CONTEXTS, table.len());
+    if expected == found {
+        return Ok(());
+    }
+    Err(BundleError::ContextTable { member: member.to_owned(), expected, found })
 }
 
 /// Checks a further form of a section, which is there exactly if `network.json` has its hash.
@@ -358,7 +371,7 @@ fn read_signature(stored: &[u8]) -> Result<Signature, BundleError> {
 
 fn parse<'a, T: serde::Deserialize<'a>>(member: &'static str, stored: &'a [u8]) -> Result<T, BundleError> {
     check_values(member, stored)?;
-    serde_json::from_slice(stored).map_err(|source| BundleError::Json { member, source })
+    serde_json::from_slice(stored).map_err(|reason| BundleError::Json { member, reason })
 }
 
 /// Counts what stands before each key and value; marks inside of texts count too.

@@ -271,8 +271,36 @@ fn sections_that_are_missing_or_too_many_are_not_written() {
 }
 
 #[test]
+fn a_context_table_of_another_length_is_neither_written_nor_read() {
+    let network = TinyNetwork { codes_maps: true, ..tiny() };
+    let whole = network.writer().finish().unwrap();
+    let table = Bundle::from_bytes(&whole).unwrap().contexts("device-0").unwrap().to_vec();
+    for wrong in [&table[1..], &[]] {
+        let error = network.writer().contexts("device-0", wrong).finish().unwrap_err();
+        assert!(matches!(error, BundleError::ContextTable { .. }), "{error}");
+        // Hashes hold, as in a bundle of another program.
+        let members = archive::read(&whole).unwrap();
+        let hash = hashes::hex_sha256(wrong);
+        let mut manifest: serde_json::Value =
+            serde_json::from_slice(&whole[members[0].range.clone()]).unwrap();
+        manifest["sections"][0]["contexts_sha256"] = hash.into();
+        let bytes = with_member(&whole, "device-0.contexts", wrong);
+        let bytes = with_member(&bytes, NETWORK, &serde_json::to_vec(&manifest).unwrap());
+        check_refused(
+            &bytes,
+            &format!("device-0.contexts: expected {} bytes, found {}", table.len(), wrong.len()),
+        );
+    }
+}
+
+#[test]
 fn a_missing_file_is_named() {
-    let error = Bundle::open("no/such.hwb").unwrap_err().to_string();
+    let error = Bundle::open("no/such.hwb").unwrap_err();
+    assert!(
+        std::error::Error::source(&error).is_none(),
+        "programs that print the chain would say the reason twice"
+    );
+    let error = error.to_string();
     assert!(error.contains("reading bundle no/such.hwb"), "{error}");
 }
 

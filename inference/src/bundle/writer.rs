@@ -1,7 +1,8 @@
 //! Writing a bundle.
 
 use super::{
-    BundleError, HASHES, NETWORK, POLICY, REPORT, archive, check_limit, check_values, deflate, hashes,
+    BundleError, HASHES, NETWORK, POLICY, REPORT, archive, check_context_table, check_limit, check_values,
+    deflate, hashes,
 };
 use crate::manifest::NetworkManifest;
 use crate::policy::Policy;
@@ -61,10 +62,13 @@ impl BundleWriter {
     /// The bundle's bytes.
     ///
     /// # Errors
-    /// For an invalid manifest or policy, or sections that are not exactly those of the manifest.
+    /// For an invalid manifest or policy, a context table of another length, or sections that are not exactly those of the manifest.
     pub fn finish(mut self) -> Result<Vec<u8>, BundleError> {
         self.manifest.check()?;
         self.policy.check()?;
+        for (name, table) in &self.contexts {
+            check_context_table(&self.manifest, &format!("{name}.contexts"), table)?;
+        }
         let sections = self.store_sections()?;
         // With the hashes filled in.
         self.manifest.check()?;
@@ -125,7 +129,7 @@ impl BundleWriter {
 
 pub(super) fn json(member: &'static str, value: &impl serde::Serialize) -> Result<Vec<u8>, BundleError> {
     let mut bytes =
-        serde_json::to_vec_pretty(value).map_err(|source| BundleError::Json { member, source })?;
+        serde_json::to_vec_pretty(value).map_err(|reason| BundleError::Json { member, reason })?;
     bytes.push(b'\n');
     check_limit(member, super::MAX_JSON_BYTES, bytes.len() as u64)?;
     check_values(member, &bytes)?;

@@ -77,24 +77,34 @@ impl AwaitedSamples {
 impl Leader {
     /// Takes a trigger: the devices are asked for this sample.
     pub(super) fn trigger(&mut self, sample: SampleId) {
-        let is_known = self.open.contains_key(&sample) || self.awaited.contains(sample);
-        if is_known || self.closed.contains(sample) {
+        let newest = self.newest_known();
+        if self.open.contains_key(&sample) || self.awaited.contains(sample) || self.closed.has_ended(sample) {
+            if self.plausible_ids.check_trigger(sample, newest, self.wall_ms).is_ok() {
+                self.confirm_trigger(sample);
+            }
             return;
         }
-        let newest = self.newest_known();
+        if self.closed.contains(sample) {
+            return;
+        }
         if let Err(implausible) = self.plausible_ids.check_trigger(sample, newest, self.wall_ms) {
             self.counts.implausible += 1;
             self.plausible_ids.trigger_refused(sample);
             self.refusal = Some(implausible);
             return self.drop_refused(sample, Dropped::Implausible);
         }
-        self.plausible_ids.confirm(sample);
-        self.plausible_ids.has_trigger = true;
+        self.confirm_trigger(sample);
         if self.closed.is_too_old(sample) {
             return self.drop_refused(sample, Dropped::TooOld);
         }
         self.actions.push(Action::Await(sample));
         self.await_answer(sample, Dropped::Unanswered);
+        self.take_early(sample);
+    }
+
+    fn confirm_trigger(&mut self, sample: SampleId) {
+        self.plausible_ids.confirm(sample);
+        self.plausible_ids.has_trigger = true;
     }
 
     /// Awaits a sample that was open when the leader stopped.

@@ -45,6 +45,15 @@ impl Leader {
             self.counts.misfits += 1;
             return;
         }
+        if self.is_early(message) {
+            return self.hold(message, answer.into());
+        }
+        self.take_early(message.sample);
+        self.take_answer(message, answer);
+    }
+
+    /// Takes an answer that fits its network.
+    pub(super) fn take_answer(&mut self, message: DeviceMessage, answer: DeviceAnswer<'_>) {
         self.measure_clock(message);
         let captured_wall_ms = self.captured_wall_ms(message);
         let config = self.networks.get(message.generation).map(|network| &network.config);
@@ -157,7 +166,7 @@ impl Leader {
     }
 
     /// Checks the id of a sample that is not open. An awaited sample is known to be one.
-    fn check_new(&mut self, message: DeviceMessage) -> Result<(), Implausible> {
+    pub(super) fn check_new(&mut self, message: DeviceMessage) -> Result<(), Implausible> {
         let DeviceMessage { slot, sample, late, .. } = message;
         if self.awaited.contains(sample) {
             self.plausible_ids.claim(slot, sample);

@@ -3,6 +3,7 @@
 use headwater_protocol::{Degraded, EdgeIndex, EdgeSet, Exit, LeaveReason, SampleId, SlotSet};
 
 use super::device_answers::DeviceMessage;
+use super::early_answers::EarlyContent;
 use super::open_sample::{OpenSample, Stage};
 use super::{Action, Generation, Leader};
 use crate::cascade::ExitAnswer;
@@ -74,12 +75,26 @@ impl Leader {
             return;
         }
         let pushes = network.config.configuration.pushes_maps();
-        // Edges take the features where there are some; the leader only notes that they were sent unasked.
-        let has_edges = !network.config.edges.is_empty();
+        if pushes
+            && let Some((bits, body_bytes)) = map
+            && self.is_early(message)
+        {
+            return self.hold(message, EarlyContent::Features(bits.to_vec(), body_bytes));
+        }
+        self.take_early(sample);
+        self.take_features(message, map);
+    }
+
+    /// Takes features that fit their network.
+    pub(super) fn take_features(&mut self, message: DeviceMessage, map: Option<(&[u8], u64)>) {
+        let DeviceMessage { generation, slot, sample, .. } = message;
+        let config = &self.networks[generation].config;
+        let (pushes, has_edges) = (config.configuration.pushes_maps(), !config.edges.is_empty());
         if pushes && map.is_some() && !self.open.contains_key(&sample) {
             // Features may overtake the summary, since they have another topic.
             self.open_for(message);
         }
+        // Edges take the features where there are some; the leader only notes that they were sent unasked.
         if let (true, Some((_, body_bytes)), Some(open)) = (has_edges, map, self.open.get_mut(&sample))
             && open.generation == generation
         {

@@ -8,6 +8,7 @@ use super::awaited::AwaitedSamples;
 use super::clock_offsets::{Allowed, ClockOff, ClockOffsets};
 use super::closed::ClosedSamples;
 use super::device_answers::DeviceMessage;
+use super::early_answers::EarlyAnswers;
 use super::escalation::EdgeSender;
 use super::journal::{Entry, Recovered};
 use super::network_state::NetworkState;
@@ -26,6 +27,8 @@ pub struct Leader {
     pub(super) clock_offsets: ClockOffsets,
     pub(super) open: BTreeMap<SampleId, Box<OpenSample>>,
     pub(super) awaited: AwaitedSamples,
+    /// Answers that came before their triggers.
+    pub(super) early: EarlyAnswers,
     pub(super) closed: ClosedSamples,
     pub(super) timers: Timers,
     pub(super) newest: SampleId,
@@ -74,6 +77,7 @@ impl Leader {
             clock_offsets: ClockOffsets::new(),
             open: BTreeMap::new(),
             awaited: AwaitedSamples::default(),
+            early: EarlyAnswers::default(),
             closed: ClosedSamples::default(),
             timers: Timers::default(),
             newest: SampleId(0),
@@ -123,6 +127,7 @@ impl Leader {
     pub fn begin_numbering(&mut self, actions: &mut Vec<Action>) {
         std::mem::swap(&mut self.actions, actions);
         self.drop_all_awaited();
+        self.early.clear();
         self.actions.push(Action::Numbering(None));
         self.closed.forget_ids();
         self.newest = SampleId(0);

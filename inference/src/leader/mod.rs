@@ -43,6 +43,7 @@ mod closed;
 mod decide;
 mod device_answers;
 mod devices;
+mod early_answers;
 mod escalation;
 mod id_ranges;
 pub mod journal;

@@ -5,7 +5,7 @@
 //! | numbering | ids of devices | ids of triggers |
 //! | --- | --- | --- |
 //! | clock, source | near the wall clock; late ones up to 21 days before it; see also [`clock_offsets`](super::clock_offsets) | near the wall clock |
-//! | trigger | up to [`MAX_AHEAD`] after the newest confirmed id; further where a second device named it | within [`MAX_TRIGGER_STEP`] of the newest id |
+//! | trigger | none before the first confirmed id; up to [`MAX_AHEAD`] after the newest one, further where a second device named it; see also [`early_answers`](super::early_answers) | within [`MAX_TRIGGER_STEP`] of the newest id |
 //! | unknown | as by trigger; the only device that is up may name any id | as by trigger |
 //!
 //! Triggers, decisions and the journal confirm ids.
@@ -88,6 +88,8 @@ enum Limit {
     LastId,
     /// An id whose low half is that of a refused trigger.
     RefusedTrigger,
+    /// No whole id is known yet: of this one the low half is certain alone.
+    NoTrigger,
 }
 
 /// The id near which short ids of headers are widened.
@@ -153,11 +155,25 @@ impl PlausibleIds {
     /// Checks the id that a device names. An implausible id is kept too, so that a second device can confirm it.
     pub(super) fn check(&mut self, claim: Claim, up: SlotSet, wall_ms: u64) -> Result<(), Implausible> {
         let Claim { slot, sample, late } = claim;
+        if self.numbering == Some(Numbering::Trigger) && self.confirmed.is_none() {
+            // A guess of the high half must not look like a claim that another device's guess confirms.
+            return Err(Implausible { sample, limit: Limit::NoTrigger, is_final: false });
+        }
         self.claim(slot, sample);
         match self.period_ms() {
             Some(period_ms) => self.check_time(sample, period_ms, wall_ms, late),
             None => self.check_count(claim, up),
         }
+    }
+
+    /// Whether a trigger numbers this sample that has not come yet.
+    pub(super) fn is_before_trigger(&self, sample: SampleId) -> bool {
+        self.numbering == Some(Numbering::Trigger) && self.confirmed.is_some_and(|newest| sample > newest)
+    }
+
+    /// Whether one of the slots named this sample or a later one.
+    pub(super) fn is_named_by(&self, slots: SlotSet, sample: SampleId) -> bool {
+        slots.iter().any(|slot| self.by_slot[slot.index()] >= sample)
     }
 
     /// Checks the id of a trigger. `newest` is the newest known id; 0 before the first.
@@ -288,6 +304,11 @@ impl fmt::Display for Implausible {
             Limit::RefusedTrigger => {
                 write!(f, "sample {sample}: the low half of its id is that of a refused trigger")
             }
+            Limit::NoTrigger => write!(
+                f,
+                "an answer came before the first trigger: whole ids are in triggers alone, so it belongs to no known sample (low half of its id: {})",
+                sample.low()
+            ),
             Limit::Newest { newest, max } => write!(
                 f,
                 "sample {sample}: expected at most {max} ids from {newest}, the newest known one: correct its ids, or start the \
@@ -344,6 +365,7 @@ mod tests {
     fn an_id_far_ahead_is_implausible_until_a_second_device_names_it() {
         for numbering in [None, Some(Numbering::Trigger)] {
             let mut ids = ids(numbering);
+            ids.confirm(SampleId(0));
             assert!(ids.takes(0, MAX_AHEAD, ALL_UP));
             assert!(!ids.takes(0, MAX_AHEAD + 1, ALL_UP));
             assert!(!ids.takes(0, 1_000_000, ALL_UP));
@@ -359,7 +381,7 @@ mod tests {
         let only = SlotSet::from_bits(1);
         for numbering in [None, Some(Numbering::Trigger)] {
             let mut ids = ids(numbering);
-            assert!(ids.takes(0, 1 << 40, only));
+            assert_eq!(ids.takes(0, 1 << 40, only), numbering.is_none(), "whole ids are in triggers alone");
             ids.confirm(SampleId(1000));
             assert!(ids.takes(0, 1000 + MAX_TRIGGER_STEP, only), "triggers may have been missed");
             assert_eq!(ids.takes(0, 1001 + MAX_TRIGGER_STEP, only), numbering.is_none());
@@ -367,6 +389,20 @@ mod tests {
             assert_eq!(ids.takes(0, 1001 + MAX_AHEAD, only), numbering.is_none());
             assert!(ids.takes(0, 1000 + MAX_AHEAD, only));
         }
+    }
+
+    #[test]
+    fn before_the_first_trigger_two_guesses_of_an_id_confirm_nothing() {
+        let mut ids = ids(Some(Numbering::Trigger));
+        let guess = SampleId::widen(3_000_000_000, SampleId(0)).0;
+        for slot in [0, 1, 0, 1] {
+            assert!(!ids.takes(slot, guess, ALL_UP) && !ids.takes(slot, 5, ALL_UP));
+        }
+        ids.confirm(SampleId((1 << 40) + 3_000_000_000));
+        assert!(ids.takes(0, (1 << 40) + 3_000_000_000, ALL_UP));
+        let mut first = super::tests::ids(Some(Numbering::Trigger));
+        let text = first.check(claim(0, guess, false), ALL_UP, WALL_MS).unwrap_err().to_string();
+        assert!(text.contains("before the first trigger") && text.contains("3000000000"), "{text}");
     }
 
     #[test]

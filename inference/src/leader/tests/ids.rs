@@ -315,7 +315,12 @@ fn a_late_answer_of_a_triggered_sample_that_the_leader_missed_is_not_dropped() {
     group.trigger(1000);
     group.event(Event::Connected);
     assert_eq!(group.late(0, 5000, &SURE), [], "its trigger may have come while the leader was away");
-    assert_eq!(group.late(1, 5001, &SURE), [Action::Open(SampleId(5001))], "a second device knows it too");
+    assert_eq!(group.late(1, 5001, &SURE), [], "nobody else knows this one");
+    assert_eq!(
+        group.late(1, 4999, &SURE),
+        [Action::Open(SampleId(4999))],
+        "another device knows a later one"
+    );
     group.trigger(6000);
     assert_eq!(group.late(0, 5000, &SURE), [Action::Open(SampleId(5000))]);
     assert_eq!(group.late(0, 7000, &SURE), [dropped(7000, Dropped::Implausible)]);
@@ -332,5 +337,98 @@ fn the_clock_difference_is_a_setting() {
         let (near, far) = (now + u64::from(max_ms), now + u64::from(max_ms) + 1);
         assert_eq!(group.summary(0, far, &SURE), []);
         opens(&mut group, 0, near);
+    }
+}
+
+/// The decision of a sample.
+fn decided(group: &Group, sample: u64) -> &Decision {
+    let mut decisions = group.done.iter().filter_map(|action| match action {
+        Action::Decide(decision) if decision.sample == SampleId(sample) => Some(decision),
+        _ => None,
+    });
+    decisions.next().expect("a decision")
+}
+
+#[test]
+fn an_answer_before_its_trigger_is_held_and_counts_when_the_trigger_comes() {
+    let mut group = Group::numbered(Numbering::Trigger);
+    group.trigger(1000);
+    assert_eq!(group.summary(0, 1001, &SURE), []);
+    assert_eq!(group.summary(0, 1001, &UNSURE), [], "the first answer counts");
+    group.after_ms(5);
+    assert_eq!(group.trigger(1001), [Action::Await(SampleId(1001)), Action::Open(SampleId(1001))]);
+    group.summary(1, 1001, &SURE);
+    group.summary(2, 1001, &SURE);
+    let decision = decided(&group, 1001);
+    assert_eq!((decision.presence.missing_count(), decision.class), (0, 2));
+    assert!(decision.degraded.is_empty());
+    assert_eq!((group.leader.counts().implausible, group.leader.counts().duplicates), (0, 1));
+}
+
+#[test]
+fn an_answer_before_its_trigger_counts_when_another_device_names_the_sample() {
+    let mut group = Group::numbered(Numbering::Trigger);
+    group.trigger(1000);
+    assert_eq!(group.summary(0, 1003, &SURE), []);
+    assert_eq!(group.summary(1, 1003, &SURE), [Action::Open(SampleId(1003))]);
+    group.summary(2, 1003, &SURE);
+    assert_eq!(decided(&group, 1003).presence.missing_count(), 0);
+    // Its trigger comes last of all, and is no new sample.
+    assert_eq!(group.trigger(1003), []);
+    assert_eq!(group.leader.unfinished_samples().collect::<Vec<_>>(), [1000].map(SampleId));
+}
+
+#[test]
+fn one_device_cannot_have_samples_decided_before_they_exist() {
+    let mut group = Group::numbered(Numbering::Trigger);
+    group.trigger(1000);
+    let window_ms = config().policy.window_ms;
+    for round in 0..4 {
+        for ahead in 1..=256 {
+            assert_eq!(group.not_in_view(0, 1000 + 64 * round + ahead), []);
+        }
+        assert_eq!(group.after_ms(window_ms + 1), []);
+    }
+    assert_eq!((group.leader.settled().decided, group.leader.newest_known()), (0, SampleId(1000)));
+    // More than a slot may hold, beyond the ids that one device may name, and held for longer than a window.
+    group.not_in_view(0, 1001);
+    let counts = group.leader.counts();
+    assert_eq!((counts.implausible, counts.implausible_slots), (4 * 256, SlotSet::single(slot(0))));
+    group.after_ms(window_ms + 1);
+    // The honest samples are whole.
+    group.trigger(1001);
+    for index in 0..SLOTS as u8 {
+        group.summary(index, 1001, &SURE);
+    }
+    let decision = decided(&group, 1001);
+    assert_eq!((decision.presence.missing_count(), decision.class), (0, 2));
+}
+
+#[test]
+fn the_only_device_that_is_up_is_believed() {
+    let mut group = Group::numbered(Numbering::Trigger);
+    group.trigger(1000);
+    for index in 1..SLOTS as u8 {
+        group.event(Event::DeviceDown { slot: slot(index) });
+    }
+    assert!(group.summary(0, 1001, &SURE).contains(&Action::Open(SampleId(1001))));
+}
+
+#[test]
+fn answers_before_the_first_trigger_belong_to_no_sample_and_harm_none() {
+    for first in [3_000_000_000, (1 << 34) + 7] {
+        let mut group = Group::numbered(Numbering::Trigger);
+        for index in 0..SLOTS as u8 {
+            let guess = group.leader.near_id(WALL_MS).widen(SampleId(first).low(), SampleId(0));
+            assert_eq!(group.summary(index, guess.0, &SURE), []);
+        }
+        assert_eq!((group.leader.counts().implausible, group.leader.newest_known()), (3, SampleId(0)));
+        group.trigger(first + 1);
+        for index in 0..SLOTS as u8 {
+            let whole = group.leader.near_id(WALL_MS).widen(SampleId(first + 1).low(), SampleId(0));
+            assert_eq!(whole, SampleId(first + 1));
+            group.summary(index, whole.0, &SURE);
+        }
+        assert_eq!(decided(&group, first + 1).presence.missing_count(), 0);
     }
 }

@@ -1,0 +1,133 @@
+//! Answers to samples that no trigger has named yet, where triggers number the samples.
+//!
+//! An answer may overtake its trigger. It is held for the length of a window:
+//!
+//! ```text
+//!                 ┌── the trigger, or another device names the sample ──> taken
+//! answer ──> held ┤
+//!                 └── neither within the window ──> refused
+//! ```
+//!
+//! So one faulty device cannot have samples decided before they exist. The only device that is up is believed.
+
+use headwater_protocol::{DeviceDecision, SampleId, Slot, SlotSet};
+
+use super::device_answers::DeviceMessage;
+use super::plausible_ids::MAX_AHEAD;
+use super::{DeviceAnswer, Leader, Micros};
+
+/// Answers that are held, oldest first.
+#[derive(Default)]
+pub(super) struct EarlyAnswers(Vec<EarlyAnswer>);
+
+struct EarlyAnswer {
+    message: DeviceMessage,
+    received: Micros,
+    content: EarlyContent,
+}
+
+/// What an early message says; [`DeviceAnswer`] with its own values, or features.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum EarlyContent {
+    Summary(Vec<f32>),
+    NotInView,
+    Input(Vec<u8>),
+    Decided(DeviceDecision),
+    GivenUp,
+    /// Packed bits, and bytes as sent.
+    Features(Vec<u8>, u64),
+}
+
+impl From<DeviceAnswer<'_>> for EarlyContent {
+    fn from(answer: DeviceAnswer<'_>) -> Self {
+        match answer {
+            DeviceAnswer::Summary(scores) => Self::Summary(scores.to_vec()),
+            DeviceAnswer::NotInView => Self::NotInView,
+            DeviceAnswer::Input(pixels) => Self::Input(pixels.to_vec()),
+            DeviceAnswer::Decided(decision) => Self::Decided(decision),
+            DeviceAnswer::GivenUp => Self::GivenUp,
+        }
+    }
+}
+
+impl EarlyAnswers {
+    /// Forgets every answer.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn of_slot(&self, slot: Slot) -> usize {
+        self.0.iter().filter(|held| held.message.slot == slot).count()
+    }
+
+    /// Takes out the answers whose message passes.
+    fn take(&mut self, passes: impl Fn(&EarlyAnswer) -> bool) -> Vec<EarlyAnswer> {
+        self.0.extract_if(.., |held| passes(held)).collect()
+    }
+}
+
+impl Leader {
+    /// Whether a message names a sample ahead of all triggers that are known, and of what the other devices have named.
+    pub(super) fn is_early(&mut self, message: DeviceMessage) -> bool {
+        let DeviceMessage { sample, .. } = message;
+        let is_known =
+            self.open.contains_key(&sample) || self.awaited.contains(sample) || self.closed.contains(sample);
+        let others = self.slots_up() - SlotSet::single(message.slot);
+        !is_known
+            && !others.is_empty()
+            && self.plausible_ids.is_before_trigger(sample)
+            && !self.plausible_ids.is_named_by(others, sample)
+            && self.check_new(message).is_ok()
+    }
+
+    /// Holds an early message.
+    pub(super) fn hold(&mut self, message: DeviceMessage, content: EarlyContent) {
+        self.refuse_expired();
+        if self.early.of_slot(message.slot) as u64 == MAX_AHEAD {
+            return self.count_implausible(message.slot);
+        }
+        self.early.0.push(EarlyAnswer { message, received: self.now, content });
+    }
+
+    /// Takes the answers to a sample that is known now.
+    pub(super) fn take_early(&mut self, sample: SampleId) {
+        if self.early.0.is_empty() {
+            return;
+        }
+        self.refuse_expired();
+        for EarlyAnswer { message, received, content } in
+            self.early.take(|held| held.message.sample == sample)
+        {
+            let held_ms = u16::try_from(self.now.since(received) / 1000).unwrap_or(u16::MAX);
+            let age_ms = message.age_ms.saturating_add(held_ms);
+            self.take_content(DeviceMessage { age_ms, ..message }, &content);
+        }
+    }
+
+    fn take_content(&mut self, message: DeviceMessage, content: &EarlyContent) {
+        let answer = match content {
+            EarlyContent::Summary(scores) => DeviceAnswer::Summary(scores),
+            EarlyContent::NotInView => DeviceAnswer::NotInView,
+            EarlyContent::Input(pixels) => DeviceAnswer::Input(pixels),
+            EarlyContent::Decided(decision) => DeviceAnswer::Decided(*decision),
+            EarlyContent::GivenUp => DeviceAnswer::GivenUp,
+            EarlyContent::Features(bits, body_bytes) => {
+                return self.take_features(message, Some((bits, *body_bytes)));
+            }
+        };
+        self.take_answer(message, answer);
+    }
+
+    /// Refuses the answers that were held for a window.
+    fn refuse_expired(&mut self) {
+        let (now, window_ms) = (self.now, self.networks.current.config.policy.window_ms);
+        for expired in self.early.take(|held| held.received.plus_ms(window_ms) < now) {
+            self.count_implausible(expired.message.slot);
+        }
+    }
+
+    fn count_implausible(&mut self, slot: Slot) {
+        self.counts.implausible += 1;
+        self.counts.implausible_slots.insert(slot);
+    }
+}
