@@ -62,6 +62,9 @@ fn a_group_does_not_stop_when_all_devices_but_one_are_quiet() {
         numbering.map(|numbering| group.event(Event::Numbering(numbering)));
         let first = if numbering == Some(CLOCK) { group.clock_id(100) } else { 1 };
         for sample in first..first + 100_000 {
+            if numbering == Some(Numbering::Trigger) {
+                group.trigger(sample);
+            }
             group.summary(0, sample, &SURE);
             group.after_ms(100);
         }
