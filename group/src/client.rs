@@ -50,6 +50,8 @@ pub struct GroupClient {
     pub devices: KnownDevices,
     /// Whether the leader, and the edges of its group, read the short form of triggers.
     leader_reads_short: bool,
+    /// Whether an account of a leader has arrived.
+    has_account: bool,
 }
 
 /// A change that the client has received and recorded.
@@ -101,6 +103,7 @@ impl GroupClient {
             account,
             devices,
             leader_reads_short: false,
+            has_account: false,
         };
         let mut failures = client.link.failures();
         let refused =
@@ -252,6 +255,11 @@ impl GroupClient {
         &self.account
     }
 
+    /// Whether an account of a leader has arrived. A leader publishes one as soon as it takes triggers.
+    pub fn has_account(&self) -> bool {
+        self.has_account
+    }
+
     /// Begins an empty account: samples and drops reported before this call no longer count.
     pub fn begin_account(&mut self) {
         self.account = self.account.following();
@@ -277,6 +285,7 @@ impl GroupClient {
             Ok(Topic::Settled) => {
                 let notice: SettledNotice = serde_json::from_slice(payload).map_err(unreadable)?;
                 self.account.settle(notice);
+                self.has_account = true;
                 GroupEvent::Settled
             }
             Ok(Topic::Leader) => {

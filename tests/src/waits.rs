@@ -32,11 +32,11 @@ pub trait Waits {
         is_reached: impl Fn(&Settled) -> bool,
     ) -> Result<Settled, GroupError>;
 
-    /// Waits until a device is up in each of the slots.
+    /// Waits until a leader takes triggers, and a device is up in each of the slots.
     ///
     /// # Errors
     /// As [`GroupClient::wait_for`].
-    async fn wait_for_devices(&mut self, slots: SlotSet) -> Result<(), GroupError>;
+    async fn wait_for_members(&mut self, slots: SlotSet) -> Result<(), GroupError>;
 }
 
 impl Waits for GroupClient {
@@ -68,9 +68,9 @@ impl Waits for GroupClient {
         .await
     }
 
-    async fn wait_for_devices(&mut self, slots: SlotSet) -> Result<(), GroupError> {
-        self.wait_for(&format!("devices in the slots {slots:?}"), |client| {
-            slots.is_subset(client.devices.slots_up()).then_some(())
+    async fn wait_for_members(&mut self, slots: SlotSet) -> Result<(), GroupError> {
+        self.wait_for(&format!("a leader, and devices in the slots {slots:?}"), |client| {
+            (client.has_account() && slots.is_subset(client.devices.slots_up())).then_some(())
         })
         .await
     }

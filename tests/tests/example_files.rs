@@ -72,7 +72,7 @@ async fn three_programs_with_the_example_files_decide_a_sample() {
     })
     .await
     .expect("the broker is there");
-    client.wait_for_devices(SlotSet::single(slot(0))).await.expect("the device comes up");
+    client.wait_for_members(SlotSet::single(slot(0))).await.expect("the device comes up");
     // Programs cannot be asked whether they have found each other, so samples are triggered until one is decided.
     let until = Instant::now() + WAIT_LIMIT;
     for sample in (1..).map(SampleId) {

@@ -87,7 +87,7 @@ async fn a_leader_takes_a_changed_policy_and_refuses_a_wrong_one() {
     let aggregator = site.start("headwater-aggregator", &["--policy", &file]);
     let _device = site.start_device(&[]);
     let mut client = client(broker, shipped::bundle().network_id()).await;
-    client.wait_for_devices(SlotSet::single(slot(0))).await.expect("the device comes");
+    client.wait_for_members(SlotSet::single(slot(0))).await.expect("the device comes");
 
     let mut samples = seen_samples();
     let mut sample = || samples.next().expect("ids do not end");
@@ -129,7 +129,7 @@ async fn a_device_that_decides_takes_a_changed_policy() {
     let device = site.start_device(&["--policy", &file]);
     let network = Bundle::open(&bundle).expect("a sound bundle").network_id();
     let mut client = client(broker, network).await;
-    client.wait_for_devices(SlotSet::single(slot(0))).await.expect("the device comes");
+    client.wait_for_members(SlotSet::single(slot(0))).await.expect("the device comes");
 
     let mut samples = seen_samples();
     let mut sample = || samples.next().expect("ids do not end");

@@ -47,7 +47,7 @@ async fn a_device_takes_less_than_40_mb() {
     group.start(Service::Leader).unwrap();
     group.start(device).unwrap();
     let mut client = client(broker, shipped::bundle().network_id()).await;
-    client.wait_for_devices(SlotSet::single(slot(0))).await.unwrap();
+    client.wait_for_members(SlotSet::single(slot(0))).await.unwrap();
     for sample in ids(3000, 300) {
         client.decide(sample).await.unwrap();
     }

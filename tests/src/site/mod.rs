@@ -451,7 +451,7 @@ impl Site {
         for group in GROUPS {
             let mut client = self.client(group).await;
             let all: SlotSet = Slot::first(DEVICES).collect();
-            client.wait_for_devices(all).await.expect("every device comes up");
+            client.wait_for_members(all).await.expect("every device comes up");
             clients.push(client);
         }
         clients
