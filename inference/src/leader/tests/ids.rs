@@ -345,11 +345,11 @@ fn the_clock_difference_is_a_setting() {
 
 /// The decision of a sample.
 fn decided(group: &Group, sample: u64) -> &Decision {
-    let mut decisions = group.done.iter().filter_map(|action| match action {
-        Action::Decide(decision) if decision.sample == SampleId(sample) => Some(decision),
-        _ => None,
+    let mut decisions = group.done.iter().filter_map(|action| {
+        let Action::Decide(decision) = action else { return None };
+        Some(decision)
     });
-    decisions.next().expect("a decision")
+    decisions.find(|decision| decision.sample == SampleId(sample)).expect("a decision")
 }
 
 #[test]
