@@ -26,7 +26,7 @@ struct EarlyAnswer {
     content: EarlyContent,
 }
 
-/// What an early message says; [`DeviceAnswer`] with its own values, or features.
+/// Content of a held message: a [`DeviceAnswer`] that owns its values, or features.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum EarlyContent {
     Summary(Vec<f32>),

@@ -309,7 +309,7 @@ impl GroupKnowledge {
     }
 }
 
-/// What a leader of the shipped network accepts.
+/// Limits of the messages that a leader of the shipped network accepts.
 fn shipped_limits() -> Limits {
     Limits { classes: 10, scores: ScoreEncoding::Bits4, ..Limits::default() }
 }

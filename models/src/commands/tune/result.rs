@@ -123,7 +123,7 @@ impl Tune {
         files.map(|file| format!("written: {}\n", file.display())).collect()
     }
 
-    /// What the JSON result says of the targets; `chosen` is the setting that keeps them all.
+    /// The JSON result without its figures: targets, and whether they are met. `chosen` is the setting that keeps them all.
     pub(super) fn json_of(&self, tuned: &Tuned<'_>, chosen: Option<usize>) -> Value {
         let targets = tuned.criteria.targets;
         let limit = tuned.limit.as_ref();
