@@ -56,7 +56,7 @@ fn section(kind: InputKind, input: Map, filters: &[usize]) -> Vec<u8> {
         scale: 0.1,
     };
     let mut bytes = Vec::new();
-    write(kind, &blocks, &head, |part| bytes.extend_from_slice(part)).expect("shapes that fit");
+    write(kind, &blocks, &head, map.channels, |part| bytes.extend_from_slice(part)).expect("shapes that fit");
     bytes
 }
 

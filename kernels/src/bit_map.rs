@@ -130,14 +130,19 @@ pub(crate) fn read_words(bytes: &[u8], words: &mut [u64]) {
     }
 }
 
-/// Writes words into bytes, least significant byte first.
-pub(crate) fn write_words(words: &[u64], bytes: &mut [u8]) {
+/// Writes the first `len` bits into bytes, least significant first; the bits after them in the last byte are zero.
+pub(crate) fn write_bits(words: &[u64], len: usize, bytes: &mut [u8]) {
     let (eights, rest) = bytes.as_chunks_mut();
     for (bytes, word) in eights.iter_mut().zip(words) {
         *bytes = word.to_le_bytes();
     }
     if let Some(word) = words.get(eights.len()) {
         rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
+    }
+    if let Some(last) = bytes.last_mut()
+        && !len.is_multiple_of(8)
+    {
+        *last &= (1 << (len % 8)) - 1;
     }
 }
 

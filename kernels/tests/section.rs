@@ -14,6 +14,8 @@ struct Parts {
     blocks: Vec<(Convp, Vec<bool>, Vec<Threshold>)>,
     head: Vec<bool>,
     classes: Vec<Affine>,
+    /// Channels that are features.
+    sent: usize,
 }
 
 impl Parts {
@@ -25,7 +27,7 @@ impl Parts {
             .collect();
         let head = HeadParts { weights: &self.head, classes: &self.classes, scale: 0.5 };
         let mut bytes = Vec::new();
-        write(self.input, &blocks, &head, |part| bytes.extend_from_slice(part)).map(|()| bytes)
+        write(self.input, &blocks, &head, self.sent, |part| bytes.extend_from_slice(part)).map(|()| bytes)
     }
 
     fn input_bytes(&self) -> usize {
@@ -58,7 +60,10 @@ impl Parts {
         let scores = rows
             .zip(&self.classes)
             .map(|(row, class)| reference::dot(row, &features) * class.factor + class.offset);
-        (scores.collect(), features)
+        let scores = scores.collect();
+        let output = self.blocks.last().expect("at least one block").0.output();
+        features.truncate(self.sent * output.height * output.width);
+        (scores, features)
     }
 }
 
@@ -134,7 +139,9 @@ fn any_shapes(
 }
 
 fn any_parts((input, shapes): (InputKind, Vec<Convp>)) -> impl Strategy<Value = Parts> {
-    let last = shapes.last().expect("at least one block").output().len();
+    let output = shapes.last().expect("at least one block").output();
+    // Half of the sections send all channels.
+    let sent = prop_oneof![Just(output.channels), 1..=output.channels];
     let blocks: Vec<_> = shapes
         .into_iter()
         .enumerate()
@@ -153,9 +160,10 @@ fn any_parts((input, shapes): (InputKind, Vec<Convp>)) -> impl Strategy<Value = 
         })
         .collect();
     let affine = (-1000..1000, -5000..5000).prop_map(|(factor, offset)| Affine { factor, offset });
-    (blocks, prop::collection::vec(affine, 1..5)).prop_flat_map(move |(blocks, classes)| {
-        let weights = prop::collection::vec(any::<bool>(), last * classes.len());
+    (blocks, prop::collection::vec(affine, 1..5), sent).prop_flat_map(move |(blocks, classes, sent)| {
+        let weights = prop::collection::vec(any::<bool>(), output.len() * classes.len());
         (Just(blocks), weights, Just(classes)).prop_map(move |(blocks, head, classes)| Parts {
+            sent,
             input,
             blocks,
             head,
@@ -277,9 +285,19 @@ fn small() -> Parts {
     Parts {
         input: InputKind::Pixels,
         blocks: vec![(shape, vec![true; 9], vec![Threshold { from: 0, flipped: false }])],
+        sent: 1,
         head: vec![true; 4],
         classes: vec![Affine { factor: 1, offset: 0 }],
     }
+}
+
+/// The same with more filters.
+fn with_filters(filters: usize) -> Parts {
+    let mut parts = small();
+    let (shape, weights, thresholds) = &mut parts.blocks[0];
+    shape.filters = filters;
+    (*weights, *thresholds) = (weights.repeat(filters), thresholds.repeat(filters));
+    Parts { head: vec![true; 4 * filters], ..parts }
 }
 
 #[track_caller]
@@ -307,6 +325,7 @@ fn a_fault_in_the_parts_is_named_when_they_are_written() {
         |parts| parts.classes[0].factor = i32::MAX,
         "packed section, largest score: expected 0 to 2147483647, found 8589934588",
     );
+    refused(|parts| parts.sent = 2, "packed section, sent channels: expected 1 to 1, found 2");
     refused(Parts::without_classes, "packed section, classes: expected 1 to 4096, found 0");
 }
 
@@ -325,12 +344,20 @@ fn a_fault_in_the_bytes_is_named_when_they_are_read() {
         run(&bytes, &[0; 16], CodePath::PORTABLE).unwrap_err().to_string()
     };
     assert_eq!(read(0, b'x'), "packed section: expected it to begin with `HWpk`");
-    assert_eq!(read(4, 2), "packed section: expected version 1, found 2");
+    assert_eq!(read(4, 3), "packed section: expected version 1 to 2, found 3");
     assert_eq!(read(5, 0), "packed section, blocks: expected 1 to 8, found 0");
     assert_eq!(read(19, 0xff), "packed section, unit of the scores: expected a positive, finite number");
     assert_eq!(read(22, 65), "packed section, block 0, kernel: expected 1 to 64, found 65");
     assert_eq!(read(29, 0xff), "packed section, weights: expected zero bits after the last, found bits set");
     assert_eq!(read(33, 1), "packed section, block 0, threshold: expected -2295 to 2296, found 16777216");
+    let two_of_three = Parts { sent: 2, ..with_filters(3) }.bytes().unwrap();
+    assert_eq!((bytes[4], two_of_three[4], two_of_three[20]), (1, 2, 2));
+    for (sent, expected) in [(0, "found 0"), (3, "found 3"), (9, "found 9")] {
+        let mut changed = two_of_three.clone();
+        changed[20] = sent;
+        let error = run(&changed, &[0; 16], CodePath::PORTABLE).unwrap_err().to_string();
+        assert_eq!(error, format!("packed section, sent channels: expected 1 to 2, {expected}"));
+    }
     let longer = [&bytes[..], &[0]].concat();
     let error = run(&longer, &[0; 16], CodePath::PORTABLE).unwrap_err();
     assert_eq!(error, PackedError::Length { expected: bytes.len(), found: bytes.len() + 1 });

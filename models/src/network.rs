@@ -32,12 +32,14 @@ pub struct Network {
 /// A section that gives scores and a map for the next tier.
 #[derive(Clone, Debug)]
 pub struct ExitSection {
-    /// Blocks up to the features.
+    /// Blocks up to the map that the head reads.
     pub blocks: Vec<Block>,
-    /// Blocks from the features to the scores.
+    /// Blocks from that map to the scores.
     pub head: Vec<Block>,
-    /// The map for the next tier.
+    /// The map for the next tier, the features: all channels of that map, or the first ones.
     pub map: FeatureMap,
+    /// Channels of the map that the head reads.
+    channels: usize,
 }
 
 /// The layers of one section.
@@ -190,21 +192,39 @@ impl ExitSection {
             [layer] => vec![Block::new(layout, &head, layer)],
             layers => chain(layout, &head, layers),
         };
-        Self { blocks, head, map: shapes.features }
+        let channels = shapes.blocks.last().map_or(0, |last| last.output[0]);
+        Self { blocks, head, channels, map: shapes.features }
     }
 
     fn run(&self, pass: &Pass<'_>, rows: Vec<u32>, input: Tensor<4>) -> SourceOutput {
-        let features = run(pass, &self.blocks, input.clone());
-        let scores = self.scores(pass, features.clone());
-        SourceOutput { rows, input, scores: Some(scores), features }
+        let map = run(pass, &self.blocks, input.clone());
+        let scores = self.scores(pass, map.clone());
+        SourceOutput { rows, input, scores: Some(scores), features: self.sent(map) }
     }
 
-    /// Scores `[rows, classes, 1, 1]` of features.
-    pub fn scores(&self, pass: &Pass<'_>, features: Tensor<4>) -> Tensor<4> {
-        run(pass, &self.head, features)
+    /// Scores `[rows, classes, 1, 1]` of the input of `output`, not rounded to levels.
+    pub fn exact_scores(&self, pass: &Pass<'_>, output: &SourceOutput) -> Tensor<4> {
+        self.scores(pass, run(pass, &self.blocks, output.input.clone()))
     }
 
-    /// Inputs of the signs that are the features, by the running statistics; `None` where the features are floats.
+    /// Scores `[rows, classes, 1, 1]` of the map that the head reads.
+    pub fn scores(&self, pass: &Pass<'_>, map: Tensor<4>) -> Tensor<4> {
+        run(pass, &self.head, map)
+    }
+
+    /// Shape of the map that the head reads.
+    pub fn head_map(&self) -> [usize; 3] {
+        let [_, h, w] = self.map.shape();
+        [self.channels, h, w]
+    }
+
+    /// The channels of a map that are sent.
+    fn sent(&self, map: Tensor<4>) -> Tensor<4> {
+        let [sent, ..] = self.map.shape();
+        if sent < self.channels { map.narrow(1, 0, sent) } else { map }
+    }
+
+    /// Inputs of the signs that are the map that the head reads, by the running statistics; `None` where that map has floats.
     pub fn before_sign(&self, pass: &Pass<'_>, input: Tensor<4>) -> Option<Tensor<4>> {
         let (last, before) = self.blocks.split_last()?;
         last.before_sign(pass, run(pass, before, input))

@@ -90,6 +90,18 @@ fn a_run_of_seconds_beats_guessing_and_its_bundle_agrees() {
 }
 
 #[test]
+fn a_network_that_sends_some_channels_trains_and_its_engines_agree() {
+    let head = "head = { kind = \"fc\", binary = true }";
+    let text = SHIPPED.replace(head, &format!("{head}\nsent_channels = 3"));
+    let finished =
+        trained(spec(&text), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 1000, 2);
+    let every = finished.reports.test.every;
+    assert!(every[Exit::Cloud] > 0.5 && every[Exit::Local] > 0.5, "{every:?}");
+    let bundle = Bundle::from_bytes(&finished.exported.bytes).unwrap();
+    assert_eq!(bundle.manifest().features.shape(), [3, 16, 16]);
+}
+
+#[test]
 fn the_published_network_trains_and_exports_too() {
     let text = PUBLISHED.replace("aggregation = \"mp\"", "aggregation = \"cc\"");
     let finished =

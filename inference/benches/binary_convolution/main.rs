@@ -46,7 +46,8 @@ fn packed(map: Map) -> Vec<u8> {
     let exit: Vec<bool> = noise(map.len()).map(|byte| byte < 128).collect();
     let head = HeadParts { weights: &exit, classes: &[Affine { factor: 1, offset: 0 }], scale: 1.0 };
     let mut bytes = Vec::new();
-    write(InputKind::Bits, &[block], &head, |part| bytes.extend_from_slice(part)).expect("shapes that fit");
+    write(InputKind::Bits, &[block], &head, block.shape.filters, |part| bytes.extend_from_slice(part))
+        .expect("shapes that fit");
     bytes
 }
 

@@ -214,8 +214,7 @@ impl Leader {
 
     /// Refuses a message. A late one whose id stays implausible ends as a drop, so that its device frees the answer.
     fn refuse(&mut self, message: DeviceMessage, implausible: Implausible) {
-        self.counts.implausible += 1;
-        self.counts.implausible_slots.insert(message.slot);
+        self.count_implausible(message.slot);
         self.refusal = Some(implausible);
         if implausible.is_final {
             self.drop_refused(message.sample, Dropped::Implausible);

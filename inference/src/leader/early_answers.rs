@@ -126,7 +126,8 @@ impl Leader {
         }
     }
 
-    fn count_implausible(&mut self, slot: Slot) {
+    /// Counts a refused message of a device.
+    pub(super) fn count_implausible(&mut self, slot: Slot) {
         self.counts.implausible += 1;
         self.counts.implausible_slots.insert(slot);
     }

@@ -105,7 +105,8 @@ mod tests {
         let block = BlockParts { shape, weights: &[true], thresholds: &thresholds };
         let head = HeadParts { weights, classes, scale: SCALE };
         let mut bytes = Vec::new();
-        write(InputKind::Pixels, &[block], &head, |part| bytes.extend_from_slice(part)).unwrap();
+        write(InputKind::Pixels, &[block], &head, block.shape.filters, |part| bytes.extend_from_slice(part))
+            .unwrap();
         bytes
     }
 

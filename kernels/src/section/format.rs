@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! header     "HWpk" | version u8 | blocks u8 | classes u16 | channels u16 | rows u16 | columns u16
-//!            | kind of input u16 (0 pixels, 1 bits) | unit of the scores f32
+//!            | kind of input u16 (0 pixels, 1 bits) | unit of the scores f32 | version 2: sent channels u16
 //! shapes     per block: filters u16 | kernel, stride, padding of the convolution | of the pooling, one byte each
 //! blocks     per block: weights, 1 bit each [filters, channels, kernel, kernel] | thresholds i32 [filters]
 //!            | signs of the thresholds, 1 bit each
-//! exit       weights, 1 bit each [classes, features] | factors i32 [classes] | offsets i32 [classes]
+//! exit       weights, 1 bit each [classes, inputs] | factors i32 [classes] | offsets i32 [classes]
 //! ```
+//!
+//! The exit reads the output of the last block. The features are its first channels, in version 1 all of them.
 //!
 //! Numbers are little endian. Bits are least significant first, 1 = +1, and spare bits are zero. A section has exactly one form, and
 //! the reader accepts no other.
@@ -20,11 +22,13 @@ use crate::exit::Affine;
 use crate::shape::{Convp, Map, Window};
 use crate::threshold::Threshold;
 
-/// Version of the form that this build reads and writes.
-pub const VERSION: u8 = 1;
+/// Newest version of the form: of sections whose features are some of the channels. Others have version 1.
+pub const VERSION: u8 = 2;
 
 const MAGIC: [u8; 4] = *b"HWpk";
 const HEADER_BYTES: usize = 20;
+/// Bytes of the number of sent channels, in version 2.
+const SENT_BYTES: usize = 2;
 /// Bytes of a block's shape.
 const SHAPE_BYTES: usize = 8;
 
@@ -42,7 +46,7 @@ pub struct BlockParts<'a> {
 /// The parts of the exit, for [`write()`].
 #[derive(Clone, Copy, Debug)]
 pub struct HeadParts<'a> {
-    /// Signs of the weights, `[classes, features]`.
+    /// Signs of the weights, `[classes, inputs]`.
     pub weights: &'a [bool],
     /// Factor and offset of each class.
     pub classes: &'a [Affine],
@@ -50,7 +54,7 @@ pub struct HeadParts<'a> {
     pub scale: f32,
 }
 
-/// Writes a section, part by part, to `sink`.
+/// Writes a section, part by part, to `sink`. Its features are the first `sent` channels of the last block's output.
 ///
 /// # Errors
 /// [`PackedError`] naming the number that is out of range; nothing is written then.
@@ -58,6 +62,7 @@ pub fn write(
     input: InputKind,
     blocks: &[BlockParts<'_>],
     head: &HeadParts<'_>,
+    sent: usize,
     mut sink: impl FnMut(&[u8]),
 ) -> Result<(), PackedError> {
     check_range("blocks", None, 1..=MAX_BLOCKS as i64, blocks.len())?;
@@ -65,7 +70,7 @@ pub fn write(
     for (shape, block) in shapes.iter_mut().zip(blocks) {
         *shape = block.shape;
     }
-    let plan = Plan::new(input, &shapes[..blocks.len()], head.classes.len(), head.scale)?;
+    let plan = Plan::new(input, &shapes[..blocks.len()], sent, head.classes.len(), head.scale)?;
     check_parts(&plan, blocks, head)?;
     write_header(&plan, &mut sink);
     for block in blocks {
@@ -85,20 +90,23 @@ fn check_parts(plan: &Plan, blocks: &[BlockParts<'_>], head: &HeadParts<'_>) -> 
         check_equal("thresholds", Some(index), block.shape.filters, block.thresholds.len())?;
         block.thresholds.iter().try_for_each(|threshold| check_threshold(plan, index, *threshold))?;
     }
-    let features = plan.features().len();
-    check_equal("weights of the exit", None, head.classes.len() * features, head.weights.len())?;
-    head.classes.iter().try_for_each(|class| check_affine(*class, features))
+    let inputs = plan.exit_input().len();
+    check_equal("weights of the exit", None, head.classes.len() * inputs, head.weights.len())?;
+    head.classes.iter().try_for_each(|class| check_affine(*class, inputs))
 }
 
 fn write_header(plan: &Plan, sink: &mut impl FnMut(&[u8])) {
     sink(&MAGIC);
-    sink(&[VERSION, plan.blocks().len() as u8]);
+    sink(&[plan.version(), plan.blocks().len() as u8]);
     let Map { channels, height, width } = plan.input();
     let kind = usize::from(plan.input_kind() == InputKind::Bits);
     for number in [plan.classes(), channels, height, width, kind] {
         sink(&(number as u16).to_le_bytes());
     }
     sink(&plan.scale().to_le_bytes());
+    if plan.version() == 2 {
+        sink(&(plan.features().channels as u16).to_le_bytes());
+    }
     for Convp { filters, conv, pool, .. } in plan.blocks() {
         sink(&(*filters as u16).to_le_bytes());
         for window in [conv, pool] {
@@ -134,10 +142,13 @@ impl Plan {
         if [m0, m1, m2, m3] != MAGIC {
             return Err(PackedError::Magic);
         }
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(PackedError::Version { found: version });
         }
         let number = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
+        let header_bytes = header_bytes(version);
+        let after_unit = bytes.get(HEADER_BYTES..header_bytes).ok_or(truncated(header_bytes))?;
+        let sent = after_unit.first_chunk().map(|bytes| usize::from(u16::from_le_bytes(*bytes)));
         let count = usize::from(count);
         check_range("blocks", None, 1..=MAX_BLOCKS as i64, count)?;
         check_range("kind of input", None, 0..=1, number(14))?;
@@ -145,15 +156,19 @@ impl Plan {
         let scale = f32::from_le_bytes([header[16], header[17], header[18], header[19]]);
         let mut input = Map { channels: number(8), height: number(10), width: number(12) };
         let mut blocks = [Convp::default(); MAX_BLOCKS];
-        let (shapes, _) = bytes[HEADER_BYTES..].as_chunks::<SHAPE_BYTES>();
-        let shapes = shapes.get(..count).ok_or(truncated(HEADER_BYTES + count * SHAPE_BYTES))?;
+        let (shapes, _) = bytes[header_bytes..].as_chunks::<SHAPE_BYTES>();
+        let shapes = shapes.get(..count).ok_or(truncated(header_bytes + count * SHAPE_BYTES))?;
         for (index, (block, shape)) in blocks.iter_mut().zip(shapes).enumerate() {
             *block = read_shape(input, shape);
             // The next shape is derived from this one, so this one is checked first.
             Self::check_block(index, *block)?;
             input = block.output();
         }
-        let plan = Self::new(kind, &blocks[..count], number(6), scale)?;
+        // A section that sends all channels has version 1.
+        if let Some(sent) = sent {
+            check_range("sent channels", None, 1..=input.channels as i64 - 1, sent)?;
+        }
+        let plan = Self::new(kind, &blocks[..count], sent.unwrap_or(input.channels), number(6), scale)?;
         if bytes.len() != plan.bytes() {
             return Err(truncated(plan.bytes()));
         }
@@ -165,10 +180,24 @@ impl Plan {
         let block_bytes = |block: &Convp| {
             (block.filters * block.taps()).div_ceil(8) + 4 * block.filters + block.filters.div_ceil(8)
         };
-        let exit = (self.classes() * self.features().len()).div_ceil(8) + 8 * self.classes();
+        let exit = (self.classes() * self.exit_input().len()).div_ceil(8) + 8 * self.classes();
         let blocks = self.blocks().iter().map(block_bytes).sum::<usize>();
-        HEADER_BYTES + self.blocks().len() * SHAPE_BYTES + blocks + exit
+        self.header_bytes() + blocks + exit
     }
+
+    /// Version of the form of this section.
+    fn version(&self) -> u8 {
+        if self.features() == self.exit_input() { 1 } else { 2 }
+    }
+
+    /// Number of bytes in front of the weights: header and shapes.
+    fn header_bytes(&self) -> usize {
+        header_bytes(self.version()) + self.blocks().len() * SHAPE_BYTES
+    }
+}
+
+fn header_bytes(version: u8) -> usize {
+    HEADER_BYTES + if version == 1 { 0 } else { SENT_BYTES }
 }
 
 fn read_shape(input: Map, bytes: &[u8; SHAPE_BYTES]) -> Convp {
@@ -197,7 +226,7 @@ impl<'a> Reader<'a> {
         if bytes.len() != plan.bytes() {
             return Err(PackedError::Length { expected: plan.bytes(), found: bytes.len() });
         }
-        Ok(Self { rest: &bytes[HEADER_BYTES + plan.blocks().len() * SHAPE_BYTES..] })
+        Ok(Self { rest: &bytes[plan.header_bytes()..] })
     }
 
     /// Reads bits; spare bits must be zero.

@@ -68,19 +68,19 @@ fn load_exit(
     words: &mut [u64],
     classes: &mut [Affine],
 ) -> Result<(), PackedError> {
-    let features = plan.features().len();
-    let weights = reader.bits("weights of the exit", plan.classes() * features)?;
-    let weights = WeightBits { bytes: weights, taps: features };
+    let inputs = plan.exit_input().len();
+    let weights = reader.bits("weights of the exit", plan.classes() * inputs)?;
+    let weights = WeightBits { bytes: weights, taps: inputs };
     words.fill(0);
-    for (class, words) in words.chunks_exact_mut(plan.feature_words).enumerate() {
-        for feature in 0..features {
-            words[feature / 64] |= u64::from(weights.is_positive(class, feature)) << (feature % 64);
+    for (class, words) in words.chunks_exact_mut(plan.exit_words).enumerate() {
+        for input in 0..inputs {
+            words[input / 64] |= u64::from(weights.is_positive(class, input)) << (input % 64);
         }
     }
     let (factors, offsets) = (reader.numbers(plan.classes()), reader.numbers(plan.classes()));
     for ((class, factor), offset) in classes.iter_mut().zip(factors).zip(offsets) {
         *class = Affine { factor, offset };
-        check_affine(*class, features)?;
+        check_affine(*class, inputs)?;
     }
     Ok(())
 }
@@ -91,8 +91,8 @@ pub(super) fn check_threshold(plan: &Plan, block: usize, threshold: Threshold) -
     check_signed("threshold", Some(block), -max..=max + 1, i64::from(threshold.from))
 }
 
-/// Checks that the scores of a class fit in 32 bits, whatever the features are.
-pub(super) fn check_affine(class: Affine, features: usize) -> Result<(), PackedError> {
-    let largest = i64::from(class.factor).abs() * features as i64 + i64::from(class.offset).abs();
+/// Checks that the scores of a class fit in 32 bits, whatever the `inputs` of the exit are.
+pub(super) fn check_affine(class: Affine, inputs: usize) -> Result<(), PackedError> {
+    let largest = i64::from(class.factor).abs() * inputs as i64 + i64::from(class.offset).abs();
     check_signed("largest score", None, 0..=i64::from(i32::MAX), largest)
 }

@@ -13,7 +13,7 @@ pub use memory::{Needs, Outputs, Scratch, Weights};
 pub use owned::OwnedSection;
 pub use plan::{InputKind, MAX_BLOCKS, Plan};
 
-use crate::bit_map::{BitLayout, into_contiguous, into_rows, read_words, write_words};
+use crate::bit_map::{BitLayout, into_contiguous, into_rows, read_words, write_bits};
 use crate::block_kernel::{BlockInput, InputLayout};
 use crate::code_path::PathCode;
 use crate::exit::{self, Affine};
@@ -67,7 +67,7 @@ impl PathCode for Run<'_> {
         let Section { plan, schedule, mut prepared, classes } = *section;
         let mut map = take_mut(&mut scratch.words, plan.map_words);
         let mut next = take_mut(&mut scratch.words, plan.map_words);
-        let features = take_mut(&mut scratch.words, plan.feature_words);
+        let contiguous = take_mut(&mut scratch.words, plan.exit_words);
         if plan.input_kind() == InputKind::Bits {
             read_words(input, &mut map[..plan.input().len().div_ceil(64)]);
         }
@@ -90,15 +90,15 @@ impl PathCode for Run<'_> {
             }
             core::mem::swap(&mut map, &mut next);
         }
-        let features = match layout {
-            BitLayout::Contiguous => &map[..plan.feature_words],
+        let map = match layout {
+            BitLayout::Contiguous => &map[..plan.exit_words],
             BitLayout::Rows(row_words) => {
-                into_contiguous(plan.features(), map, row_words, features);
-                features
+                into_contiguous(plan.exit_input(), map, row_words, contiguous);
+                contiguous
             }
         };
-        exit::scores(features, plan.features().len(), prepared.words, classes, outputs.scores);
-        write_words(features, outputs.features);
+        exit::scores(map, plan.exit_input().len(), prepared.words, classes, outputs.scores);
+        write_bits(map, plan.features().len(), outputs.features);
     }
 }
 

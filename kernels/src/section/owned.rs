@@ -66,9 +66,9 @@ impl OwnedSection {
         &self.plan
     }
 
-    /// Least and largest score of each class, over all features.
+    /// Least and largest score of each class, over all inputs of the exit.
     pub fn score_limits(&self) -> impl ExactSizeIterator<Item = RangeInclusive<i32>> + '_ {
-        let inputs = self.plan.features().len();
+        let inputs = self.plan.exit_input().len();
         self.classes.iter().map(move |class| class.limits(inputs))
     }
 

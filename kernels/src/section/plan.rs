@@ -34,10 +34,11 @@ pub struct Plan {
     kind: InputKind,
     blocks: [Convp; MAX_BLOCKS],
     count: usize,
+    sent: usize,
     classes: usize,
     scale: f32,
-    /// Words of the features, contiguous.
-    pub(super) feature_words: usize,
+    /// Words of the input of the exit, contiguous.
+    pub(super) exit_words: usize,
     /// Words of the largest map before or between blocks.
     pub(super) map_words: usize,
 }
@@ -51,11 +52,17 @@ pub(super) struct Schedule {
 }
 
 impl Plan {
-    /// Checks the shapes of a section.
+    /// Checks the shapes of a section whose features are the first `sent` channels of the last block's output.
     ///
     /// # Errors
     /// [`PackedError::Range`] naming the number that is out of its range.
-    pub fn new(kind: InputKind, blocks: &[Convp], classes: usize, scale: f32) -> Result<Self, PackedError> {
+    pub fn new(
+        kind: InputKind,
+        blocks: &[Convp],
+        sent: usize,
+        classes: usize,
+        scale: f32,
+    ) -> Result<Self, PackedError> {
         check_range("blocks", None, 1..=MAX_BLOCKS as i64, blocks.len())?;
         check_range("classes", None, 1..=MAX_CLASSES, classes)?;
         if !(scale.is_finite() && scale > 0.0) {
@@ -74,13 +81,15 @@ impl Plan {
             kind,
             blocks: [Convp::default(); MAX_BLOCKS],
             count: blocks.len(),
+            sent,
             classes,
             scale,
-            feature_words: 0,
+            exit_words: 0,
             map_words: 0,
         };
         plan.blocks[..blocks.len()].copy_from_slice(blocks);
-        plan.feature_words = plan.features().len().div_ceil(64);
+        check_range("sent channels", None, 1..=plan.exit_input().channels as i64, sent)?;
+        plan.exit_words = plan.exit_input().len().div_ceil(64);
         let input = plan.input();
         let input_words =
             if kind == InputKind::Bits { input.channels * input.height * input.row_words() } else { 0 };
@@ -112,15 +121,20 @@ impl Plan {
         }
     }
 
-    /// Shape of the features, the output of the last block. A feature is one bit.
+    /// Shape of the features, the first channels of the last block's output. A feature is one bit.
     pub fn features(&self) -> Map {
+        Map { channels: self.sent, ..self.exit_input() }
+    }
+
+    /// Shape of the map that the exit reads, the output of the last block.
+    pub fn exit_input(&self) -> Map {
         self.blocks[self.count - 1].output()
     }
 
     /// Number of products of all convolutions and the exit: the work of a run, on any code path.
     pub fn products(&self) -> usize {
         let of_block = |block: &Convp| block.convolved().len() * block.taps();
-        self.blocks().iter().map(of_block).sum::<usize>() + self.classes * self.features().len()
+        self.blocks().iter().map(of_block).sum::<usize>() + self.classes * self.exit_input().len()
     }
 
     /// Number of classes.
@@ -151,8 +165,8 @@ impl Plan {
             *kernel = KernelKind::choose(block, self.block_input(index), path);
             needs.add_block(kernel.plan(block).needs, block.filters);
         }
-        needs.weights += self.classes * self.feature_words;
-        needs.words += 2 * self.map_words + self.feature_words;
+        needs.weights += self.classes * self.exit_words;
+        needs.words += 2 * self.map_words + self.exit_words;
         Schedule { path, kernels, needs }
     }
 

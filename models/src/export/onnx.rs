@@ -76,6 +76,25 @@ impl Graph {
         self.activation(y, norm.activation)
     }
 
+    /// The first channels of `x`.
+    pub fn first_channels(&mut self, x: &Value, channels: usize) -> Value {
+        let [start, end, axis] = [0, channels as i64, 1].map(|number| self.index(number));
+        self.node("Slice", &[x, &start, &end, &axis], vec![])
+    }
+
+    /// A constant list of one index.
+    fn index(&mut self, index: i64) -> Value {
+        let name = self.name();
+        self.graph.initializer.push(TensorProto {
+            name: name.clone(),
+            dims: vec![1],
+            data_type: DataType::Int64 as i32,
+            raw_data: index.to_le_bytes().to_vec(),
+            ..Default::default()
+        });
+        Value(name)
+    }
+
     /// The activation of `x`.
     pub fn activation(&mut self, x: Value, activation: Activation) -> Value {
         match activation {

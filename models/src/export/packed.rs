@@ -61,6 +61,7 @@ pub fn packed_section(
     let blocks: Vec<_> = blocks.iter().map(PackedConvp::parts).collect();
     let head = HeadParts { weights: &weights, classes: &classes, scale: unit };
     let mut bytes = Vec::new();
-    write(InputKind::Pixels, &blocks, &head, |part| bytes.extend_from_slice(part))?;
+    let [sent, ..] = section.map.shape();
+    write(InputKind::Pixels, &blocks, &head, sent, |part| bytes.extend_from_slice(part))?;
     Ok(bytes)
 }

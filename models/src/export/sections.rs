@@ -33,8 +33,10 @@ fn onnx(section: &SectionManifest, layers: &SectionLayers<'_>, trained: &Trained
     };
     let values = match layers {
         SectionLayers::Exit(section) => {
-            let features = chain(input, &section.blocks);
-            vec![chain(features.clone(), &section.head), features]
+            let map = chain(input, &section.blocks);
+            let scores = chain(map.clone(), &section.head);
+            let ([all, ..], [sent, ..]) = (section.head_map(), section.map.shape());
+            vec![scores, if sent < all { graph.first_channels(&map, sent) } else { map }]
         }
         SectionLayers::Logits(blocks) => vec![chain(input, blocks)],
     };

@@ -77,12 +77,15 @@ pub struct DeviceSpec {
     pub count: Spanned<usize>,
     /// `[channels, height, width]` of a view.
     pub input: Spanned<[usize; 3]>,
-    /// Blocks up to the features; none where devices send their views.
+    /// Blocks up to the map; none where devices send their views.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<Spanned<Vec<Spanned<BlockSpec>>>>,
-    /// Blocks from the features to the scores.
+    /// Blocks from the map to the scores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<Spanned<HeadSpec>>,
+    /// Channels of the map that are sent, the first ones; the head reads all of them. All are sent when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_channels: Option<Spanned<usize>>,
 }
 
 /// `[local]`.

@@ -37,11 +37,11 @@ pub struct Shapes {
 pub struct SectionShapes {
     /// Shape of the input.
     pub input: [usize; 3],
-    /// Blocks up to the features.
+    /// Blocks up to the map that the head reads.
     pub blocks: Vec<LayerShape>,
-    /// Blocks from the features to the scores.
+    /// Blocks from that map to the scores.
     pub head: Vec<LayerShape>,
-    /// The map for the next tier.
+    /// The map for the next tier: all channels of that map, or the first ones.
     pub features: FeatureMap,
 }
 
@@ -104,6 +104,10 @@ fn device(spec: &NetworkSpec) -> Result<Option<SectionShapes>, Misfit> {
         if let Some(head) = &spec.device.head {
             return Err(Misfit::new(head.span(), "device.head", expected, "a head"));
         }
+        if let Some(sent) = &spec.device.sent_channels {
+            let found = sent.get_ref().to_string();
+            return Err(Misfit::new(sent.span(), "device.sent_channels", expected, found));
+        }
         return Ok(None);
     }
     let letter = configuration.letter();
@@ -114,7 +118,16 @@ fn device(spec: &NetworkSpec) -> Result<Option<SectionShapes>, Misfit> {
     let blocks = spec.device.blocks.as_ref().ok_or_else(|| missing("device.blocks", "a list of blocks"))?;
     let head =
         spec.device.head.as_ref().ok_or_else(|| missing("device.head", "a block or a list of them"))?;
-    section("device", blocks, head, spec.view(), spec.classes()).map(Some)
+    let mut section = section("device", blocks, head, spec.view(), spec.classes())?;
+    if let Some(sent) = &spec.device.sent_channels {
+        let (channels, all) = (*sent.get_ref(), section.features.channels as usize);
+        let expected = format!("1 to {all}, the channels of the last device block");
+        expect(sent, (1..=all).contains(&channels), "device.sent_channels", &expected, || {
+            channels.to_string()
+        })?;
+        section.features.channels = channels as u32;
+    }
+    Ok(Some(section))
 }
 
 /// Shapes of a section that gives features and scores.

@@ -331,3 +331,27 @@ fn what_cannot_be_coded_is_named() {
         "wire.features: expected a map that can be coded, found shape",
     );
 }
+
+#[test]
+fn a_device_may_send_some_channels_of_the_map_that_its_head_reads() {
+    let head = "head = { kind = \"fc\", binary = true }";
+    let with = |sent: &str| changed(head, &format!("{head}\nsent_channels = {sent}"));
+    let spec = with("3").unwrap();
+    let device = spec.shapes.device.as_ref().unwrap();
+    assert_eq!((device.head[0].input, spec.shapes.features.shape()), ([8, 16, 16], [3, 16, 16]));
+    assert_eq!(spec.shapes.cloud_input, [6 * 4, 16, 16]);
+    assert_eq!(spec.cost().device, changed("ddnn-c", "ddnn-c").unwrap().cost().device);
+    for wrong in ["0", "9"] {
+        assert_eq!(
+            with(wrong).expect_err("must be refused").to_string(),
+            format!(
+                "ddnn-c.toml:16: device.sent_channels: expected 1 to 8, the channels of the last device block, found {wrong}"
+            )
+        );
+    }
+    let error = changed_in("ddnn-a.toml", "[cloud]", "sent_channels = 1\n[cloud]").unwrap_err().to_string();
+    assert!(
+        error.contains("device.sent_channels: expected nothing, since devices send their views"),
+        "{error}"
+    );
+}

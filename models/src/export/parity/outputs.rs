@@ -1,8 +1,9 @@
 //! Outputs of a trained device or edge, as inputs of the next section.
 
 use headwater_inference::manifest::{FeatureEncoding, FeatureMap};
-use headwater_kernels::pack_signs;
+use headwater_kernels::{pack_signs, unpack_signs};
 
+use super::SIGN_TOLERANCE;
 use crate::layers::{Pass, values};
 use crate::network::{ExitSection, SourceOutput};
 
@@ -21,8 +22,8 @@ pub(super) struct Outputs<'a> {
     /// Slot of a device; `None` of an edge.
     pub(super) slot: Option<usize>,
     pub(super) map: FeatureMap,
-    /// Inputs of the signs, or the elements of a float map, `[rows, elements]`.
-    pub(super) elements: Vec<f32>,
+    /// Inputs of the signs of the map that the head reads, or the elements of a float map as sent; row by row.
+    elements: Vec<f32>,
 }
 
 /// Outputs of all sources of one section for one sample, in their wire encoding.
@@ -50,7 +51,7 @@ impl<'a> Outputs<'a> {
             let before_sign = section.and_then(|section| section.before_sign(pass, output.input.clone()));
             elements = values(before_sign.as_ref().unwrap_or(&output.features));
             scores = output.scores.as_ref().map(values).unwrap_or_default();
-            let exact = section.map(|section| section.scores(pass, output.features.clone()));
+            let exact = section.map(|section| section.exact_scores(pass, output));
             exact_scores = exact.as_ref().map(values).unwrap_or_default();
             rows.clone_from(&output.rows);
         }
@@ -65,8 +66,35 @@ impl<'a> Outputs<'a> {
         if self.exact_scores.is_empty() { &[] } else { &self.exact_scores[row * classes..][..classes] }
     }
 
+    /// Elements of the sent map.
     pub(super) fn elements(&self, row: usize) -> &[f32] {
-        &self.elements[row * self.map.elements()..][..self.map.elements()]
+        &self.read_by_head(row)[..self.map.elements()]
+    }
+
+    /// Elements of the map that the head reads; where it has floats, of the sent one.
+    fn read_by_head(&self, row: usize) -> &[f32] {
+        let elements = self.elements.len() / self.rows.len();
+        &self.elements[row * elements..][..elements]
+    }
+
+    /// The sign of each element of the map that the head reads: as `bits` say where they are sent, else as trained.
+    pub(super) fn signs(&self, row: usize, bits: &[u8]) -> Vec<f32> {
+        let sign = |value: &f32| if *value >= 0.0 { 1.0 } else { -1.0 };
+        let mut signs: Vec<f32> = self.read_by_head(row).iter().map(sign).collect();
+        unpack_signs(bits, &mut signs[..self.map.elements()]);
+        signs
+    }
+
+    /// Indices of the elements that are at their threshold, read by the head and not sent.
+    pub(super) fn unsent_at_threshold(&self, row: usize) -> impl Iterator<Item = usize> + '_ {
+        let elements = self.read_by_head(row).iter().enumerate().skip(self.map.elements());
+        elements.filter(|(_, element)| element.abs() < SIGN_TOLERANCE).map(|(index, _)| index)
+    }
+
+    #[cfg(test)]
+    pub(super) fn element_mut(&mut self, row: usize, index: usize) -> &mut f32 {
+        let elements = self.elements.len() / self.rows.len();
+        &mut self.elements[row * elements + index]
     }
 
     /// The map of a row in its wire encoding.
