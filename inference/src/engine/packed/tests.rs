@@ -23,7 +23,7 @@ fn packed() -> Vec<u8> {
     let classes = [Affine { factor: 2, offset: 0 }, Affine { factor: -2, offset: 1 }];
     let head = HeadParts { weights: &[true; 8], classes: &classes, scale: 0.5 };
     let mut bytes = Vec::new();
-    write(Kind::Pixels, &[block], &head, |part| bytes.extend_from_slice(part)).unwrap();
+    write(Kind::Pixels, &[block], &head, block.shape.filters, |part| bytes.extend_from_slice(part)).unwrap();
     bytes
 }
 
