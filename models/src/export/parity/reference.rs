@@ -169,7 +169,7 @@ impl<'a> Reference<'a> {
             let floats: Vec<f32> = floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
             parity.compare_floats("features", &at, elements, &floats)?;
         }
-        let compared = self.compare_scores(parity, &at, outputs.slot, &expected, &found.scores);
+        let compared = self.compare_scores(parity, (&at, outputs.slot), &expected, &found.scores);
         if compared.is_ok() || outputs.map.encoding != FeatureEncoding::Bits {
             return compared;
         }
@@ -178,8 +178,9 @@ impl<'a> Reference<'a> {
             signs[index] = -signs[index];
             self.scores_of(outputs, signs)
         });
-        let agrees =
-            |scores: Vec<f32>| self.compare_scores(parity, &at, outputs.slot, &scores, &found.scores).is_ok();
+        let agrees = |scores: Vec<f32>| {
+            self.compare_scores(parity, (&at, outputs.slot), &scores, &found.scores).is_ok()
+        };
         if !of_other_sign.any(agrees) {
             return compared;
         }
@@ -191,8 +192,7 @@ impl<'a> Reference<'a> {
     fn compare_scores(
         &self,
         parity: &mut Parity,
-        at: &str,
-        slot: Option<usize>,
+        (at, slot): (&str, Option<usize>),
         expected: &[f32],
         found: &[f32],
     ) -> Result<(), ParityError> {
