@@ -204,7 +204,12 @@ impl ExitSection {
 
     /// Scores `[rows, classes, 1, 1]` of the input of `output`, not rounded to levels.
     pub fn exact_scores(&self, pass: &Pass<'_>, output: &SourceOutput) -> Tensor<4> {
-        self.scores(pass, run(pass, &self.blocks, output.input.clone()))
+        let map = if self.sends_all() {
+            output.features.clone()
+        } else {
+            run(pass, &self.blocks, output.input.clone())
+        };
+        self.scores(pass, map)
     }
 
     /// Scores `[rows, classes, 1, 1]` of the map that the head reads.
@@ -218,10 +223,16 @@ impl ExitSection {
         [self.channels, h, w]
     }
 
+    /// Whether all channels of the map that the head reads are sent.
+    pub fn sends_all(&self) -> bool {
+        let [sent, ..] = self.map.shape();
+        sent == self.channels
+    }
+
     /// The channels of a map that are sent.
     fn sent(&self, map: Tensor<4>) -> Tensor<4> {
         let [sent, ..] = self.map.shape();
-        if sent < self.channels { map.narrow(1, 0, sent) } else { map }
+        if self.sends_all() { map } else { map.narrow(1, 0, sent) }
     }
 
     /// Inputs of the signs that are the map that the head reads, by the running statistics; `None` where that map has floats.

@@ -35,8 +35,8 @@ fn onnx(section: &SectionManifest, layers: &SectionLayers<'_>, trained: &Trained
         SectionLayers::Exit(section) => {
             let map = chain(input, &section.blocks);
             let scores = chain(map.clone(), &section.head);
-            let ([all, ..], [sent, ..]) = (section.head_map(), section.map.shape());
-            vec![scores, if sent < all { graph.first_channels(&map, sent) } else { map }]
+            let [sent, ..] = section.map.shape();
+            vec![scores, if section.sends_all() { map } else { graph.first_channels(&map, sent) }]
         }
         SectionLayers::Logits(blocks) => vec![chain(input, blocks)],
     };

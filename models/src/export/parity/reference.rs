@@ -248,6 +248,21 @@ mod tests {
     use crate::network::Network;
     use crate::spec::Spec;
 
+    fn samples() -> Samples {
+        Parts::drawn(8, 4, 4).part(Part::Train, None, 1)
+    }
+
+    fn bundle(network: &TrainedNetwork<'_>) -> Bundle {
+        let manifest = manifest(&network.layers.spec, vec![0.1; 10]);
+        let writer = bundle_writer(network, manifest, Policy::default());
+        Bundle::from_bytes(&writer.finish().unwrap()).unwrap()
+    }
+
+    /// Moves the input of a sign to the other side of its threshold, `distance` away.
+    fn change_sign(element: &mut f32, distance: f32) {
+        *element = if *element >= 0.0 { -distance } else { distance };
+    }
+
     /// Compares the untrained sections of ddnn-f.toml after a change of one bit of edge 1, `distance` from its threshold. The scores
     /// of edge 1 are those of the changed bits.
     fn compare(distance: f32) -> Result<Parity, ParityError> {
@@ -255,13 +270,11 @@ mod tests {
         let layers = Network::new(spec);
         let state = layers.layout.initial(1);
         let network = TrainedNetwork { layers: &layers, state: &state };
-        let samples = Parts::drawn(8, 4, 4).part(Part::Train, None, 1);
-        let writer = bundle_writer(&network, manifest(&layers.spec, vec![0.1; 10]), Policy::default());
-        let bundle = Bundle::from_bytes(&writer.finish().unwrap()).unwrap();
+        let samples = samples();
+        let bundle = bundle(&network);
         let mut reference = Reference::new(&network, &samples, 0..8);
         let edge = &mut reference.edges[1];
-        let element = edge.element_mut(0, 77);
-        *element = if *element >= 0.0 { -distance } else { distance };
+        change_sign(edge.element_mut(0, 77), distance);
         let (bits, edge) = (edge.encoded(0), &reference.edges[1]);
         let scores = reference.scores_of(edge, edge.signs(0, &bits));
         assert_ne!(reference.edges[1].exact_scores(0, 10), scores);
@@ -286,13 +299,11 @@ mod tests {
         let layers = Network::new(Spec::parse(Path::new("c"), &text).unwrap());
         let state = layers.layout.initial(1);
         let network = TrainedNetwork { layers: &layers, state: &state };
-        let samples = Parts::drawn(8, 4, 4).part(Part::Train, None, 1);
-        let writer = bundle_writer(&network, manifest(&layers.spec, vec![0.1; 10]), Policy::default());
-        let bundle = Bundle::from_bytes(&writer.finish().unwrap()).unwrap();
+        let samples = samples();
+        let bundle = bundle(&network);
         let mut reference = Reference::new(&network, &samples, 0..8);
         let unsent = 3 * 256 + 77;
-        let element = reference.devices[2].element_mut(0, unsent);
-        *element = if *element >= 0.0 { -distance } else { distance };
+        change_sign(reference.devices[2].element_mut(0, unsent), distance);
         let device = &reference.devices[2];
         let scores = reference.scores_of(device, device.signs(0, &device.encoded(0)));
         assert_ne!(device.exact_scores(0, 10), scores);
