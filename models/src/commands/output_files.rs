@@ -32,13 +32,27 @@ pub(crate) fn check_output_files(files: &[OutputFile<'_>]) -> Result<(), anyhow:
             );
         }
         if let Some(other) = files[..at].iter().find(|other| is_same_file(other.file, file)) {
-            anyhow::bail!(
-                "{flag} {shown}: expected another file than that of {}, found the same",
-                other.flag
-            );
+            return Err(same_file(&files[at], other));
         }
     }
     Ok(())
+}
+
+/// Refuses a file that the command reads.
+pub(crate) fn check_not_read(files: &[OutputFile<'_>], read: &OutputFile<'_>) -> Result<(), anyhow::Error> {
+    match files.iter().find(|written| is_same_file(written.file, read.file)) {
+        Some(written) => Err(same_file(written, read)),
+        None => Ok(()),
+    }
+}
+
+fn same_file(written: &OutputFile<'_>, other: &OutputFile<'_>) -> anyhow::Error {
+    let OutputFile { flag, file } = written;
+    anyhow::anyhow!(
+        "{flag} {}: expected another file than that of {}, found the same",
+        file.display(),
+        other.flag
+    )
 }
 
 /// Whether two paths lead to the same file, which need not be there.

@@ -13,5 +13,7 @@ pub mod metrics;
 pub mod page;
 mod paired;
 pub mod plan;
+mod plan_file;
 pub mod run;
 pub mod simple;
+mod spread;

@@ -27,7 +27,7 @@ use headwater_models::tuning::interval::MeasuredCost;
 use super::dataset::Dataset;
 use super::kept_apart::learnt_samples_warning;
 use super::output::print_error;
-use super::output_files::{OutputFile, check_output_files};
+use super::output_files::{OutputFile, check_not_read, check_output_files};
 use super::progress::SlowStatus;
 use super::promise_target::{BoundName, PromiseTarget};
 use super::{Failure, open_bundle};
@@ -202,13 +202,8 @@ impl Tune {
     /// Checks the files that are to be written; the frontier must not take the place of the bundle.
     fn check_files(&self) -> Result<(), anyhow::Error> {
         let frontier = [("--frontier", &self.frontier), ("--plot", &self.plot)];
-        let mut read_and_drawn = vec![OutputFile { flag: "BUNDLE", file: &self.bundle }];
-        read_and_drawn.extend(OutputFile::asked(frontier));
-        check_output_files(&read_and_drawn[1..])?;
-        if self.bundle.is_file() {
-            check_output_files(&read_and_drawn)?;
-        }
-        check_output_files(&OutputFile::asked(frontier.into_iter().chain([("--out", &self.out)])))
+        check_output_files(&OutputFile::asked(frontier.into_iter().chain([("--out", &self.out)])))?;
+        check_not_read(&OutputFile::asked(frontier), &OutputFile { flag: "BUNDLE", file: &self.bundle })
     }
 
     /// Settings that no other beats with their costs, where a file of them is asked for.
