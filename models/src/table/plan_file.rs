@@ -18,25 +18,25 @@ const MAX_ROWS: usize = 1000;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PlanFile {
-    pub title: String,
-    pub about: String,
+    pub(super) title: String,
+    pub(super) about: String,
     network: PathBuf,
     #[serde(default)]
     recipe: Option<PathBuf>,
-    pub seeds: Vec<u64>,
+    pub(super) seeds: Vec<u64>,
     #[serde(default)]
-    pub part: EvaluatedPart,
+    pub(super) part: EvaluatedPart,
     #[serde(default)]
-    pub loss_points: Vec<f64>,
+    pub(super) loss_points: Vec<f64>,
     #[serde(default)]
-    pub missing: usize,
+    pub(super) missing: usize,
     #[serde(default)]
-    pub reference: Option<String>,
-    pub data: DataPlan,
+    pub(super) reference: Option<String>,
+    pub(super) data: DataPlan,
     #[serde(default)]
-    pub metrics: MetricsPlan,
+    pub(super) metrics: MetricsPlan,
     #[serde(default)]
-    pub simple: SimplePlan,
+    pub(super) simple: SimplePlan,
     #[serde(default)]
     changes: Changes,
     #[serde(default)]
@@ -82,7 +82,7 @@ impl PlanFile {
     ///
     /// # Errors
     /// [`FileError`]: a spec or recipe that does not fit, too many rows, or names that do not tell them apart.
-    pub fn rows(&self, file: &Path, folder: &Path) -> Result<Vec<Row>, FileError> {
+    pub(super) fn rows(&self, file: &Path, folder: &Path) -> Result<Vec<Row>, FileError> {
         let count = self.axes.iter().try_fold(1usize, |all, axis| all.checked_mul(axis.values.len()));
         if count.is_none_or(|count| count > MAX_ROWS) {
             let found =

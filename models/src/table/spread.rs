@@ -4,14 +4,14 @@
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     /// Mean over runs.
-    pub mean: f64,
+    pub(super) mean: f64,
     /// Over runs, with `n - 1`; `None` for one run.
     deviation: Option<f64>,
 }
 
 impl Spread {
     /// `None` without values.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let values: Vec<f64> = values.into_iter().collect();
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
@@ -21,23 +21,23 @@ impl Spread {
     }
 
     /// `97.4 ± 0.4`, of shares as percent.
-    pub fn percent(self) -> String {
+    pub(super) fn percent(self) -> String {
         format!("{:.1}{}", 100.0 * self.mean, self.deviation())
     }
 
     /// `21.9 ± 3.1`, of bytes.
-    pub fn bytes(self) -> String {
+    pub(super) fn bytes(self) -> String {
         let deviation = self.deviation.map_or_else(String::new, |deviation| format!(" ± {deviation:.1}"));
         format!("{:.1}{deviation}", self.mean)
     }
 
     /// `+0.4 ± 0.2`, of a difference of shares in points.
-    pub fn points(self) -> String {
+    pub(super) fn points(self) -> String {
         format!("{:+.1}{}", 100.0 * self.mean, self.deviation())
     }
 
     /// `+0.24 ± 0.11`, of a small difference of shares in points.
-    pub fn small_points(self) -> String {
+    pub(super) fn small_points(self) -> String {
         let deviation = self.deviation.map_or_else(String::new, |of| format!(" ± {:.2}", 100.0 * of));
         format!("{:+.2}{deviation}", 100.0 * self.mean)
     }
