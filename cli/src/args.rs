@@ -75,7 +75,7 @@ pub struct DemoArgs {
     /// Frames instead of the shipped ones: a `.tar.gz` or folder of `labels.json` and `{sample}/cam{slot}.png`.
     #[arg(long, value_name = "PATH")]
     pub frames: Option<PathBuf>,
-    /// Play the test part of a data set instead: a name that headwater-train knows, with --data-dir.
+    /// Play the test part of a data set instead: a name that headwater-train knows but `drawn`, with --data-dir.
     #[arg(long, value_name = "NAME", requires = "data_dir", conflicts_with = "frames")]
     pub data: Option<String>,
     /// Folder or archive of --data.

@@ -29,6 +29,13 @@ pub enum FileError {
     },
 }
 
+impl FileError {
+    /// Mistakes in a file, whose message has the lines where there are some.
+    pub(crate) fn invalid(file: &Path, message: impl Into<String>) -> Self {
+        Self::Invalid { file: file.to_owned(), line: None, message: message.into() }
+    }
+}
+
 /// Reads a file of a kind that the message names.
 pub(crate) fn read(kind: &'static str, file: &Path) -> Result<String, FileError> {
     std::fs::read_to_string(file).map_err(|source| FileError::Unreadable {

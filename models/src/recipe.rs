@@ -15,7 +15,7 @@ use crate::spec::Spec;
 /// The recipe used when none is named.
 pub const DEFAULT: &str = include_str!("../recipes/default.toml");
 
-/// Settings of a training run; the commented default recipe explains every key.
+/// Settings of a training run; docs/recipes.md explains every key.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -275,7 +275,8 @@ impl Recipe {
     /// # Errors
     /// See [`Recipe::read`].
     pub fn parse(file: &Path, text: &str) -> Result<Self, FileError> {
-        let recipe: Self = toml::from_str(text).map_err(|error| invalid(file, error.to_string()))?;
+        let recipe: Self =
+            toml::from_str(text).map_err(|error| FileError::invalid(file, error.to_string()))?;
         recipe.check(file)?;
         Ok(recipe)
     }
@@ -289,7 +290,7 @@ impl Recipe {
         if has_term && !spec.codes_features() {
             let message = "loss.map_bits: expected a network that codes its maps (`features = \"coded\"` in its `[wire]`), found one that does not; \
                            leave the key out, or change the network";
-            return Err(invalid(file, message.to_owned()));
+            return Err(FileError::invalid(file, message.to_owned()));
         }
         Ok(())
     }
@@ -357,12 +358,8 @@ impl Recipe {
             mistakes
                 .push(format!("workers: expected at most batch ({}), found {}", self.batch, self.workers));
         }
-        if mistakes.is_empty() { Ok(()) } else { Err(invalid(file, mistakes.join("; "))) }
+        if mistakes.is_empty() { Ok(()) } else { Err(FileError::invalid(file, mistakes.join("; "))) }
     }
-}
-
-fn invalid(file: &Path, message: String) -> FileError {
-    FileError::Invalid { file: file.to_owned(), line: None, message }
 }
 
 #[cfg(test)]

@@ -40,13 +40,13 @@ struct SlotOutputs {
     scores: Vec<f32>,
     /// Class of each view.
     labels: Vec<u16>,
-    /// Packed map of each view.
+    /// Packed map of each view, where messages carry coded maps.
     maps: Vec<Vec<u8>>,
 }
 
 impl WireCoding {
     /// Fits the coding that a spec asks for; `None` for floats and plain maps. Levels are fitted on the validation part, or on the train part where that
-    /// has few views; context tables are counted on the train part. Both parts may be cut to their first [`FITTED_SAMPLES`].
+    /// has few views; context tables are counted on the train part. Of each part the first [`FITTED_SAMPLES`] are used.
     pub fn fit(
         experiment: &Experiment,
         state: &State,
@@ -160,7 +160,9 @@ fn slot_outputs(experiment: &Experiment, state: &State, samples: &Samples) -> Ve
                 let Some(output) = output else { continue };
                 slot.scores.extend(output.flat_scores().iter().flat_map(values));
                 slot.labels.extend(output.rows.iter().map(|row| batch.labels[*row as usize]));
-                slot.maps.extend(packed_maps(output, &network.spec.shapes.features));
+                if network.spec.codes_features() {
+                    slot.maps.extend(packed_maps(output, &network.spec.shapes.features));
+                }
             }
         }
         slots
@@ -273,6 +275,20 @@ mod tests {
             // Zeros stand for samples that the slot does not see.
             assert!(levels.len() <= 17, "{}", levels.len());
         }
+    }
+
+    #[test]
+    fn scores_of_few_bits_may_go_with_float_maps() {
+        let text = include_str!("../networks/ddnn-c.toml")
+            .replace(r#"{ kind = "convp", filters = 8 }"#, r#"{ kind = "conv", filters = 2, stride = 2 }"#)
+            .replace(r#"head = { kind = "fc", binary = true }"#, r#"head = { kind = "fc" }"#)
+            .replace(r#"features = "coded""#, r#"features = "f32""#);
+        let spec = Spec::parse(Path::new("float maps"), &text).unwrap();
+        let experiment = Experiment::new(spec, Recipe::read(None).unwrap(), RunInfo::default()).unwrap();
+        let samples = Parts::drawn(8, 4, 4).part(Part::Train, None, 1);
+        let state = experiment.network.layout.initial(1);
+        let coding = WireCoding::fit(&experiment, &state, &samples, &samples).unwrap();
+        assert_eq!((coding.score_levels.len(), coding.map_coders.len()), (6, 0));
     }
 
     #[test]

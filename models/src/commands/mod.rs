@@ -40,8 +40,8 @@ Examples:
   A killed run resumes, and ends with the same weights, when the same command is given again.
   Compare packed sections and ONNX with the trained network, sample by sample:
     headwater-train parity runs/ddnn-c --data-dir \"$HEADWATER_DATA/fashion-mnist\"
-  Choose thresholds that send at most 12 bytes per device and sample and lose at most half a point, and draw what else can be had:
-    headwater-train tune runs/ddnn-c/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --loss 0.5 --bytes 12 --plot frontier.svg
+  Choose thresholds that send at most 16 bytes per device and sample and lose at most half a point, and draw what else can be had:
+    headwater-train tune runs/ddnn-c/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --loss 0.5 --bytes 16 --plot frontier.svg
   Measure how hard the data set is for one camera alone:
     headwater-train single-camera --data-dir \"$HEADWATER_DATA/fashion-mnist\"
   Train what is missing of an experiment, and write docs/results/street-ddnn.md:

@@ -1,6 +1,7 @@
 //! Files that a command writes at its end, checked at its start: an hour of work is not lost to a wrong path.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A file that will be written, with the name of its argument.
@@ -32,7 +33,7 @@ pub(crate) fn check_output_files(files: &[OutputFile<'_>]) -> Result<(), anyhow:
             );
         }
         if let Some(other) = files[..at].iter().find(|other| is_same_file(other.file, file)) {
-            return Err(same_file(&files[at], other));
+            return Err(same_file_error(&files[at], other));
         }
     }
     Ok(())
@@ -41,12 +42,12 @@ pub(crate) fn check_output_files(files: &[OutputFile<'_>]) -> Result<(), anyhow:
 /// Refuses a file that the command reads.
 pub(crate) fn check_not_read(files: &[OutputFile<'_>], read: &OutputFile<'_>) -> Result<(), anyhow::Error> {
     match files.iter().find(|written| is_same_file(written.file, read.file)) {
-        Some(written) => Err(same_file(written, read)),
+        Some(written) => Err(same_file_error(written, read)),
         None => Ok(()),
     }
 }
 
-fn same_file(written: &OutputFile<'_>, other: &OutputFile<'_>) -> anyhow::Error {
+fn same_file_error(written: &OutputFile<'_>, other: &OutputFile<'_>) -> anyhow::Error {
     let OutputFile { flag, file } = written;
     anyhow::anyhow!(
         "{flag} {}: expected another file than that of {}, found the same",
@@ -55,8 +56,11 @@ fn same_file(written: &OutputFile<'_>, other: &OutputFile<'_>) -> anyhow::Error 
     )
 }
 
-/// Whether two paths lead to the same file, which need not be there.
+/// Whether two paths lead to the same file, through links too. It need not be there.
 fn is_same_file(one: &Path, other: &Path) -> bool {
+    if let (Ok(one), Ok(other)) = (fs::metadata(one), fs::metadata(other)) {
+        return (one.dev(), one.ino()) == (other.dev(), other.ino());
+    }
     let whole = |file: &Path| Some(fs::canonicalize(folder_of(file)).ok()?.join(file.file_name()?));
     whole(one).is_some_and(|one| Some(one) == whole(other))
 }
@@ -86,5 +90,24 @@ mod tests {
         assert!(said(&[("--plot", folder.path().into())]).unwrap_err().contains("a plain file or none"));
         let twice = said(&[("--plot", path("a")), ("--out", path("./a"))]).unwrap_err();
         assert!(twice.starts_with("--out ") && twice.contains("than that of --plot"), "{twice}");
+    }
+
+    #[test]
+    fn a_file_that_is_read_through_a_link_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("bundle.hwb"), "bundle").unwrap();
+        std::os::unix::fs::symlink(path("bundle.hwb"), path("symbolic.hwb")).unwrap();
+        fs::hard_link(path("bundle.hwb"), path("hard.hwb")).unwrap();
+        for name in ["bundle.hwb", "symbolic.hwb", "hard.hwb"] {
+            let read = path(name);
+            let said = |written: &str| {
+                let written = [OutputFile { flag: "--plot", file: &path(written) }];
+                check_not_read(&written, &OutputFile { flag: "BUNDLE", file: &read })
+                    .map_err(|error| error.to_string())
+            };
+            assert!(said("bundle.hwb").unwrap_err().contains("than that of BUNDLE"), "{name}");
+            assert_eq!(said("other.svg"), Ok(()));
+        }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Train {
     network: PathBuf,
     #[command(flatten)]
     dataset: Dataset,
-    /// Recipe (TOML); models/recipes/default.toml when left out, where every key is explained.
+    /// Recipe (TOML); models/recipes/default.toml when left out. docs/recipes.md explains every key.
     #[arg(long, value_name = "FILE")]
     recipe: Option<PathBuf>,
     /// Run folder; `runs/NAME` with the name of the network when left out. An unfinished run of the same spec, recipe, seed and data

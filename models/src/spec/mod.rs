@@ -182,7 +182,7 @@ impl Spec {
             let message = format!(
                 "network.name: expected 1 to 64 of a-z A-Z 0-9 . _ -, a letter or digit first, found {found}"
             );
-            return Err(FileError::Invalid { file: file.to_owned(), line: None, message });
+            return Err(FileError::invalid(file, message));
         }
         let shapes = Shapes::of(&network).map_err(|Misfit { at, what, expected, found }| {
             invalid(at, format!("{what}: expected {expected}, found {found}"))

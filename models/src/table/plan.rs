@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use headwater_protocol::{Slot, SlotSet};
 use headwater_samples::Part;
-use serde::Deserialize;
 
 use super::plan_file::PlanFile;
+pub use super::plan_file::{DataPlan, MetricsPlan, SimplePlan};
 use crate::data::AbsentView;
 use crate::experiment::RunInfo;
 use crate::file_error::{self, FileError};
@@ -16,68 +16,6 @@ use crate::spec::Spec;
 
 /// Most sets of missing devices of an experiment: each is an evaluation of every run.
 const MAX_SETS: u128 = 1_000;
-
-/// Part of the data whose figures a page shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EvaluatedPart {
-    /// Test part.
-    #[default]
-    Test,
-    /// Validation part, to choose by; no run reads the test part.
-    Validation,
-}
-
-impl From<EvaluatedPart> for Part {
-    fn from(part: EvaluatedPart) -> Self {
-        match part {
-            EvaluatedPart::Test => Self::Test,
-            EvaluatedPart::Validation => Self::Validation,
-        }
-    }
-}
-
-/// `[data]`: the data set of every row.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DataPlan {
-    /// Name of the data set.
-    pub name: String,
-    /// Folder or file of the data set below the folder of all data sets; empty for data without files.
-    #[serde(default)]
-    pub path: PathBuf,
-    /// Number of folds, each a division into parts of its own; the usual parts when left out.
-    #[serde(default)]
-    pub folds: Option<usize>,
-    /// Samples from the start of the train part; all when left out.
-    #[serde(default)]
-    pub limit_train: Option<usize>,
-    /// Input for an absent view, in rows that state none.
-    #[serde(default)]
-    pub absent: AbsentView,
-}
-
-/// `[metrics]`: figures beside the accuracies.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct MetricsPlan {
-    /// Classes whose mean accuracy is the balanced accuracy.
-    pub balanced: Vec<String>,
-    /// Classes too rare for a share: right answers are counted.
-    pub counted: Vec<String>,
-}
-
-/// `[simple]`: what needs no network of several devices.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SimplePlan {
-    /// Test samples whose nearest neighbour in raw pixels is looked for; 0 for none.
-    pub nearest_neighbour: usize,
-    /// Whether the classes are guessed by the presence pattern alone.
-    pub presence_pattern: bool,
-    /// Epochs of a plain float network on each camera alone; 0 for none.
-    pub single_camera_epochs: u32,
-}
 
 /// An experiment.
 #[derive(Clone, Debug)]
@@ -139,7 +77,8 @@ impl Plan {
     /// [`FileError`] with the file and the first key that does not fit.
     pub fn read(file: &Path) -> Result<Self, FileError> {
         let text = file_error::read("experiment", file)?;
-        let plan: PlanFile = toml::from_str(&text).map_err(|error| invalid(file, error.to_string()))?;
+        let plan: PlanFile =
+            toml::from_str(&text).map_err(|error| FileError::invalid(file, error.to_string()))?;
         let folder = file.parent().unwrap_or(Path::new(""));
         let rows = plan.rows(file, folder)?;
         let slots = rows.iter().map(|row| row.spec.network.slots()).min().unwrap_or_default();
@@ -148,40 +87,49 @@ impl Plan {
                 "missing: expected less than the {slots} devices, and at most {MAX_SETS} sets of missing devices, found {}",
                 plan.missing
             );
-            return Err(invalid(file, message));
+            return Err(FileError::invalid(file, message));
         }
         let mut reference = None;
         if let Some(name) = &plan.reference {
             reference = rows.iter().position(|row| row.name == *name);
             if reference.is_none() {
-                return Err(invalid(file, format!("reference: expected the name of a row, found {name:?}")));
+                return Err(FileError::invalid(
+                    file,
+                    format!("reference: expected the name of a row, found {name:?}"),
+                ));
             }
         }
         let seeds: BTreeSet<u64> = plan.seeds.iter().copied().collect();
         if seeds.is_empty() || seeds.len() < plan.seeds.len() {
             let message = format!("seeds: expected one or more, each once, found {:?}", plan.seeds);
-            return Err(invalid(file, message));
+            return Err(FileError::invalid(file, message));
         }
         for (key, found) in [("data.folds", plan.data.folds), ("data.limit_train", plan.data.limit_train)] {
             if found == Some(0) {
-                return Err(invalid(file, format!("{key}: expected 1 or more, found 0")));
+                return Err(FileError::invalid(file, format!("{key}: expected 1 or more, found 0")));
             }
         }
         let repeated = |at: usize| plan.loss_points[..at].contains(&plan.loss_points[at]);
         if let Some(at) = (0..plan.loss_points.len()).find(|at| repeated(*at)) {
-            return Err(invalid(
+            return Err(FileError::invalid(
                 file,
                 format!("loss_points: expected each once, found {} twice", plan.loss_points[at]),
             ));
         }
         if let Some(found) = plan.loss_points.iter().find(|points| !(0.001..=99.0).contains(*points)) {
-            return Err(invalid(file, format!("loss_points: expected 0.001 to 99, found {found}")));
+            return Err(FileError::invalid(
+                file,
+                format!("loss_points: expected 0.001 to 99, found {found}"),
+            ));
         }
         let labels = rows[0].spec.network.network.labels.get_ref();
         if let Some(unknown) =
             plan.metrics.balanced.iter().chain(&plan.metrics.counted).find(|name| !labels.contains(name))
         {
-            return Err(invalid(file, format!("metrics: expected one of {labels:?}, found {unknown:?}")));
+            return Err(FileError::invalid(
+                file,
+                format!("metrics: expected one of {labels:?}, found {unknown:?}"),
+            ));
         }
         Ok(Self {
             name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
@@ -287,10 +235,6 @@ impl Run {
     }
 }
 
-pub(super) fn invalid(file: &Path, message: String) -> FileError {
-    FileError::Invalid { file: file.to_owned(), line: None, message }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -374,7 +318,11 @@ mod tests {
                 "reference: expected the name of a row, found \"f = 9\"",
             ),
             ("seeds = [1, 2]", "seeds = []", "seeds: expected one or more"),
-            ("epochs = 3", "epochs = 0", "row \"f = 4, mean\": default recipe: epochs: expected 1 to"),
+            (
+                "epochs = 3",
+                "epochs = 0",
+                "row \"f = 4, mean\": default recipe with the changes of the experiment: epochs: expected 1 to",
+            ),
             ("name = \"sum\"", "name = \"mean\"", "expected names of different letters and digits"),
             ("seeds = [1, 2]", "seeds = [3, 3]", "each once, found [3, 3]"),
             ("folds = 2", "folds = 0", "data.folds: expected 1 or more, found 0"),
@@ -382,7 +330,12 @@ mod tests {
             ("missing = 1", "loss_points = [0.0]", "loss_points: expected 0.001 to 99, found 0"),
             ("missing = 1", "loss_points = [0.5, 0.5]", "loss_points: expected each once, found 0.5 twice"),
             ("missing = 1", "part = \"train\"", "unknown variant `train`"),
-            ("filters = 4", "filters = 0", "row \"f = 4, mean\""),
+            ("filters = 4", "filters = 0", "network.toml with the changes of the experiment: device"),
+            (
+                "{ name = \"mean\" }, { name = \"sum\", absent = \"absent\" }",
+                "",
+                "axes: expected one value or more",
+            ),
         ] {
             let error = plan(&PLAN.replace(from, to).replace("reference = \"f = 8, sum\"", "")).map(|_| ());
             let error =
@@ -390,5 +343,7 @@ mod tests {
             let error = error.unwrap_err().to_string();
             assert!(error.contains(expected), "{expected}: {error}");
         }
+        let error = plan(&(PLAN.to_owned() + &"[[rows]]\nname = \"further\"\n".repeat(1000))).unwrap_err();
+        assert!(error.to_string().contains("rows: expected at most 1000"), "{error}");
     }
 }

@@ -2,16 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use headwater_samples::Part;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::plan::{DataPlan, EvaluatedPart, MetricsPlan, Row, SimplePlan, invalid};
+use super::plan::Row;
 use crate::data::AbsentView;
 use crate::file_error::{self, FileError};
 use crate::recipe::Recipe;
 use crate::spec::Spec;
 
-/// Rows of an experiment, at most.
+/// Rows of an experiment, at most: combinations of the axes and further rows.
 const MAX_ROWS: usize = 1000;
 
 /// An experiment file, as written.
@@ -43,6 +44,68 @@ pub(super) struct PlanFile {
     axes: Vec<Axis>,
     #[serde(default)]
     rows: Vec<RowPlan>,
+}
+
+/// Part of the data whose figures a page shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum EvaluatedPart {
+    /// Test part.
+    #[default]
+    Test,
+    /// Validation part, to choose by; no run reads the test part.
+    Validation,
+}
+
+impl From<EvaluatedPart> for Part {
+    fn from(part: EvaluatedPart) -> Self {
+        match part {
+            EvaluatedPart::Test => Self::Test,
+            EvaluatedPart::Validation => Self::Validation,
+        }
+    }
+}
+
+/// `[data]`: the data set of every row.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataPlan {
+    /// Name of the data set.
+    pub name: String,
+    /// Folder or file of the data set below the folder of all data sets; empty for data without files.
+    #[serde(default)]
+    pub path: PathBuf,
+    /// Number of folds, each a division into parts of its own; the usual parts when left out.
+    #[serde(default)]
+    pub folds: Option<usize>,
+    /// Samples from the start of the train part; all when left out.
+    #[serde(default)]
+    pub limit_train: Option<usize>,
+    /// Input for an absent view, in rows that state none.
+    #[serde(default)]
+    pub absent: AbsentView,
+}
+
+/// `[metrics]`: figures beside the accuracies.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MetricsPlan {
+    /// Classes whose mean accuracy is the balanced accuracy.
+    pub balanced: Vec<String>,
+    /// Classes too rare for a share: right answers are counted.
+    pub counted: Vec<String>,
+}
+
+/// `[simple]`: what needs no network of several devices.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SimplePlan {
+    /// Test samples whose nearest neighbour in raw pixels is looked for; 0 for none.
+    pub nearest_neighbour: usize,
+    /// Whether the classes are guessed by the presence pattern alone.
+    pub presence_pattern: bool,
+    /// Epochs of a plain float network on each camera alone; 0 for none.
+    pub single_camera_epochs: u32,
 }
 
 /// Changes of a network spec and of a recipe: tables that replace the keys they state.
@@ -83,14 +146,24 @@ impl PlanFile {
     /// # Errors
     /// [`FileError`]: a spec or recipe that does not fit, too many rows, or names that do not tell them apart.
     pub(super) fn rows(&self, file: &Path, folder: &Path) -> Result<Vec<Row>, FileError> {
-        let count = self.axes.iter().try_fold(1usize, |all, axis| all.checked_mul(axis.values.len()));
+        if self.axes.iter().any(|axis| axis.values.is_empty()) {
+            return Err(FileError::invalid(
+                file,
+                "axes: expected one value or more in each, found an axis with none",
+            ));
+        }
+        let of_axes = match self.axes.is_empty() {
+            true => Some(0),
+            false => self.axes.iter().try_fold(1usize, |all, axis| all.checked_mul(axis.values.len())),
+        };
+        let count = of_axes.and_then(|count| count.checked_add(self.rows.len()));
         if count.is_none_or(|count| count > MAX_ROWS) {
             let found =
                 count.map_or_else(|| "more than can be counted".to_owned(), |count| count.to_string());
-            return Err(invalid(
-                file,
-                format!("axes: expected at most {MAX_ROWS} combinations, found {found}"),
-            ));
+            let message = format!(
+                "rows: expected at most {MAX_ROWS}, combinations of the axes among them, found {found}"
+            );
+            return Err(FileError::invalid(file, message));
         }
         let mut planned = combined(&self.axes);
         planned.extend(self.rows.clone());
@@ -104,7 +177,7 @@ impl PlanFile {
         {
             let first = rows.iter().find(|row| row.slug() == rows[twice].slug()).unwrap_or(&rows[twice]);
             let names = [&first.name, &rows[twice].name];
-            return Err(invalid(
+            return Err(FileError::invalid(
                 file,
                 format!("rows: expected names of different letters and digits, found {names:?}"),
             ));
@@ -114,25 +187,27 @@ impl PlanFile {
                 "rows: expected names with a letter or digit of ASCII, and no `|` or line break, found {:?}",
                 row.name
             );
-            return Err(invalid(file, message));
+            return Err(FileError::invalid(file, message));
         }
         Ok(rows)
     }
 
     fn row(&self, file: &Path, folder: &Path, row: &RowPlan) -> Result<Row, FileError> {
-        let in_row = |text: String| invalid(file, format!("row {:?}: {text}", row.name));
+        let in_row = |text: String| FileError::invalid(file, format!("row {:?}: {text}", row.name));
         let spec_file = folder.join(row.network_file.as_ref().unwrap_or(&self.network));
         let changes = [&self.changes.network, &row.network];
         let text = changed(&spec_file, &file_error::read("spec", &spec_file)?, changes)?;
-        let spec = Spec::parse(&spec_file, &text).map_err(|error| in_row(error.to_string()))?;
+        let spec = Spec::parse(&spec_file, &text).map_err(|error| in_row(in_changed(error, changes)))?;
         let recipe_file = row.recipe_file.as_ref().or(self.recipe.as_ref()).map(|name| folder.join(name));
         let (recipe_file, text) = match recipe_file {
             None => (PathBuf::from("default recipe"), crate::recipe::DEFAULT.to_owned()),
             Some(file) => (file.clone(), file_error::read("recipe", &file)?),
         };
-        let text = changed(&recipe_file, &text, [&self.changes.recipe, &row.recipe])?;
-        let recipe = Recipe::parse(&recipe_file, &text).map_err(|error| in_row(error.to_string()))?;
-        recipe.check_for(&spec, &recipe_file).map_err(|error| in_row(error.to_string()))?;
+        let changes = [&self.changes.recipe, &row.recipe];
+        let text = changed(&recipe_file, &text, changes)?;
+        let recipe = Recipe::parse(&recipe_file, &text);
+        let recipe = recipe.map_err(|error| in_row(in_changed(error, changes)))?;
+        recipe.check_for(&spec, &recipe_file).map_err(|error| in_row(in_changed(error, changes)))?;
         let absent = row.absent.unwrap_or(self.data.absent);
         Ok(Row { name: row.name.clone(), spec, recipe, absent })
     }
@@ -140,15 +215,10 @@ impl PlanFile {
 
 /// Every combination of one value of each axis; the last axis changes fastest.
 fn combined(axes: &[Axis]) -> Vec<RowPlan> {
-    let mut rows: Vec<RowPlan> = Vec::new();
-    for axis in axes {
-        if rows.is_empty() {
-            rows.clone_from(&axis.values);
-            continue;
-        }
-        rows = rows.iter().flat_map(|row| axis.values.iter().map(|value| row.with(value))).collect();
-    }
-    rows
+    let Some((first, others)) = axes.split_first() else { return Vec::new() };
+    others.iter().fold(first.values.clone(), |rows, axis| {
+        rows.iter().flat_map(|row| axis.values.iter().map(|value| row.with(value))).collect()
+    })
 }
 
 impl RowPlan {
@@ -169,9 +239,20 @@ fn changed(file: &Path, text: &str, changes: [&Table; 2]) -> Result<String, File
     if changes.iter().all(|changes| changes.is_empty()) {
         return Ok(text.to_owned());
     }
-    let mut table: Table = toml::from_str(text).map_err(|error| invalid(file, error.to_string()))?;
+    let mut table: Table =
+        toml::from_str(text).map_err(|error| FileError::invalid(file, error.to_string()))?;
     changes.into_iter().for_each(|changes| merge(&mut table, changes));
-    toml::to_string(&table).map_err(|error| invalid(file, error.to_string()))
+    toml::to_string(&table).map_err(|error| FileError::invalid(file, error.to_string()))
+}
+
+/// A mistake in a file with changes, whose lines are not those of the file.
+fn in_changed(error: FileError, changes: [&Table; 2]) -> String {
+    match error {
+        FileError::Invalid { file, message, .. } if changes.iter().any(|changes| !changes.is_empty()) => {
+            format!("{} with the changes of the experiment: {message}", file.display())
+        }
+        error => error.to_string(),
+    }
 }
 
 /// Replaces keys of a table by those of another, table by table.

@@ -73,7 +73,7 @@ pub(crate) struct Calibrate {
     /// promise that means nothing.
     #[arg(long)]
     kept_apart: bool,
-    /// File of the bundle with the new policy; without it nothing is written.
+    /// File of the bundle with the new policy, which may be BUNDLE, then replaced; without it nothing is written.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print the result as one JSON object (docs/promise.md).

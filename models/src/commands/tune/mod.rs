@@ -91,7 +91,7 @@ pub(crate) struct Tune {
     /// File for the frontier as an SVG picture, for light and dark pages.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// File of the bundle with the chosen thresholds; without it no bundle is written.
+    /// File of the bundle with the chosen thresholds, which may be BUNDLE, then replaced; without it no bundle is written.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print the result as one JSON object (docs/tune.md).

@@ -175,7 +175,7 @@ impl Picture {
         if let Some(Point { body_bytes, loss_points, .. }) = self.chosen {
             let (x, y) = (right.pixel(body_bytes), up.pixel(loss_points));
             let _ = writeln!(svg, "<circle class=\"chosen\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\"/>");
-            // The head of the picture is free, whatever the shape of the frontier.
+            // Above the frontier, whatever its shape, and right of the title.
             let said = format!("chosen: {body_bytes:.1} bytes, {loss_points:.2} points");
             text(svg, (RIGHT, 28.0), "marked", "end", &said);
         }

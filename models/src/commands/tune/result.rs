@@ -127,10 +127,10 @@ impl Tune {
     pub(super) fn json_of(&self, tuned: &Tuned<'_>, chosen: Option<usize>) -> Value {
         let targets = tuned.criteria.targets;
         let limit = tuned.limit.as_ref();
-        let loss_is = limit.map(|limit| match (&limit.tested, chosen) {
-            (Some(_), Some(0)) => "none",
-            (Some(_), _) => "promised",
-            (None, _) => "measured",
+        let loss_is = limit.zip(chosen).map(|(limit, setting)| match &limit.tested {
+            Some(_) if tuned.is_promised(setting) => "promised",
+            Some(_) => "none",
+            None => "measured",
         });
         json!({
             "network_id": tuned.bundle.network_id().to_string(),
