@@ -12,9 +12,9 @@ use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
 use tokio::time::{Instant, timeout_at};
 
-const DEVICE: &str = include_str!("../../end-device/headwater-device.toml");
-const AGGREGATOR: &str = include_str!("../../edge-aggregator/headwater-aggregator.toml");
-const CLOUD: &str = include_str!("../../cloud-service/headwater-cloud.toml");
+const DEVICE: &str = include_str!("../../../end-device/headwater-device.toml");
+const AGGREGATOR: &str = include_str!("../../../edge-aggregator/headwater-aggregator.toml");
+const CLOUD: &str = include_str!("../../../cloud-service/headwater-cloud.toml");
 
 /// Values of a key in a file, those of comments included.
 fn values<'a>(file: &'a str, key: &str) -> Vec<&'a str> {

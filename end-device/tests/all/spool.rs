@@ -1,12 +1,13 @@
 //! Samples of a device while its broker or its leader is away, and after a restart.
 
-#[expect(dead_code, reason = "shared with the other tests of this crate")]
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support::{
+    Leader, NOT_IN_VIEW, PATIENCE, Received, SAMPLES, broker, bundle, config, expected, frames, network,
+    scores_bytes, until,
+};
 use headwater_end_device::{
     Capture, Device, DeviceConfig, DeviceHandle, DeviceReport, Ended, Source, StdinFormat, StdinSettings,
 };
@@ -16,10 +17,6 @@ use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::testing::TcpProxy;
 use headwater_protocol::{Body, Boot, Kind, SampleId, Slot};
-use support::{
-    Leader, NOT_IN_VIEW, PATIENCE, Received, SAMPLES, broker, bundle, config, expected, frames, network,
-    scores_bytes, until,
-};
 use tokio::time::timeout;
 
 /// A device that captures by the clock, has a state folder, and reaches the broker through a proxy that can be closed.

@@ -7,7 +7,7 @@ use headwater_group::start::{find_program, free_port};
 use headwater_tests::other_programs::{find_faketime, loopback, mosquitto_with};
 use headwater_tests::shipped;
 
-use crate::provoked::{Doctor, Files};
+use super::provoked::{Doctor, Files};
 
 #[test]
 fn certificates_that_a_peer_would_refuse_are_named_by_their_settings() {

@@ -1,9 +1,10 @@
 //! A device with a real broker, a real section, and a leader that the test controls.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::{
+    self, Leader, NOT_IN_VIEW, SAMPLES, broker, bundle, config, expected, frames, scores_bytes, started,
+};
 use headwater_end_device::{Capture, Device, DeviceError, EngineChoice, Frames, OnBrokenFrame};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::Configuration;
@@ -14,9 +15,6 @@ use headwater_link::testing::TcpProxy;
 use headwater_protocol::{
     Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, HEADER_BYTES, Kind, NetworkTag, Numbering,
     PolicyId, SampleId, SettledNotice, Slot, Status, Topic,
-};
-use support::{
-    Leader, NOT_IN_VIEW, SAMPLES, broker, bundle, config, expected, frames, scores_bytes, started,
 };
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use headwater_samples::Part;
 
 #[test]
 fn a_diverging_run_stops_names_the_batch_and_keeps_its_last_checkpoint() {
-    let spec = Spec::parse(Path::new("c"), include_str!("../networks/ddnn-c.toml")).unwrap();
+    let spec = Spec::parse(Path::new("c"), include_str!("../../networks/ddnn-c.toml")).unwrap();
     let mut recipe = Recipe::read(None).unwrap();
     (recipe.epochs, recipe.batch, recipe.optimiser.warm_up_steps) = (2, 32, 0);
     recipe.checkpoint.steps = 1;

@@ -8,7 +8,7 @@ use headwater_tests::group::embedded_broker;
 use headwater_tests::other_programs::find_faketime;
 use headwater_tests::shipped;
 
-use crate::provoked::{Doctor, Files, start, start_with, until};
+use super::provoked::{Doctor, Files, start, start_with, until};
 
 #[test]
 fn a_tier_with_another_network_is_named() {

@@ -20,7 +20,7 @@ use headwater_tests::shipped;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-const PAGE: &str = include_str!("../../docs/protocol.md");
+const PAGE: &str = include_str!("../../../docs/protocol.md");
 
 fn file(name: &str) -> PathBuf {
     shipped::root().join(format!("docs/schemas/{name}.json"))

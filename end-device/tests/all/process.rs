@@ -1,14 +1,11 @@
 //! `headwater-device` as a process: time to the first answer, memory, settings, exit codes.
 
-#[expect(dead_code, reason = "shared with the other tests of this crate; a process needs less of it")]
-mod support;
-
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::{self, Leader, broker};
 use headwater_protocol::Kind;
-use support::{Leader, broker};
 
 /// Longest time from the start of the process to its first answer.
 const FIRST_ANSWER: Duration = Duration::from_millis(300);

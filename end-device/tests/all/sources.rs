@@ -1,12 +1,10 @@
 //! Sources of frames with a real broker, a real section, real files, pipes and sockets.
 
-#[expect(dead_code, reason = "shared with the other tests of this crate")]
-mod support;
-
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support::{self, Leader, PATIENCE, bundle, config, network, scores_bytes};
 use headwater_end_device::{
     Capture, Device, DeviceConfig, DeviceError, DeviceHandle, DeviceReport, DeviceSettings, Ended, Source,
     SourceSettings, StdinFormat, StdinSettings,
@@ -19,7 +17,6 @@ use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::{Body, Kind, Slot};
 use headwater_samples::{Shape, View, image_codec};
 use headwater_settings::Sources;
-use support::{Leader, PATIENCE, bundle, config, network, scores_bytes};
 use tokio::time::timeout;
 
 /// A network of one device.

@@ -18,8 +18,8 @@ use headwater_protocol::Exit;
 use headwater_samples::Part;
 use headwater_samples::data_set::OpenOptions;
 
-const SHIPPED: &str = include_str!("../networks/ddnn-c.toml");
-const PUBLISHED: &str = include_str!("../networks/ddnn-c-published.toml");
+const SHIPPED: &str = include_str!("../../networks/ddnn-c.toml");
+const PUBLISHED: &str = include_str!("../../networks/ddnn-c-published.toml");
 /// Limit on a bundle for a board.
 const MAX_BUNDLE_BYTES: usize = 400_000;
 /// Share of samples that the engine may decide otherwise than the trained network: bits at the threshold, equal logits.

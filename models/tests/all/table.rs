@@ -24,7 +24,7 @@ fn table(dir: &Path, out: &str) -> Output {
 
 fn experiment(text: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("network.toml"), include_str!("../networks/ddnn-c-published.toml"))
+    std::fs::write(dir.path().join("network.toml"), include_str!("../../networks/ddnn-c-published.toml"))
         .unwrap();
     std::fs::write(dir.path().join("small.toml"), text).unwrap();
     dir

@@ -63,14 +63,14 @@ fn the_example_file_is_made_from_the_declarations() {
     }
     assert_eq!(
         made,
-        include_str!("../headwater-aggregator.toml"),
+        include_str!("../../headwater-aggregator.toml"),
         "HEADWATER_WRITE_EXAMPLES=1 writes the file"
     );
 }
 
 #[test]
 fn the_example_file_has_the_defaults() {
-    let loaded = read(include_str!("../headwater-aggregator.toml")).unwrap();
+    let loaded = read(include_str!("../../headwater-aggregator.toml")).unwrap();
     assert_eq!(loaded.groups.len(), 1);
     let default = read("bundle = \"network.hwb\"").unwrap();
     assert_eq!(format!("{:?}", loaded.groups), format!("{:?}", default.groups));
@@ -300,7 +300,7 @@ fn open(text: &str) -> Result<AggregatorConfig, Vec<String>> {
 #[test]
 fn files_that_are_named_are_opened() {
     let folder = TempDir::new().unwrap();
-    let settings = files(&folder, include_str!("../../docs/policy.toml"));
+    let settings = files(&folder, include_str!("../../../docs/policy.toml"));
     let group =
         &open(&format!("{settings}role = \"edge\"\nedge = 1\nedge_id = \"north\"")).unwrap().groups[0];
     let calibrated = group.networks.current().calibrated_policy();

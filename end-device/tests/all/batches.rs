@@ -1,11 +1,12 @@
 //! A device that collects answers at high rates and sends them in one message, with a real broker and a leader that the test controls.
 
-#[expect(dead_code, reason = "shared with the other tests of this crate")]
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use crate::support::{
+    Leader, NOT_IN_VIEW, Received, SAMPLES, broker, bundle, config, expected, frames, scores_bytes, sent_of,
+    started, until,
+};
 use headwater_end_device::{Capture, Device, DeviceConfig, DeviceHandle};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::Configuration;
@@ -15,10 +16,6 @@ use headwater_link::testing::TcpProxy;
 use headwater_protocol::{
     BatchedAnswer, Birth, Body, HEADER_BYTES, Kind, MAX_BATCH_SAMPLES, PolicyId, SampleId, Settled,
     SettledNotice, Topic,
-};
-use support::{
-    Leader, NOT_IN_VIEW, Received, SAMPLES, broker, bundle, config, expected, frames, scores_bytes, sent_of,
-    started, until,
 };
 
 /// Longer than a busy machine may stall: a batch is sent because it is full, or for another reason of the test.

@@ -10,7 +10,7 @@ use headwater_group::start::free_port;
 use headwater_tests::other_programs::{loopback, mosquitto_with, silent_server};
 use headwater_tests::shipped;
 
-use crate::provoked::{Doctor, Files};
+use super::provoked::{Doctor, Files};
 
 #[test]
 fn a_name_without_an_address_and_another_protocol_are_told_apart_from_a_broker_that_is_away() {

@@ -6,7 +6,7 @@ use headwater_tests::other_programs::{find_faketime, mosquitto};
 use headwater_tests::shipped;
 use serde_json::Value;
 
-use crate::provoked::{Doctor, Files, start, start_with, until};
+use super::provoked::{Doctor, Files, start, start_with, until};
 
 #[test]
 fn a_whole_site_is_well_and_each_part_that_is_killed_is_named() {

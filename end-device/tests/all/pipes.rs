@@ -1,17 +1,14 @@
 //! `headwater-device` reading a real pipe: ffmpeg, and input that is cut.
 
-#[expect(dead_code, reason = "shared with the other tests of this crate; a process needs less of it")]
-mod support;
-
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use crate::support::{Leader, broker};
 use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::Kind;
 use headwater_samples::{Shape, View, image_codec};
-use support::{Leader, broker};
 
 /// Images of the test's video.
 const FRAMES: u64 = 25;
