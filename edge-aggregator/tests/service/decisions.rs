@@ -148,8 +148,7 @@ async fn garbage_and_another_network_are_counted_and_the_other_devices_still_dec
 
 #[tokio::test]
 async fn a_leader_waits_for_an_absent_broker() {
-    // A port that is free now; the broker takes it later.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = headwater_transport::held_port().unwrap();
     let group = Group::named("gate", format!("mqtt://127.0.0.1:{port}").parse().unwrap(), SURE);
     let leader = group.leader().await;
     let _broker = EmbeddedBroker::start(Some(port)).unwrap();

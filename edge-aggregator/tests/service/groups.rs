@@ -142,7 +142,7 @@ pub(crate) struct Mosquitto(Child, pub(crate) Endpoint);
 impl Mosquitto {
     /// `None` where no Mosquitto is installed.
     pub(crate) async fn start(folder: &TempDir) -> Option<Self> {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = headwater_transport::held_port().unwrap();
         Self::start_at(folder, port).await
     }
 
@@ -186,7 +186,7 @@ async fn two_groups_decide_their_own_samples_on_mosquitto() {
     let folder = TempDir::new().unwrap();
     match Mosquitto::start(&folder).await {
         Some(broker) => each_group_decides_its_own_samples(&broker.1).await,
-        None => eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)"),
+        None => eprintln!("skipped: mosquitto is not installed (scripts/install/test-tools)"),
     }
 }
 

@@ -3,10 +3,11 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use headwater_group::start::{find_program, free_port};
+use headwater_group::start::find_program;
 use headwater_tests::group::patient;
 use headwater_tests::other_programs::{loopback, mosquitto, mosquitto_with};
 use headwater_tests::shipped;
+use headwater_transport::held_port;
 
 fn check(qos: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -70,7 +71,7 @@ fn a_missing_broker_is_named() {
 #[test]
 fn a_broker_that_refuses_is_said_as_what_it_is_at_once() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let address = loopback(free_port().expect("a free port"));
+    let address = loopback(held_port().expect("a free port"));
     let config = folder.path().join("closed.conf");
     let text = format!("listener {} 127.0.0.1\nallow_anonymous false\nuser root\n", address.port());
     std::fs::write(&config, text).expect("the folder can be written");

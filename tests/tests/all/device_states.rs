@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use headwater_group::start::{Program, find_program, free_port};
+use headwater_group::start::{Program, find_program};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::Endpoint;
 use headwater_tests::group::WAIT_LIMIT;
 use headwater_tests::other_programs::{find_faketime, mosquitto};
 use headwater_tests::shipped;
+use headwater_transport::held_port;
 use serde_json::Value;
 
 /// Time between two checks of a state.
@@ -107,7 +108,7 @@ impl Site {
 fn each_device_that_is_not_well_is_named_and_well_again_afterwards() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (_mosquitto, broker) = mosquitto(folder.path());
-    let admin_port = free_port().expect("a free port");
+    let admin_port = held_port().expect("a free port");
     let site = Site { folder: folder.path().to_owned(), broker, admin_port };
     let _aggregator = site.aggregator();
     let (_well, mut killed) = (site.device(0), Some(site.device(1)));
@@ -167,7 +168,7 @@ fn each_device_that_is_not_well_is_named_and_well_again_afterwards() {
     // A clock that is a minute ahead.
     let mut ahead = site.device_command(3, &shipped::bundle_path());
     ahead
-        .env("LD_PRELOAD", find_faketime().expect("libfaketime is installed by scripts/install-test-tools"))
+        .env("LD_PRELOAD", find_faketime().expect("libfaketime is installed by scripts/install/test-tools"))
         .env("FAKETIME", "+60s")
         .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
     let _ahead = site.start("cam-3", &mut ahead);
@@ -181,7 +182,7 @@ fn a_group_whose_only_device_is_silent_is_told_by_its_period() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (_mosquitto, broker) = mosquitto(folder.path());
     let site =
-        Site { folder: folder.path().to_owned(), broker, admin_port: free_port().expect("a free port") };
+        Site { folder: folder.path().to_owned(), broker, admin_port: held_port().expect("a free port") };
     let _aggregator = site.aggregator();
     let device = site.device(0);
     site.until("cam-0", "up");

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use headwater_group::start::{Program, find_program, free_port};
+use headwater_group::start::{Program, find_program};
 use headwater_group::{ClientSettings, GroupClient};
 use headwater_protocol::{GroupId, SampleId, SiteId, SlotSet};
 use headwater_tests::group::{WAIT_LIMIT, embedded_broker, slot};
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
+use headwater_transport::held_port;
 use tokio::time::{Instant, timeout_at};
 
 const DEVICE: &str = include_str!("../../../end-device/headwater-device.toml");
@@ -53,7 +54,7 @@ async fn three_programs_with_the_example_files_decide_a_sample() {
     std::fs::copy(shipped::bundle_path(), folder.path().join("network.hwb")).expect("a copy of the bundle");
     std::fs::copy(shipped::frames_path(), folder.path().join("frames.tar.gz")).expect("a copy of the frames");
     let broker = embedded_broker();
-    let cloud = format!("127.0.0.1:{}", free_port().expect("a free port"));
+    let cloud = format!("127.0.0.1:{}", held_port().expect("a free port"));
     let (address, url) = (broker.to_string(), format!("http://{cloud}"));
     let _cloud =
         start("headwater-cloud", CLOUD, folder.path(), &["--http-listen", &cloud, "--engine", "tract"]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headwater_end_device::{Device, Frames};
-use headwater_group::start::{InProcessGroup, Service, free_port};
+use headwater_group::start::{InProcessGroup, Service};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::broker::EmbeddedBroker;
 use headwater_protocol::{Degraded, DeviceId, Exit, SampleId, SlotPresence};
@@ -14,6 +14,7 @@ use headwater_tests::group::{
 use headwater_tests::other_programs::{loopback, silent_server};
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
+use headwater_transport::held_port;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_device_is_missing_and_not_waited_for() {
@@ -92,7 +93,7 @@ async fn a_restarted_cloud_is_used_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn services_that_start_before_their_broker_find_each_other() {
-    let port = free_port().unwrap();
+    let port = held_port().unwrap();
     let group = InProcessGroup::start(group_at(loopback(port), shipped::bundle())).await.unwrap();
     assert!(!group.leader().expect("a leader").is_connected());
     EmbeddedBroker::start(Some(port)).expect("the port is still free");

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use headwater_group::start::{Program, find_program, free_port};
+use headwater_group::start::{Program, find_program};
 use headwater_link::broker::EmbeddedBroker;
 use headwater_tests::group::WAIT_LIMIT;
 use headwater_tests::other_programs::loopback;
 use headwater_tests::shipped;
+use headwater_transport::held_port;
 use tokio::time::{sleep, timeout};
 
 /// Time between two checks of a log.
@@ -39,7 +40,7 @@ async fn until_logged(log: &Path, parts: &[&str]) {
 #[tokio::test]
 async fn the_broker_and_the_devices_are_logged_when_they_come_and_go() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let port = free_port().expect("a free port");
+    let port = held_port().expect("a free port");
     let address = loopback(port).to_string();
     let log = folder.path().join("aggregator.log");
     let _aggregator = start("headwater-aggregator", &["--broker-address", &address], &log);

@@ -5,7 +5,6 @@ mod batches;
 mod closed_pipes;
 mod cloud_network;
 mod configurations;
-mod defects;
 mod demo_processes;
 mod dependencies;
 mod device_states;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use headwater_edge_aggregator::GroupLeader;
 use headwater_end_device::{Capture, Device, DeviceHandle, DeviceReport, Frames};
-use headwater_group::start::{InProcessGroup, Program, Service, free_port};
+use headwater_group::start::{InProcessGroup, Program, Service};
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
@@ -15,6 +15,7 @@ use headwater_protocol::{Degraded, Dropped, Slot};
 use headwater_tests::group::{WAIT_LIMIT, bundle, group_at};
 use headwater_tests::journal_contents::JournalContents;
 use headwater_tests::other_programs::{loopback, mosquitto_at};
+use headwater_transport::held_port;
 use tokio::time::{Instant, sleep};
 
 /// Time between samples.
@@ -48,7 +49,7 @@ impl OutageGroup {
     /// Starts cloud and leader, before the broker.
     async fn start(configuration: Configuration) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let broker = loopback(free_port().unwrap());
+        let broker = loopback(held_port().unwrap());
         let mut settings = group_at(broker, bundle(&network(configuration).bundle()));
         settings.site.journal = Some(folder.path().join("journal.jsonl"));
         // A window that runs to its end in an outage must end before devices send late.

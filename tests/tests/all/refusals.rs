@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use headwater_group::start::{Program, find_program, free_port};
+use headwater_group::start::{Program, find_program};
 use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS};
 use headwater_tests::group::WAIT_LIMIT;
 use headwater_tests::other_programs::{loopback, mosquitto_with};
 use headwater_tests::shipped;
+use headwater_transport::held_port;
 use tokio::time::{sleep, timeout};
 
 /// Time between two checks of a log.
@@ -48,7 +49,7 @@ async fn until_logged(log: &Path, times: usize, parts: &[&str]) {
 #[tokio::test]
 async fn a_device_that_is_refused_after_a_lost_connection_says_each_new_reason_at_once() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let address = loopback(free_port().expect("a free port"));
+    let address = loopback(held_port().expect("a free port"));
     let log = folder.path().join("device.log");
     let open = broker(folder.path(), &address, "allow_anonymous true");
     let _device = device(&address, &log);
@@ -66,7 +67,7 @@ async fn a_device_that_is_refused_after_a_lost_connection_says_each_new_reason_a
 #[tokio::test]
 async fn a_device_that_starts_before_its_access_rules_is_seen_once_they_are_there() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let address = loopback(free_port().expect("a free port"));
+    let address = loopback(held_port().expect("a free port"));
     let rules = folder.path().join("rules.acl");
     std::fs::write(&rules, "topic read #\n").expect("the folder can be written");
     let lines = format!("allow_anonymous true\nacl_file {}", rules.display());
@@ -96,7 +97,7 @@ async fn a_device_that_starts_before_its_access_rules_is_seen_once_they_are_ther
 #[tokio::test]
 async fn a_wrong_password_is_said_as_one() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let address = loopback(free_port().expect("a free port"));
+    let address = loopback(held_port().expect("a free port"));
     let _broker = broker(folder.path(), &address, "allow_anonymous false");
     let password = folder.path().join("password");
     std::fs::write(&password, "wrong\n").expect("the folder can be written");

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use headwater_group::start::{Program, find_program, free_port};
+use headwater_group::start::{Program, find_program};
 use headwater_link::Endpoint;
 use headwater_tests::group::WAIT_LIMIT;
 use headwater_tests::other_programs::mosquitto;
 use headwater_tests::shipped;
+use headwater_transport::held_port;
 
 /// Time without a watchdog message after which the manager would end a program.
 const WATCHDOG: Duration = Duration::from_secs(1);
@@ -67,7 +68,7 @@ struct Watched {
 
 impl Watched {
     fn new(name: &'static str, arguments: &[&str]) -> Self {
-        let admin = format!("127.0.0.1:{}", free_port().expect("a free port"));
+        let admin = format!("127.0.0.1:{}", held_port().expect("a free port"));
         let bundle = shipped::bundle_path().display().to_string();
         let common = ["--bundle", &bundle, "--admin-listen", &admin];
         let arguments = common.iter().chain(arguments).map(|&argument| argument.to_owned()).collect();

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_group::start::{Program, free_port};
+use headwater_group::start::Program;
 use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS, RetainedMessage};
 use headwater_tests::other_programs::{loopback, mosquitto_with};
+use headwater_transport::held_port;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -77,7 +78,7 @@ impl Client {
 
 #[tokio::test]
 async fn a_topic_costs_its_name_once_on_a_connection() {
-    let (folder, address) = (tempfile::tempdir().expect("a folder"), loopback(free_port().expect("a port")));
+    let (folder, address) = (tempfile::tempdir().expect("a folder"), loopback(held_port().expect("a port")));
     let _broker = broker(folder.path(), &address, None);
     let mut client = Client::new(&address).await;
     for topic in ["view/summary", "view/features"] {
@@ -98,7 +99,7 @@ async fn a_topic_costs_its_name_once_on_a_connection() {
 async fn a_broker_without_aliases_and_one_with_a_single_alias_are_obeyed() {
     for (max, first_saves) in [(0, false), (1, true)] {
         let folder = tempfile::tempdir().expect("a folder");
-        let address = loopback(free_port().expect("a port"));
+        let address = loopback(held_port().expect("a port"));
         let _broker = broker(folder.path(), &address, Some(max));
         let mut config = LinkConfig::new(address, "few").subscribe("view/+", QoS::AtMostOnce);
         config.retained.push(RetainedMessage::new("view/status", "up"));
@@ -120,7 +121,7 @@ async fn a_broker_without_aliases_and_one_with_a_single_alias_are_obeyed() {
 
 #[tokio::test]
 async fn a_restarted_broker_learns_the_aliases_anew() {
-    let (folder, address) = (tempfile::tempdir().expect("a folder"), loopback(free_port().expect("a port")));
+    let (folder, address) = (tempfile::tempdir().expect("a folder"), loopback(held_port().expect("a port")));
     let first = broker(folder.path(), &address, None);
     let mut client = Client::new(&address).await;
     for topic in ["view/a", "view/b"] {

@@ -5,10 +5,11 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater_group::start::{Program, find_program, free_port};
+use headwater_group::start::{Program, find_program};
 use headwater_inference::testing::TinyNetwork;
 use headwater_tests::group::WAIT_LIMIT;
 use headwater_tests::shipped;
+use headwater_transport::held_port;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -24,7 +25,7 @@ pub(crate) struct Files {
 
 impl Files {
     pub(crate) fn new(broker: String) -> Self {
-        let port = || free_port().expect("a free port");
+        let port = || held_port().expect("a free port");
         Self {
             folder: tempfile::tempdir().expect("a temporary folder"),
             broker,

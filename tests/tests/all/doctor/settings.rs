@@ -39,7 +39,7 @@ fn a_cloud_with_another_network_is_named_and_a_clock_that_differs_from_its_clock
     let doctor = until(|| Doctor::run(&arguments), |doctor| !doctor.has("fail", "cloud", "", ""));
     doctor.names("fail", "cloud model", "the cloud serves network", "give all tiers the same bundle");
     doctor.fails_only(&["cloud model", "running"]);
-    let library = find_faketime().expect("scripts/install-test-tools");
+    let library = find_faketime().expect("scripts/install/test-tools");
     let clock = |by| [("LD_PRELOAD", library), ("FAKETIME", by), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
     let doctor = Doctor::with(&arguments, &clock("+3600s"));
     doctor.names("fail", "clock", "s ahead of the cloud", "set the clock");
