@@ -48,7 +48,7 @@ fn has_ffmpeg() -> bool {
     let found = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let is_there = found.is_ok_and(|status| status.success());
     if !is_there {
-        println!("skipped: there is no ffmpeg (scripts/install-test-tools installs it)");
+        println!("skipped: there is no ffmpeg (scripts/install/test-tools installs it)");
     }
     is_there
 }
