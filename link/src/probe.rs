@@ -234,7 +234,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
-    use crate::broker::EmbeddedBroker;
+    use crate::broker::{EmbeddedBroker, ReservedPort};
     use crate::config::QoS;
     use crate::handle::{Incoming, Link};
 
@@ -243,7 +243,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_probe_reads_what_the_broker_keeps_and_ends_nobodys_connection() {
-        let broker = EmbeddedBroker::start(None).expect("a broker").address();
+        let server = EmbeddedBroker::start().expect("a broker");
+        let broker = server.address();
         let mut config = LinkConfig::new(broker.clone(), "device");
         config.retained = vec![RetainedMessage::new("group/status", "up")];
         let (link, mut incoming) = Link::start(config).expect("settings");
@@ -266,11 +267,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_port_without_a_broker_is_no_answer() {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        let port = listener.local_addr().expect("bound").port();
-        drop(listener);
-        let broker = headwater_transport::Endpoint::mqtt("127.0.0.1", port).expect("an address");
-        let failure = probe(&LinkConfig::new(broker, "probe")).await.expect_err("nobody listens");
+        let port = ReservedPort::at(0).expect("a free port");
+        let failure = probe(&LinkConfig::new(port.address(), "probe")).await.expect_err("nobody listens");
         assert!(matches!(failure, ConnectFailure::Unreachable(_)), "{failure}");
     }
 

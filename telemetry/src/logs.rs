@@ -16,9 +16,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// Filter that the caller's extends. The embedded broker logs normal events as errors: probes, clients that left. The client library
-/// warns of each refused message by its number; the link reports it by its topic.
-const BASE_FILTER: &str = "rumqttd=off,rumqttc::state=error";
+/// Filter that the caller's extends. The client library warns of each refused message by its number; the link reports it by its topic.
+const BASE_FILTER: &str = "rumqttc::state=error";
 
 /// Starts logging for this process; called once, by a `main.rs`.
 ///
@@ -145,7 +144,7 @@ mod tests {
             "warn,headwater_link=debug",
             "headwater=trace",
             "headwater_edge_aggregator::registry=debug",
-            "rumqttd=info",
+            "rumqttc=info",
             "info,hyper::proto=debug",
             "headwater_link[span{field=1}]=debug",
         ] {
@@ -191,7 +190,10 @@ mod tests {
 
     #[test]
     fn the_filter_of_the_caller_wins_over_the_base_filter() {
-        let filter = env_filter("info,rumqttd=warn").expect("a filter").to_string();
-        assert!(filter.contains("rumqttd=warn") && !filter.contains("rumqttd=off"), "{filter}");
+        let filter = env_filter("info,rumqttc::state=warn").expect("a filter").to_string();
+        assert!(
+            filter.contains("rumqttc::state=warn") && !filter.contains("rumqttc::state=error"),
+            "{filter}"
+        );
     }
 }

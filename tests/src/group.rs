@@ -37,12 +37,15 @@ pub fn site(broker: Endpoint) -> SiteSettings {
     SiteSettings::new(site.expect("a valid name"), group.expect("a valid name"), broker)
 }
 
-/// A new broker in this process.
+/// A new broker, which lives as long as this process.
 ///
 /// # Panics
 /// When the broker does not start.
 pub fn embedded_broker() -> Endpoint {
-    EmbeddedBroker::start(None).expect("the embedded broker starts").address()
+    let broker = EmbeddedBroker::start().expect("the embedded broker starts");
+    let address = broker.address();
+    std::mem::forget(broker);
+    address
 }
 
 /// A group with the shipped network, a patient policy and a separate broker.

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headwater_end_device::{Device, Frames};
-use headwater_group::start::{InProcessGroup, Service, free_port};
+use headwater_group::start::{InProcessGroup, Service};
 use headwater_inference::testing::TinyNetwork;
-use headwater_link::broker::EmbeddedBroker;
+use headwater_link::broker::{EmbeddedBroker, ReservedPort};
 use headwater_protocol::{Degraded, DeviceId, Exit, SampleId, SlotPresence};
 use headwater_tests::group::{
     WAIT_LIMIT, bundle, client_of, group_at, ids, shipped_group, slot, start, with_local_threshold,
 };
-use headwater_tests::other_programs::{loopback, silent_server};
+use headwater_tests::other_programs::silent_server;
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
 
@@ -92,10 +92,10 @@ async fn a_restarted_cloud_is_used_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn services_that_start_before_their_broker_find_each_other() {
-    let port = free_port().unwrap();
-    let group = InProcessGroup::start(group_at(loopback(port), shipped::bundle())).await.unwrap();
+    let port = ReservedPort::at(0).expect("a free port");
+    let group = InProcessGroup::start(group_at(port.address(), shipped::bundle())).await.unwrap();
     assert!(!group.leader().expect("a leader").is_connected());
-    EmbeddedBroker::start(Some(port)).expect("the port is still free");
+    let _broker = EmbeddedBroker::start_at(port).expect("the port is reserved");
     group.wait_until_ready(WAIT_LIMIT).await.unwrap();
     let mut client = client_of(&group).await;
     assert_eq!(client.decide(SampleId(1)).await.unwrap().presence.missing_count(), 0);

@@ -5,10 +5,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use headwater_group::start::{Program, find_program, free_port};
-use headwater_link::broker::EmbeddedBroker;
+use headwater_group::start::{Program, find_program};
+use headwater_link::broker::{EmbeddedBroker, ReservedPort};
 use headwater_tests::group::WAIT_LIMIT;
-use headwater_tests::other_programs::loopback;
 use headwater_tests::shipped;
 use tokio::time::{sleep, timeout};
 
@@ -39,12 +38,12 @@ async fn until_logged(log: &Path, parts: &[&str]) {
 #[tokio::test]
 async fn the_broker_and_the_devices_are_logged_when_they_come_and_go() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let port = free_port().expect("a free port");
-    let address = loopback(port).to_string();
+    let port = ReservedPort::at(0).expect("a free port");
+    let address = port.address().to_string();
     let log = folder.path().join("aggregator.log");
     let _aggregator = start("headwater-aggregator", &["--broker-address", &address], &log);
     until_logged(&log, &["WARN", "cannot connect", "refused", "away_s=0"]).await;
-    let _broker = EmbeddedBroker::start(Some(port)).expect("the port is free");
+    let _broker = EmbeddedBroker::start_at(port).expect("the port is reserved");
     until_logged(&log, &["INFO", "connected", "away_s="]).await;
 
     let frames = shipped::frames_path().display().to_string();

@@ -1,6 +1,6 @@
 //! A TCP stream that counts its bytes, and acknowledges those of a broker at once.
 //!
-//! Brokers with Nagle's algorithm (rumqttd, mosquitto by default) send a second small packet only after the first is acknowledged.
+//! Brokers with Nagle's algorithm (Mosquitto by default) send a second small packet only after the first is acknowledged.
 //! Linux delays that acknowledgement by 40 ms. `TCP_QUICKACK` sends the acknowledgement at once. The kernel resets the option by
 //! itself, so the option is set again after every read.
 //!

@@ -10,8 +10,8 @@ use headwater_group::start::{
     SiteSettings, find_program,
 };
 use headwater_inference::policy::Policy;
-use headwater_link::QoS;
-use headwater_link::broker::EmbeddedBroker;
+use headwater_link::broker::{EmbeddedBroker, ReservedPort};
+use headwater_link::{Endpoint, QoS};
 use headwater_protocol::{GroupId, SiteId};
 use tempfile::TempDir;
 
@@ -34,12 +34,18 @@ pub(super) enum DemoSite {
     },
 }
 
-/// Names, broker and `QoS` of the demo. Starts the embedded broker, unless the arguments name another.
-pub(super) fn site_settings(args: &DemoArgs) -> anyhow::Result<SiteSettings> {
-    let broker = match &args.broker {
-        Some(broker) => broker.clone(),
-        None => EmbeddedBroker::start(args.port).context("starting the embedded broker")?.address(),
-    };
+/// Address of the broker, and the embedded one unless the arguments name another.
+pub(super) fn broker(args: &DemoArgs) -> anyhow::Result<(Endpoint, Option<EmbeddedBroker>)> {
+    if let Some(address) = &args.broker {
+        return Ok((address.clone(), None));
+    }
+    let started = ReservedPort::at(args.port.unwrap_or(0)).and_then(EmbeddedBroker::start_at);
+    let broker = started.context("starting the embedded broker")?;
+    Ok((broker.address(), Some(broker)))
+}
+
+/// Names and `QoS` of the demo.
+pub(super) fn site_settings(args: &DemoArgs, broker: Endpoint) -> anyhow::Result<SiteSettings> {
     let mut settings = SiteSettings::new(SiteId::new("demo")?, GroupId::new("cameras")?, broker);
     settings.qos = if args.qos == 0 { QoS::AtMostOnce } else { QoS::AtLeastOnce };
     settings.batch_ms = args.batch_ms;

@@ -9,7 +9,7 @@ use headwater_inference::policy::Policy;
 use headwater_protocol::SampleId;
 use tokio::time::sleep_until;
 
-use super::demo_site::{DemoSite, READY_LIMIT, operator, site_settings};
+use super::demo_site::{DemoSite, READY_LIMIT, broker, operator, site_settings};
 use super::inputs::Inputs;
 use super::plan::{Kill, MAX_UNSETTLED, Rate};
 use super::report::{DemoReport, image_sizes};
@@ -32,7 +32,8 @@ pub(super) async fn run(args: &DemoArgs, inputs: &Inputs, policy: Policy) -> any
     let policy_ms = u64::from(policy.deadline_ms) + u64::from(policy.late_ms);
     let (promise, promise_line) = (policy.promise.clone(), policy.promise_line());
     let lost_after = LOST_AFTER + Duration::from_millis(policy_ms);
-    let site = site_settings(args)?;
+    let (broker, _embedded) = broker(args)?;
+    let site = site_settings(args, broker)?;
     if args.broker.is_some() {
         waiting(&format!("the broker {}", site.broker), CONNECT_LIMIT);
     }

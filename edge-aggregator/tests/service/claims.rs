@@ -1,11 +1,11 @@
 //! Two leaders of one group: one decides, the other waits and takes its place.
 
-use std::ops::Deref;
 use std::time::Duration;
 
 use headwater_edge_aggregator::{
     Aggregator, AggregatorConfig, GroupConfig, GroupLeader, JournalConfig, LeadState, Shared,
 };
+use headwater_link::broker::ReservedPort;
 use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{DeviceState, InstanceId, LeaderClaim, SampleId, Topic};
 use tempfile::TempDir;
@@ -17,31 +17,6 @@ use crate::groups::{Mosquitto, get};
 
 const SURE: f32 = 1.0;
 const SAMPLES: u64 = 20;
-
-/// A group on a Mosquitto of its own. By its source the embedded broker (rumqttd 0.20) takes the end of one connection twice: for its DISCONNECT and
-/// once for its socket. In between the number of the connection may be given to another one, which is closed in its place, and its last
-/// will ends a claim.
-struct GroupOnMosquitto {
-    group: Group,
-    _broker: Mosquitto,
-    _folder: TempDir,
-}
-
-impl Deref for GroupOnMosquitto {
-    type Target = Group;
-
-    fn deref(&self) -> &Group {
-        &self.group
-    }
-}
-
-/// `None` where no Mosquitto is installed.
-async fn group_on_mosquitto() -> Option<GroupOnMosquitto> {
-    let folder = TempDir::new().unwrap();
-    let broker = Mosquitto::start(&folder).await?;
-    let group = Group::named("gate", broker.1.clone(), SURE);
-    Some(GroupOnMosquitto { group, _broker: broker, _folder: folder })
-}
 
 /// A leader with a client id of its own.
 async fn leader(group: &Group, name: &str, change: impl FnOnce(&mut GroupConfig)) -> GroupLeader {
@@ -103,9 +78,7 @@ impl Claims {
 
 #[tokio::test]
 async fn two_leaders_of_a_group_decide_every_sample_once() {
-    let Some(group) = group_on_mosquitto().await else {
-        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
-    };
+    let group = Group::new(SURE);
     let first = leader(&group, "first", |_| {}).await;
     let mut observer = group.observer().await;
     let camera = group.camera(0).await;
@@ -122,9 +95,7 @@ async fn two_leaders_of_a_group_decide_every_sample_once() {
 
 #[tokio::test]
 async fn leaders_that_start_at_the_same_moment_agree_on_one() {
-    let Some(group) = group_on_mosquitto().await else {
-        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
-    };
+    let group = Group::new(SURE);
     let mut leaders = Vec::new();
     for name in ["first", "second", "third"] {
         leaders.push(leader(&group, name, |_| {}).await);
@@ -151,9 +122,7 @@ async fn leaders_that_start_at_the_same_moment_agree_on_one() {
 
 #[tokio::test]
 async fn a_waiting_leader_follows_one_that_stops_and_one_that_is_killed() {
-    let Some(group) = group_on_mosquitto().await else {
-        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
-    };
+    let group = Group::new(SURE);
     let first = leader(&group, "first", |_| {}).await;
     wait_for(&first, LeadState::Leading).await;
     let second = leader(&group, "second", |_| {}).await;
@@ -175,9 +144,7 @@ async fn a_waiting_leader_follows_one_that_stops_and_one_that_is_killed() {
 
 #[tokio::test]
 async fn a_leader_that_is_taken_over_stops_deciding_and_waits() {
-    let Some(group) = group_on_mosquitto().await else {
-        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
-    };
+    let group = Group::new(SURE);
     let mut claims = Claims::of(&group).await;
     let first = leader(&group, "first", |_| {}).await;
     let mut observer = group.observer().await;
@@ -208,9 +175,7 @@ async fn a_leader_that_is_taken_over_stops_deciding_and_waits() {
 
 #[tokio::test]
 async fn a_leader_repairs_a_claim_that_was_cleared_or_altered() {
-    let Some(group) = group_on_mosquitto().await else {
-        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
-    };
+    let group = Group::new(SURE);
     let mut claims = Claims::of(&group).await;
     let leader = leader(&group, "first", |_| {}).await;
     let held = claims.until(DeviceState::Up, None).await;
@@ -229,9 +194,7 @@ async fn a_leader_repairs_a_claim_that_was_cleared_or_altered() {
 
 #[tokio::test]
 async fn a_restart_with_its_journal_follows_its_own_claim_without_waiting() {
-    let Some(group) = group_on_mosquitto().await else {
-        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
-    };
+    let group = Group::new(SURE);
     let folder = TempDir::new().unwrap();
     let mut claims = Claims::of(&group).await;
     let journal = JournalConfig::new(folder.path().join("journal"));
@@ -259,9 +222,7 @@ async fn a_restart_with_its_journal_follows_its_own_claim_without_waiting() {
 
 #[tokio::test]
 async fn a_leader_leads_within_a_second_on_a_new_broker() {
-    let Some(group) = group_on_mosquitto().await else {
-        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
-    };
+    let group = Group::new(SURE);
     let start = std::time::Instant::now();
     let leader = leader(&group, "first", |_| {}).await;
     wait_for(&leader, LeadState::Leading).await;
@@ -274,19 +235,18 @@ async fn a_leader_leads_within_a_second_on_a_new_broker() {
 
 #[tokio::test]
 async fn a_broker_that_is_killed_and_forgets_the_claim_leaves_one_leader() {
-    let folder = TempDir::new().unwrap();
-    let Some(broker) = Mosquitto::start(&folder).await else {
+    let (folder, port) = (TempDir::new().unwrap(), ReservedPort::at(0).unwrap());
+    let Some(broker) = Mosquitto::start(&folder, &port).await else {
         return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
     };
-    let address = broker.1.clone();
-    let group = Group::named("gate", address.clone(), SURE);
+    let group = Group::named("gate", port.address(), SURE);
     let first = leader(&group, "first", |_| {}).await;
     wait_for(&first, LeadState::Leading).await;
     let second = leader(&group, "second", |_| {}).await;
     wait_for(&second, LeadState::Waiting).await;
     // SIGKILL; this broker keeps nothing on disk.
     drop(broker);
-    let _broker = Mosquitto::start_at(&folder, address.port()).await.expect("it was installed before");
+    let _broker = Mosquitto::start(&folder, &port).await.expect("it was installed before");
     let mut claims = Claims::of(&group).await;
     let claim = claims.until(DeviceState::Up, None).await;
     wait_for(&second, LeadState::Waiting).await;
@@ -304,8 +264,8 @@ async fn a_broker_that_is_killed_and_forgets_the_claim_leaves_one_leader() {
 
 #[tokio::test]
 async fn on_mosquitto_a_waiting_leader_follows_one_that_is_killed() {
-    let folder = TempDir::new().unwrap();
-    let Some(broker) = Mosquitto::start(&folder).await else {
+    let (folder, port) = (TempDir::new().unwrap(), ReservedPort::at(0).unwrap());
+    let Some(broker) = Mosquitto::start(&folder, &port).await else {
         return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
     };
     let group = Group::named("gate", broker.1.clone(), SURE);
@@ -320,9 +280,7 @@ async fn on_mosquitto_a_waiting_leader_follows_one_that_is_killed() {
 
 #[tokio::test]
 async fn of_two_processes_with_copies_of_one_journal_one_leads() {
-    let Some(group) = group_on_mosquitto().await else {
-        return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
-    };
+    let group = Group::new(SURE);
     let folders = [TempDir::new().unwrap(), TempDir::new().unwrap()];
     let [journal, copy] = [0, 1].map(|index| JournalConfig::new(folders[index].path().join("journal")));
     let first = leader(&group, "first", |config| config.journal = Some(journal.clone())).await;
@@ -378,9 +336,8 @@ async fn answer_that(
 
 #[tokio::test]
 async fn a_leader_whose_claim_the_broker_refuses_is_not_ready_and_says_why() {
-    let folder = TempDir::new().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let Some(broker) = Mosquitto::start_with(&folder, port, "topic read #\n").await else {
+    let (folder, port) = (TempDir::new().unwrap(), ReservedPort::at(0).unwrap());
+    let Some(broker) = Mosquitto::start_with(&folder, &port, "topic read #\n").await else {
         return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
     };
     let group = Group::named("gate", broker.1.clone(), SURE);
@@ -400,7 +357,7 @@ async fn a_leader_whose_claim_the_broker_refuses_is_not_ready_and_says_why() {
     answer_that(admin, "/metrics", |answer| answer.contains(count)).await;
     drop(broker);
     // The right rules: the link connects again, and the claim is taken.
-    let _broker = Mosquitto::start_at(&folder, port).await.expect("it was installed before");
+    let _broker = Mosquitto::start(&folder, &port).await.expect("it was installed before");
     answer_that(admin, "/ready", |answer| answer == "ready\n").await;
     let leads = "headwater_aggregator_leader_state{group=\"gate\",site=\"plant\"} 1\n";
     answer_that(admin, "/metrics", |answer| answer.contains(leads)).await;
@@ -409,10 +366,9 @@ async fn a_leader_whose_claim_the_broker_refuses_is_not_ready_and_says_why() {
 
 #[tokio::test]
 async fn a_result_that_the_broker_refuses_is_counted_by_its_topic() {
-    let folder = TempDir::new().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (folder, port) = (TempDir::new().unwrap(), ReservedPort::at(0).unwrap());
     let rules = "topic read #\ntopic write headwater/v1/plant/gate/leader\ntopic write headwater/v1/plant/gate/dev/#\n";
-    let Some(broker) = Mosquitto::start_with(&folder, port, rules).await else {
+    let Some(broker) = Mosquitto::start_with(&folder, &port, rules).await else {
         return eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)");
     };
     let group = Group::named("gate", broker.1.clone(), SURE);

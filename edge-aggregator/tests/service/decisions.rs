@@ -2,7 +2,7 @@
 
 use headwater_edge_aggregator::AggregatorError;
 use headwater_edge_aggregator::{GroupConfig, GroupLeader, Role, Shared};
-use headwater_link::broker::EmbeddedBroker;
+use headwater_link::broker::{EmbeddedBroker, ReservedPort};
 use headwater_protocol::{
     Degraded, DeviceId, Exit, NetworkId, Presence, SampleId, Slot, SlotPresence, SlotSet,
 };
@@ -148,11 +148,10 @@ async fn garbage_and_another_network_are_counted_and_the_other_devices_still_dec
 
 #[tokio::test]
 async fn a_leader_waits_for_an_absent_broker() {
-    // A port that is free now; the broker takes it later.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let group = Group::named("gate", format!("mqtt://127.0.0.1:{port}").parse().unwrap(), SURE);
+    let port = ReservedPort::at(0).unwrap();
+    let group = Group::named("gate", port.address(), SURE);
     let leader = group.leader().await;
-    let _broker = EmbeddedBroker::start(Some(port)).unwrap();
+    let _broker = EmbeddedBroker::start_at(port).unwrap();
     let camera = group.camera(0).await;
     filled(&leader, 1).await;
     let mut observer = group.observer().await;

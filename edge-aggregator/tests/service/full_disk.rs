@@ -74,7 +74,7 @@ impl Drop for Program {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_whose_journal_cannot_grow_decides_nothing_and_goes_on_when_it_can() {
-    let (broker, folder) = (EmbeddedBroker::start(None).unwrap(), TempDir::new().unwrap());
+    let (broker, folder) = (EmbeddedBroker::start().unwrap(), TempDir::new().unwrap());
     let group = Group::named("gate", broker.address(), 1.0);
     let mut program = Program::start(&group, folder.path());
     let mut observer = group.observer().await;

@@ -24,6 +24,8 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// The names, network and broker of one group.
 pub(crate) struct Group {
     pub(crate) broker: Endpoint,
+    /// The group's own broker, which stops with the group.
+    _server: Option<EmbeddedBroker>,
     pub(crate) bundle: Arc<Bundle>,
     pub(crate) limits: Limits,
     pub(crate) topics: Topics,
@@ -59,8 +61,9 @@ pub(crate) enum Published {
 impl Group {
     /// A group of three slots on an embedded broker; its local exit is sure at or below `threshold`.
     pub(crate) fn new(threshold: f32) -> Self {
-        let broker = EmbeddedBroker::start(None).unwrap().address();
-        Self::named("gate", broker, threshold)
+        let server = EmbeddedBroker::start().unwrap();
+        let broker = server.address();
+        Self { _server: Some(server), ..Self::named("gate", broker, threshold) }
     }
 
     pub(crate) fn named(name: &str, broker: Endpoint, threshold: f32) -> Self {
@@ -74,7 +77,7 @@ impl Group {
         let limits = bundle.manifest().limits();
         let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new(name).unwrap());
         let topics = Topics::new(&site, &group);
-        Self { broker, bundle: Arc::new(bundle), limits, topics, site, group }
+        Self { broker, _server: None, bundle: Arc::new(bundle), limits, topics, site, group }
     }
 
     pub(crate) fn config(&self) -> GroupConfig {

@@ -11,7 +11,7 @@ use headwater_edge_aggregator::{
     Role,
 };
 use headwater_link::Endpoint;
-use headwater_link::broker::EmbeddedBroker;
+use headwater_link::broker::{EmbeddedBroker, ReservedPort};
 use headwater_protocol::{EdgeId, EdgeIndex, SampleId, SlotSet};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
@@ -132,7 +132,7 @@ pub(crate) fn get(address: std::net::SocketAddr, path: &str) -> String {
 
 #[tokio::test]
 async fn two_groups_decide_their_own_samples_on_the_embedded_broker() {
-    let broker = EmbeddedBroker::start(None).unwrap();
+    let broker = EmbeddedBroker::start().unwrap();
     each_group_decides_its_own_samples(&broker.address()).await;
 }
 
@@ -141,18 +141,13 @@ pub(crate) struct Mosquitto(Child, pub(crate) Endpoint);
 
 impl Mosquitto {
     /// `None` where no Mosquitto is installed.
-    pub(crate) async fn start(folder: &TempDir) -> Option<Self> {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self::start_at(folder, port).await
-    }
-
-    /// `None` where no Mosquitto is installed.
-    pub(crate) async fn start_at(folder: &TempDir, port: u16) -> Option<Self> {
+    pub(crate) async fn start(folder: &TempDir, port: &ReservedPort) -> Option<Self> {
         Self::start_with(folder, port, "topic readwrite #\n").await
     }
 
     /// A broker with these access rules. `None` where no Mosquitto is installed.
-    pub(crate) async fn start_with(folder: &TempDir, port: u16, rules: &str) -> Option<Self> {
+    pub(crate) async fn start_with(folder: &TempDir, port: &ReservedPort, rules: &str) -> Option<Self> {
+        let (address, port) = (port.address(), port.address().port());
         let [file, access] = ["mosquitto.conf", "access.rules"].map(|name| folder.path().join(name));
         std::fs::write(&access, rules).unwrap();
         // Started by root it would become a user who may not read the folder.
@@ -167,7 +162,7 @@ impl Mosquitto {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        let broker = Self(child, Endpoint::mqtt("127.0.0.1", port).unwrap());
+        let broker = Self(child, address);
         timeout(LIMIT, wait).await.expect("mosquitto listens");
         Some(broker)
     }
@@ -183,8 +178,8 @@ impl Drop for Mosquitto {
 
 #[tokio::test]
 async fn two_groups_decide_their_own_samples_on_mosquitto() {
-    let folder = TempDir::new().unwrap();
-    match Mosquitto::start(&folder).await {
+    let (folder, port) = (TempDir::new().unwrap(), ReservedPort::at(0).unwrap());
+    match Mosquitto::start(&folder, &port).await {
         Some(broker) => each_group_decides_its_own_samples(&broker.1).await,
         None => eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)"),
     }
@@ -192,7 +187,7 @@ async fn two_groups_decide_their_own_samples_on_mosquitto() {
 
 #[tokio::test]
 async fn a_group_whose_journal_cannot_be_opened_does_not_stop_the_other() {
-    let broker = EmbeddedBroker::start(None).unwrap();
+    let broker = EmbeddedBroker::start().unwrap();
     let two = TwoGroups::new(&broker.address());
     std::fs::write(two.folder.path().join("north"), "no entry\n").unwrap();
     let aggregator = Aggregator::start(two.config()).await.unwrap();
@@ -212,7 +207,7 @@ async fn a_group_whose_journal_cannot_be_opened_does_not_stop_the_other() {
 
 #[tokio::test]
 async fn a_group_whose_journal_cannot_be_compacted_goes_on_with_the_old_file() {
-    let broker = EmbeddedBroker::start(None).unwrap();
+    let broker = EmbeddedBroker::start().unwrap();
     let two = TwoGroups::new(&broker.address());
     let mut config = two.config();
     // A journal that is compacted at once, and a folder where the compacted file should be.

@@ -33,7 +33,7 @@ pub(crate) const NOT_IN_VIEW: u64 = 5;
 /// The broker of this test binary; the tests share it and differ in groups.
 pub(crate) fn broker() -> Endpoint {
     static BROKER: OnceLock<EmbeddedBroker> = OnceLock::new();
-    BROKER.get_or_init(|| EmbeddedBroker::start(None).expect("a broker on a free port")).address()
+    BROKER.get_or_init(|| EmbeddedBroker::start().expect("a broker on a free port")).address()
 }
 
 pub(crate) fn network() -> TinyNetwork {

@@ -13,10 +13,10 @@ use tokio::time::timeout;
 /// Longest wait in a test; only a failing test waits this long.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(20);
 
-/// The broker of this test binary: rumqttd cannot be stopped, so the tests share one and differ in topics.
+/// The broker of this test binary: the tests share it and differ in topics.
 pub(crate) fn broker() -> Endpoint {
     static BROKER: OnceLock<EmbeddedBroker> = OnceLock::new();
-    BROKER.get_or_init(|| EmbeddedBroker::start(None).expect("a broker on a free port")).address()
+    BROKER.get_or_init(|| EmbeddedBroker::start().expect("a broker on a free port")).address()
 }
 
 /// A connected link, and its events.

@@ -1,0 +1,145 @@
+//! A small MQTT 5 broker in this process, on loopback alone: for the demo, for tests and for a first try. Sites run on Mosquitto.
+//!
+//! The broker speaks MQTT 5 with `QoS` 0 and 1 and keeps everything in memory. It refuses what it does not do: `QoS` 2, shared
+//! subscriptions, subscription identifiers, authentication, older versions. A user name is not checked. Every queue has a bound.
+//!
+//! ```text
+//! server         sockets, one task for each connection, one thread
+//!   connections  the protocol of a connection: bytes and time in, bytes out
+//!     packets    bytes <-> packets, reasons of refusals
+//!     sessions   clients, their subscriptions, their last wills
+//!       retained, subscriptions, outgoing (the queue of one subscriber)
+//!         filter, message
+//! ```
+
+mod connections;
+mod filter;
+mod message;
+mod outgoing;
+mod packets;
+mod retained;
+mod server;
+mod sessions;
+mod subscriptions;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+use headwater_transport::Endpoint;
+use socket2::{Domain, Socket, Type};
+use thiserror::Error;
+use tokio::sync::oneshot;
+use tracing::{error, info};
+
+/// A running broker. It stops when dropped.
+#[derive(Debug)]
+pub struct EmbeddedBroker {
+    address: Endpoint,
+    dropped: Arc<AtomicU64>,
+    /// `None` once the broker is stopping.
+    running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+/// A port of 127.0.0.1 that is taken and refuses connections, until a broker starts there.
+#[derive(Debug)]
+pub struct ReservedPort {
+    socket: Socket,
+    address: Endpoint,
+}
+
+impl ReservedPort {
+    /// Takes this port, or any free one for 0.
+    ///
+    /// # Errors
+    /// [`BrokerError`] when the port is not available.
+    pub fn at(port: u16) -> Result<Self, BrokerError> {
+        let bind = || {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            // Old connections of a broker before this one may still hold the port.
+            socket.set_reuse_address(true)?;
+            socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
+            let port = socket.local_addr()?.as_socket().map_or(port, |bound| bound.port());
+            let address = Endpoint::mqtt("127.0.0.1", port).map_err(io::Error::other)?;
+            Ok(Self { socket, address })
+        };
+        bind().map_err(|source| BrokerError { port, source })
+    }
+
+    /// Address of the broker that will listen here.
+    pub fn address(&self) -> Endpoint {
+        self.address.clone()
+    }
+}
+
+impl EmbeddedBroker {
+    /// Starts a broker on a free port of 127.0.0.1. It accepts connections when the function returns.
+    ///
+    /// # Errors
+    /// [`BrokerError`] when the system gives no port or no thread.
+    pub fn start() -> Result<Self, BrokerError> {
+        Self::start_at(ReservedPort::at(0)?)
+    }
+
+    /// Starts a broker on a port that was taken before.
+    ///
+    /// # Errors
+    /// [`BrokerError`] when another program listens there.
+    pub fn start_at(port: ReservedPort) -> Result<Self, BrokerError> {
+        let ReservedPort { socket, address } = port;
+        let dropped = Arc::new(AtomicU64::new(0));
+        let running = Self::listen(socket, &dropped);
+        let running = running.map_err(|source| BrokerError { port: address.port(), source })?;
+        info!(%address, "embedded broker, for a first try on this machine alone; sites run on Mosquitto (docs/site.md)");
+        Ok(Self { address, dropped, running: Some(running) })
+    }
+
+    /// Address of the broker.
+    pub fn address(&self) -> Endpoint {
+        self.address.clone()
+    }
+
+    /// Messages that a subscriber missed because its queue was full or its packet limit too small.
+    pub fn dropped_messages(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Ends every connection and frees the port. Sessions and retained messages are gone.
+    pub fn stop(self) {}
+
+    fn listen(socket: Socket, dropped: &Arc<AtomicU64>) -> io::Result<(oneshot::Sender<()>, JoinHandle<()>)> {
+        // Connections that may wait to be accepted.
+        socket.listen(1024)?;
+        socket.set_nonblocking(true)?;
+        let (stop, stopped) = oneshot::channel();
+        let (listener, dropped) = (TcpListener::from(socket), Arc::clone(dropped));
+        let serve = move || {
+            if let Err(error) = server::serve(listener, stopped, dropped) {
+                error!(%error, "the embedded broker ended");
+            }
+        };
+        Ok((stop, thread::Builder::new().name("broker".into()).spawn(serve)?))
+    }
+}
+
+impl Drop for EmbeddedBroker {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.running.take() {
+            drop(stop);
+            // A thread that panicked has said why.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The broker did not start.
+#[derive(Debug, Error)]
+#[error("embedded broker: 127.0.0.1:{port}: {source} (choose another port, or 0 for a free one)")]
+pub struct BrokerError {
+    /// The port; 0 for any.
+    pub port: u16,
+    /// The system's error.
+    pub source: io::Error,
+}
