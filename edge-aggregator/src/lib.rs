@@ -30,7 +30,6 @@ mod leader;
 mod live_settings;
 mod log_limit;
 mod member;
-mod metrics;
 mod outbox;
 mod refused_devices;
 mod registry;

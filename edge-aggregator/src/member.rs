@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use headwater_link::{Link, WireBytes};
+use headwater_protocol::{EdgeSet, SlotSet};
 use headwater_telemetry::ReportMetric;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::aggregator::{AggregatorError, GroupReport};
-use crate::report::BrokerLink;
+use crate::report::{BrokerLink, EdgeReport, LeaderReport};
 
 /// A running member of a group. Dropping the value stops the member as [`Member::shutdown`] does, without waiting.
 #[derive(Debug)]
@@ -92,6 +93,42 @@ pub trait MemberReport: Clone + Default + Send + 'static {
     fn into_group_report(self) -> GroupReport;
 }
 
+impl MemberReport for LeaderReport {
+    const METRICS: &'static [ReportMetric<Self>] = Self::METRICS;
+
+    fn set_broker(&mut self, broker: BrokerLink) {
+        self.broker = broker;
+    }
+
+    fn clear_present(&mut self) {
+        (self.open, self.results_waiting, self.results_unacknowledged) = (0, 0, 0);
+        self.journal.is_full = false;
+        (self.slots, self.filled_slots) = (SlotSet::EMPTY, SlotSet::EMPTY);
+        self.edges_up = EdgeSet::EMPTY;
+        self.devices.clear();
+    }
+
+    fn into_group_report(self) -> GroupReport {
+        GroupReport::Leader(Box::new(self))
+    }
+}
+
+impl MemberReport for EdgeReport {
+    const METRICS: &'static [ReportMetric<Self>] = Self::METRICS;
+
+    fn set_broker(&mut self, broker: BrokerLink) {
+        self.broker = broker;
+    }
+
+    fn clear_present(&mut self) {
+        self.filled_slots = SlotSet::EMPTY;
+    }
+
+    fn into_group_report(self) -> GroupReport {
+        GroupReport::Edge(Box::new(self))
+    }
+}
+
 impl<R: MemberReport> Member<R> {
     /// A member without event loops yet.
     pub(crate) fn new(grace: Duration) -> Self {
@@ -167,5 +204,19 @@ impl<R> Drop for Member<R> {
     fn drop(&mut self) {
         // The dropped sender of `stop` ends the event loops.
         self.loops.detach_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_that_does_not_lead_reports_no_empty_slots() {
+        let slots = SlotSet::from_bits(0b11);
+        let mut report =
+            LeaderReport { slots, filled_slots: SlotSet::from_bits(1), ..LeaderReport::default() };
+        report.clear_present();
+        assert_eq!((report.slots - report.filled_slots).len(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Counts of an aggregator.
+//! Counts of an aggregator, each with its metric.
 
 use std::collections::BTreeMap;
 
@@ -7,86 +7,198 @@ use headwater_link::WireBytes;
 use headwater_protocol::{
     Decision, Degraded, DeviceId, Dropped, EdgeId, EdgeSet, Exit, InstanceId, Numbering, PolicyId, SlotSet,
 };
-use headwater_telemetry::DurationCounts;
+use headwater_telemetry::{DurationCounts, MetricValue, report};
 
-use crate::device_watch::ReportedDevice;
+use crate::broker_answers::TOPICS;
+use crate::device_watch::{ReportedDevice, ReportedState};
 
 /// Refused messages and births of one sender, by code of the error table.
 pub type Refusals = BTreeMap<&'static str, u64>;
 
-/// Counts of a group's leader since its start.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LeaderReport {
-    /// Whether this process leads the group.
-    pub lead: LeadState,
-    /// Name of this process as a leader.
-    pub instance: Option<InstanceId>,
-    /// The leader for which this process waits.
-    pub waits_for: Option<InstanceId>,
-    /// Term of the claim under which this process leads, or led last; 0 before the first.
-    pub term: u64,
-    /// Policy under which samples of the current network are opened now.
-    pub policy: PolicyId,
-    /// Decisions.
-    pub decided: u64,
-    /// Decisions by exit.
-    pub exits: BTreeMap<Exit, u64>,
-    /// Degraded decisions by reason; one decision may have several reasons.
-    pub degraded: BTreeMap<Degraded, u64>,
-    /// Dropped samples by reason.
-    pub dropped: BTreeMap<Dropped, u64>,
-    /// Missing views in decisions, one for each sample and slot.
-    pub missing: u64,
-    /// Cloud answers that came after a decision and were published as revisions.
-    pub revisions: u64,
-    /// Decisions that were published again, marked: of an earlier process, or without the broker's acknowledgement on a lost connection.
-    pub republished: u64,
-    /// Samples open now.
-    pub open: u64,
-    /// Samples that were triggered, or open at a restart, and that no device has answered.
-    pub awaited: u64,
-    /// Slots that a device fills now.
-    pub filled_slots: SlotSet,
-    /// Every device with a birth, and its state.
-    pub devices: BTreeMap<DeviceId, ReportedDevice>,
-    /// Slots of the current network.
-    pub slots: SlotSet,
-    /// How the devices number their samples, once a device has said it.
-    pub numbering: Option<Numbering>,
-    /// Time from capture to decision, of the samples that were not late.
-    pub decision_durations: DurationCounts,
-    /// Devices with refused messages or births.
-    pub refused: BTreeMap<DeviceId, Refusals>,
-    /// Refusals of names that were forgotten to make room.
-    pub refused_forgotten: Refusals,
-    /// Names of devices that were forgotten to make room.
-    pub forgotten_devices: u64,
-    /// Devices that lost their slot to another one because they were silent.
-    pub replaced_devices: u64,
-    /// Edges with refused messages.
-    pub refused_edges: BTreeMap<EdgeId, Refusals>,
-    /// Edges that are up now, in this process or another.
-    pub edges_up: EdgeSet,
-    /// Messages on foreign topics or of unknown names, and unreadable triggers.
-    pub unroutable: u64,
-    /// Results that wait for the broker.
-    pub results_waiting: u64,
-    /// Results that are published, and that the broker has not acknowledged.
-    pub results_unacknowledged: u64,
-    /// Results given up because too many waited. They stay in the journal.
-    pub results_unsent: u64,
-    /// Messages of this leader that the broker refused, by the last level of their topic.
-    pub refused_by_broker: BTreeMap<&'static str, u64>,
-    /// Why the broker refuses the claim of this process; `None` once it took the newest claim.
-    pub claim_refused: Option<String>,
-    /// Messages that the decision state machine ignored.
-    pub leader: Counts,
-    /// Requests to the cloud.
-    pub cloud: CloudCounts,
-    /// The journal.
-    pub journal: JournalCounts,
-    /// The connection to the broker.
-    pub broker: BrokerLink,
+report! {
+    /// Counts of a group's leader since its start.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    pub struct LeaderReport {
+        lead: LeadState = gauge(
+            "headwater_aggregator_leader_state",
+            "1 leads, 2 waits for another leader, 3 waits for another leader that is silent, 0 starts."
+        ) => |lead| *lead as u64;
+        /// Name of this process as a leader.
+        instance: Option<InstanceId>;
+        /// The leader for which this process waits.
+        waits_for: Option<InstanceId>;
+        /// The one under which it led last, while it does not lead; 0 before the first.
+        term: u64 =
+            gauge("headwater_aggregator_leader_term", "Term of the claim under which this process leads.");
+        /// Policy under which samples of the current network are opened now.
+        policy: PolicyId;
+        decided: u64 = counter("headwater_aggregator_decisions_total", "Decisions.");
+        exits: BTreeMap<Exit, u64> =
+            counters("headwater_aggregator_exit_samples_total", "Decisions by exit.", "exit")
+                => |exits| named(exits, Exit::name);
+        /// One decision may have several reasons.
+        degraded: BTreeMap<Degraded, u64> = counters(
+            "headwater_aggregator_degraded_samples_total",
+            "Degraded decisions by reason.",
+            "reason"
+        ) => |reasons| named(reasons, Degraded::name);
+        dropped: BTreeMap<Dropped, u64> =
+            counters("headwater_aggregator_dropped_samples_total", "Dropped samples by reason.", "reason")
+                .from_zero(&Dropped::NAMES) => |reasons| named(reasons, Dropped::name);
+        /// One for each sample and slot.
+        missing: u64 =
+            counter("headwater_aggregator_missing_views_total", "Missing views in decisions.");
+        /// They were published as revisions.
+        revisions: u64 = counter(
+            "headwater_aggregator_revisions_total",
+            "Cloud answers after the decision of their sample."
+        );
+        /// They are of an earlier process, or without the broker's acknowledgement on a lost connection.
+        republished: u64 = counter(
+            "headwater_aggregator_republished_decisions_total",
+            "Decisions that were published again, marked as republished."
+        );
+        open: u64 = gauge("headwater_aggregator_open_samples", "Samples open now.");
+        awaited: u64 = gauge(
+            "headwater_aggregator_awaited_samples",
+            "Samples that were triggered, or open at a restart, and that no device has answered."
+        );
+        filled_slots: SlotSet =
+            gauge("headwater_aggregator_filled_slots", "Slots that a device fills now.")
+                => |slots| slots.len() as u64;
+        /// Every device with a birth.
+        devices: BTreeMap<DeviceId, ReportedDevice> =
+            gauges(
+                "headwater_aggregator_device_clock_off",
+                "1 for a device whose clock is off by more than a quarter of the period.",
+                "device"
+            ) => |devices| {
+                let off = devices.iter().filter(|(_, device)| device.state == ReportedState::ClockOff);
+                off.map(|(id, _)| (id.to_string(), 1)).collect()
+            },
+            gauges_by_two(
+                "headwater_aggregator_device_state",
+                "1 for the state of each device: up, late, silent, flapping, wrong_network, refused, clock_off, down.",
+                ["device", "state"]
+            ) => |devices| {
+                let states = devices.iter();
+                states.map(|(id, device)| ([id.to_string(), device.state.name().into()], 1)).collect()
+            };
+        /// Slots of the current network.
+        slots: SlotSet;
+        /// How the devices number their samples, once a device has said it.
+        numbering: Option<Numbering>;
+        decision_durations: DurationCounts = durations(
+            "headwater_aggregator_decision_duration_seconds",
+            "Time from capture to decision, without samples that devices sent late."
+        ) => |durations| *durations;
+        /// Devices with refused messages or births.
+        refused: BTreeMap<DeviceId, Refusals>;
+        /// Refusals of names that were forgotten to make room.
+        refused_forgotten: Refusals;
+        forgotten_devices: u64 = counter(
+            "headwater_aggregator_forgotten_devices_total",
+            "Names of devices that were forgotten to make room for others."
+        );
+        replaced_devices: u64 = counter(
+            "headwater_aggregator_replaced_devices_total",
+            "Silent devices that lost their slot to another one."
+        );
+        /// Edges with refused messages.
+        refused_edges: BTreeMap<EdgeId, Refusals>;
+        /// They are of this process or another.
+        edges_up: EdgeSet = gauge("headwater_aggregator_edges_up", "Edges that are up now.")
+            => |edges| edges.len() as u64;
+        /// Unreadable triggers are among them.
+        unroutable: u64 = counter(
+            "headwater_aggregator_unroutable_messages_total",
+            "Messages on foreign topics or of unknown names."
+        );
+        results_waiting: u64 =
+            gauge("headwater_aggregator_waiting_results", "Results that wait for the broker.");
+        results_unacknowledged: u64 = gauge(
+            "headwater_aggregator_unacknowledged_results",
+            "Published results that the broker has not acknowledged."
+        );
+        /// Too many waited. They stay in the journal.
+        results_unsent: u64 =
+            counter("headwater_aggregator_unsent_results_total", "Results that were given up.");
+        /// By the last level of their topic.
+        refused_by_broker: BTreeMap<&'static str, u64> = counters(
+            "headwater_aggregator_broker_refused_messages_total",
+            "Claims and results that the broker refused, by topic.",
+            "topic"
+        ).from_zero(&TOPICS);
+        /// Why the broker refuses the claim of this process; `None` once it took the newest claim.
+        claim_refused: Option<String>;
+        /// Of the decision state machine.
+        leader: Counts =
+            counter(
+                "headwater_aggregator_implausible_messages_total",
+                "Messages and triggers whose sample ids are too far from the clock or from the newest id."
+            ) => |counts| counts.implausible,
+            counter("headwater_aggregator_window_timeouts_total", "Windows that ended by time.")
+                => |counts| counts.windows_timed_out;
+        cloud: CloudCounts =
+            counter("headwater_aggregator_cloud_requests_total", "Requests to the cloud.")
+                => |cloud| cloud.asked,
+            counters(
+                "headwater_aggregator_cloud_failures_total",
+                "Requests to the cloud without an answer in time, by reason.",
+                "reason"
+            ).from_zero(&Degraded::OF_CLOUD) => |cloud| named(&cloud.failed, Degraded::name),
+            counters(
+                "headwater_aggregator_cloud_refused_requests_total",
+                "Requests that the cloud refused, by error code.",
+                "code"
+            ) => |cloud| cloud.refused.value(),
+            durations(
+                "headwater_aggregator_cloud_request_duration_seconds",
+                "Time of the requests to the cloud that were answered before their deadline."
+            ) => |cloud| cloud.durations,
+            gauge(
+                "headwater_aggregator_cloud_serves_other_network",
+                "1 while the cloud serves other networks than the group's, or has no model of the group's name."
+            ) => |cloud| cloud.serves_other_network.into(),
+            counter("headwater_aggregator_cloud_sent_bytes_total", "Bytes of request bodies to the cloud.")
+                => |cloud| cloud.body_sent_bytes;
+        journal: JournalCounts =
+            counter("headwater_aggregator_journal_written_bytes_total", "Bytes written to the journal.")
+                => |journal| journal.written_bytes,
+            counter(
+                "headwater_aggregator_journal_unreadable_bytes_total",
+                "Bytes of the journal that the start could not read and set aside."
+            ) => |journal| journal.unreadable_bytes,
+            counter(
+                "headwater_aggregator_journal_failed_writes_total",
+                "Writes to the journal that failed and were tried again."
+            ) => |journal| journal.failed_writes,
+            counter(
+                "headwater_aggregator_journal_failed_compactions_total",
+                "Compactions of the journal that failed and are tried again."
+            ) => |journal| journal.failed_compactions,
+            gauge(
+                "headwater_aggregator_journal_full",
+                "1 while the group takes no new samples, because there is no room for the journal."
+            ) => |journal| journal.is_full.into();
+        broker: BrokerLink =
+            gauge(
+                "headwater_aggregator_broker_connected",
+                "1 while the connection to the broker stands."
+            ) => |broker| broker.is_connected.into(),
+            counter("headwater_aggregator_broker_sent_bytes_total", "Bytes written to the broker's socket.")
+                => |broker| broker.wire.sent,
+            counter("headwater_aggregator_broker_received_bytes_total", "Bytes read from the broker's socket.")
+                => |broker| broker.wire.received;
+    }
+
+    gauge("headwater_aggregator_empty_slots", "Slots of the network that no device fills.")
+        => |report| (report.slots - report.filled_slots).len() as u64;
+    counters(
+        "headwater_aggregator_refused_messages_total",
+        "Refused messages of devices by error code.",
+        "code"
+    ) => refused_by_code;
 }
 
 /// A connection to the broker.
@@ -114,25 +226,26 @@ pub enum LeadState {
     WaitingForSilent,
 }
 
-/// Counts of an edge beside the leader since its start.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct EdgeReport {
-    /// Answers with scores and a feature map.
-    pub answered: u64,
-    /// Samples without features.
-    pub gone: u64,
-    /// Failed runs of the section.
-    pub section_failures: u64,
-    /// Answers that could not be sent.
-    pub unsent: u64,
-    /// Slots that a device fills now.
-    pub filled_slots: SlotSet,
-    /// Devices with refused messages or births.
-    pub refused: BTreeMap<DeviceId, Refusals>,
-    /// Messages on foreign topics or of unknown names, and unreadable triggers.
-    pub unroutable: u64,
-    /// The connection to the broker.
-    pub broker: BrokerLink,
+report! {
+    /// Counts of an edge beside the leader since its start.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    pub struct EdgeReport {
+        answered: u64 =
+            counter("headwater_aggregator_edge_answers_total", "Answers with scores and features.");
+        gone: u64 = counter("headwater_aggregator_edge_gone_samples_total", "Samples without features.");
+        section_failures: u64 =
+            counter("headwater_aggregator_edge_section_failures_total", "Failed runs of the section.");
+        unsent: u64 =
+            counter("headwater_aggregator_edge_unsent_answers_total", "Answers that could not be sent.");
+        /// Slots that a device fills now.
+        filled_slots: SlotSet;
+        /// Devices with refused messages or births.
+        refused: BTreeMap<DeviceId, Refusals>;
+        /// Messages on foreign topics or of unknown names, and unreadable triggers.
+        unroutable: u64;
+        /// The connection to the broker.
+        broker: BrokerLink;
+    }
 }
 
 /// Requests to the cloud.
@@ -191,4 +304,18 @@ impl LeaderReport {
             *self.degraded.entry(*reason).or_default() += 1;
         }
     }
+}
+
+/// Refusals of all devices by error code.
+fn refused_by_code(report: &LeaderReport) -> Vec<(String, u64)> {
+    let mut codes = BTreeMap::<String, u64>::new();
+    for (code, count) in report.refused.values().chain([&report.refused_forgotten]).flatten() {
+        *codes.entry((*code).into()).or_default() += count;
+    }
+    codes.into_iter().collect()
+}
+
+/// Counts with the names of their keys.
+fn named<K: Copy>(counts: &BTreeMap<K, u64>, name: fn(K) -> &'static str) -> Vec<(String, u64)> {
+    counts.iter().map(|(key, count)| (name(*key).into(), *count)).collect()
 }

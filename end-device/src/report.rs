@@ -1,4 +1,4 @@
-//! Counts of a device since its start.
+//! Counts of a device since its start, each with its metric.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,8 +6,10 @@ use std::time::Instant;
 
 use headwater_link::{Link, LinkError};
 use headwater_protocol::{Boot, DeviceId, Kind, Slot};
+use headwater_telemetry::report;
 use serde::Serialize;
 
+use crate::spool::GiveUpReason;
 use crate::unsettled_answers::UnsettledAnswers;
 
 /// Report of a device.
@@ -24,70 +26,88 @@ pub struct DeviceReport {
     pub counts: DeviceCounts,
 }
 
-/// Counts since the device's start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct DeviceCounts {
-    /// Captured samples, once each: in view, not in view, or broken.
-    pub captured: u64,
-    /// Captures by the clock that the device was too late for, or that a wall clock set forward passed over.
-    pub captures_missed: u64,
-    /// Steps of the wall clock by at least half a period, either way.
-    pub clock_steps: u64,
-    /// Triggers for a sample that was captured already.
-    pub repeated: u64,
-    /// Refused triggers for a sample before the newest one.
-    pub backwards: u64,
-    /// Refused triggers for a sample too far from the newest one, either way.
-    pub implausible: u64,
-    /// Frames of a source other than an archive.
-    pub source_frames: u64,
-    /// Missing frames of such a source, by kind: `broken`, `cut`, `stale`, ...
-    pub frame_faults: BTreeMap<&'static str, u64>,
-    /// Messages sent, by kind: `summary`, `not_in_view`, `features`, `gone`, `input`, `decided`, `batch`.
-    pub sent: BTreeMap<&'static str, Sent>,
-    /// Time, ms, for which an answer waits for others now; 0 where each is sent at once.
-    pub batch_wait_ms: u64,
-    /// Answers sent in messages of the kind `batch`, by their own kind: `summary`, `not_in_view`.
-    pub batched: BTreeMap<&'static str, u64>,
-    /// Messages not sent, by reason: `away` (no broker), `busy` (queue full), `refused`.
-    pub dropped: BTreeMap<&'static str, u64>,
-    /// Samples without an answer because their frame of the archive cannot be read.
-    pub broken_frames: u64,
-    /// Captured views that were shed because the section was behind.
-    pub shed: u64,
-    /// Samples without an answer because the section failed.
-    pub section_failures: u64,
-    /// Received messages that the device refused, by error code.
-    pub faults: BTreeMap<&'static str, u64>,
-    /// Times that the device published its birth and status again because the broker had others.
-    pub births_restored: u64,
-    /// Messages at `QoS` 1 that the broker refused, birth and status among them.
-    pub publications_refused: u64,
-    /// Unsettled samples in memory now, with those that wait for a common message.
-    pub kept_samples: u64,
-    /// Unsettled samples in the spool now.
-    pub spooled: u64,
-    /// Bytes of the spool now.
-    pub spool_bytes: u64,
-    /// Messages sent late: from the spool, or again from memory.
-    pub late_sent: u64,
-    /// Given-up samples, of which only the id is reported to the leader, by reason: `spool_full`, `other_network`, `unreadable`,
-    /// `disk`, `disk_full`, `refused` (larger than the broker takes). An unreadable part of a segment counts as one sample.
-    pub given_up: BTreeMap<&'static str, u64>,
-    /// Given-up samples of which not even the id is left.
-    pub lost: u64,
-    /// Files of the state folder that were damaged, most of which were set aside.
-    pub state_damaged: u64,
-    /// Segments of the spool that were set aside because they hold the answers of another device.
-    pub segments_of_others: u64,
-    /// Bytes written to the socket, over all connections, with MQTT headers.
-    pub wire_sent: u64,
-    /// Bytes read from the socket.
-    pub wire_received: u64,
-    /// Successful connections.
-    pub connected: u64,
-    /// Whether the leader refuses the device now, by its latest notice.
-    pub is_refused: bool,
+report! {
+    /// Counts since the device's start.
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+    pub struct DeviceCounts {
+        /// Each sample once: in view, not in view, or broken.
+        captured: u64 = counter("headwater_device_captures_total", "Samples captured.");
+        captures_missed: u64 = counter(
+            "headwater_device_captures_missed_total",
+            "Captures by the clock that came too late or that a step of the clock passed over."
+        );
+        /// Only steps by at least half a period, either way.
+        clock_steps: u64 = counter("headwater_device_clock_steps_total", "Steps of the wall clock.");
+        /// They are for a sample that was captured already.
+        repeated: u64 = counter("headwater_device_triggers_repeated_total", "Repeated triggers.");
+        backwards: u64 = counter(
+            "headwater_device_triggers_backwards_total",
+            "Triggers refused because their id is below the newest one."
+        );
+        implausible: u64 = counter(
+            "headwater_device_triggers_implausible_total",
+            "Triggers refused because their id is too far from the newest one."
+        );
+        /// Only of a source other than an archive.
+        source_frames: u64 = counter("headwater_device_source_frames_total", "Frames from the source.");
+        /// Only of a source other than an archive, by kind: `broken`, `cut`, `stale`, ...
+        frame_faults: BTreeMap<&'static str, u64> =
+            counters("headwater_device_frame_faults_total", "Missing frames.", "fault");
+        /// Kinds are `summary`, `not_in_view`, `features`, `gone`, `input`, `decided` and `batch`.
+        sent: BTreeMap<&'static str, Sent> =
+            counters("headwater_device_messages_total", "Messages sent.", "kind")
+                => |sent| by_kind(sent, |sent| sent.messages),
+            counters("headwater_device_body_bytes_total", "Bytes of bodies.", "kind")
+                => |sent| by_kind(sent, |sent| sent.body_bytes),
+            counters("headwater_device_payload_bytes_total", "Bytes of payloads.", "kind")
+                => |sent| by_kind(sent, |sent| sent.payload_bytes);
+        /// Time, ms, for which an answer waits for others now; 0 where each is sent at once.
+        batch_wait_ms: u64;
+        /// By their own kind: `summary`, `not_in_view`.
+        batched: BTreeMap<&'static str, u64> =
+            counters("headwater_device_batched_answers_total", "Answers sent in batches.", "kind");
+        /// Reasons are `away` (no broker), `busy` (queue full) and `refused`.
+        dropped: BTreeMap<&'static str, u64> =
+            counters("headwater_device_messages_dropped_total", "Messages not sent.", "reason");
+        /// They have no answer because their frame of the archive cannot be read.
+        broken_frames: u64 = counter("headwater_device_broken_frames_total", "Samples of broken frames.");
+        shed: u64 = counter("headwater_device_views_shed_total", "Views shed by a full queue.");
+        section_failures: u64 =
+            counter("headwater_device_section_failures_total", "Failures of the section.");
+        /// Received messages, by error code.
+        faults: BTreeMap<&'static str, u64> =
+            counters("headwater_device_messages_refused_total", "Messages refused.", "fault");
+        /// The broker had another birth or status than the device's.
+        births_restored: u64 = counter("headwater_device_births_restored_total", "Births published again.");
+        /// Those at `QoS` 1, birth and status among them.
+        publications_refused: u64 =
+            counter("headwater_device_publications_refused_total", "Messages that the broker refused.");
+        /// Those that wait for a common message among them.
+        kept_samples: u64 = gauge("headwater_device_memory_samples", "Unsettled samples in memory.");
+        spooled: u64 = gauge("headwater_device_spool_samples", "Unsettled samples in the spool.");
+        spool_bytes: u64 = gauge("headwater_device_spool_bytes", "Bytes of the spool.");
+        /// They come from the spool, or again from memory.
+        late_sent: u64 = counter("headwater_device_late_messages_total", "Messages sent late.");
+        /// Of these, only the id is reported to the leader. An unreadable part of a segment counts as one sample.
+        given_up: BTreeMap<&'static str, u64> =
+            counters("headwater_device_samples_given_up_total", "Samples given up.", "reason")
+                .from_zero(&GiveUpReason::LABELS);
+        /// They were given up, too.
+        lost: u64 = counter("headwater_device_samples_lost_total", "Samples whose id is lost.");
+        /// Most of them were set aside.
+        state_damaged: u64 =
+            counter("headwater_device_state_damaged_total", "Damaged files of the state folder.");
+        segments_of_others: u64 = counter(
+            "headwater_device_segments_of_others_total",
+            "Spooled segments of another device, set aside."
+        );
+        /// Over all connections, with MQTT headers.
+        wire_sent: u64 = counter("headwater_device_sent_bytes_total", "Bytes written to the socket.");
+        wire_received: u64 = counter("headwater_device_received_bytes_total", "Bytes read from the socket.");
+        connected: u64 = counter("headwater_device_connections_total", "Connections to the broker.");
+        /// By the latest notice.
+        is_refused: bool = gauge("headwater_device_refused", "1 while the leader refuses the device.");
+    }
 }
 
 /// Messages of one kind.
@@ -173,6 +193,10 @@ impl SharedReport {
         counts.connected = link.counts().connected;
         counts
     }
+}
+
+fn by_kind(sent: &BTreeMap<&'static str, Sent>, read: fn(&Sent) -> u64) -> Vec<(String, u64)> {
+    sent.iter().map(|(kind, sent)| ((*kind).to_owned(), read(sent))).collect()
 }
 
 /// Counts an event by its label; true for the first with this label, which should be logged.

@@ -59,14 +59,15 @@ pub(crate) fn mqtt_options(
     options
 }
 
-/// Largest packet that does not end the connection.
+/// Largest packet that the broker may send.
 ///
 /// ```text
 /// payload:  0 ──── max_payload_bytes ──── 4 × that ────
-///             delivered      dropped alone    ends the connection
+///             delivered      dropped here     left out by the broker
 /// ```
 ///
-/// A retained message that ends the connection would do so after every connect, so this limit is well above that of payloads.
+/// A broker that sends more ends the connection. A retained message would do so after every connect, so the limit is well above that of
+/// payloads.
 fn max_packet_bytes(config: &LinkConfig) -> u32 {
     u32::try_from(config.max_payload_bytes.saturating_mul(4).saturating_add(MAX_TOPIC_BYTES))
         .unwrap_or(u32::MAX)

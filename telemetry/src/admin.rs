@@ -198,7 +198,6 @@ impl Port {
     }
 }
 
-/// The answer 503 with a state, and its reason where there is one.
 /// Field `certificate` of `/status`; null without a certificate.
 pub fn certificate_status(state: Option<CertificateState>) -> Value {
     state.map_or(Value::Null, |CertificateState { expires_unix_s, has_failed_reload }| {
@@ -206,6 +205,7 @@ pub fn certificate_status(state: Option<CertificateState>) -> Value {
     })
 }
 
+/// The answer 503 with a state, and its reason where there is one.
 fn unavailable(state: &str, reason: &str) -> (StatusCode, &'static str, String) {
     let body = format!("{state}\n{reason}");
     (StatusCode::SERVICE_UNAVAILABLE, "text/plain", body.trim_end().to_owned() + "\n")

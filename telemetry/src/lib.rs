@@ -1,8 +1,7 @@
 //! Logs, printed text, metrics, the admin port and the signals that end a program or let it read files again: one set-up for all services.
 //!
-//! A service declares its metrics in one file and registers them with [`Metrics`]. Counters and histograms are changed by the
-//! service itself. A [`ReportMetric`] is read from a report of the service at each request for the metrics. The crate does not know
-//! what a service measures.
+//! Counters and histograms of [`Metrics`] are changed by the service itself. A [`ReportMetric`] is read from a report of the service at
+//! each request for the metrics; [`report!`] declares it at the count that it shows. The crate does not know what a service measures.
 
 mod admin;
 mod live_check;
@@ -25,7 +24,7 @@ pub use metrics::{DURATION_BUCKETS_S, METRICS_CONTENT_TYPE, Metrics};
 pub use output::{print, print_error};
 pub use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 pub use reload::{ReloadSignal, runtime_with_reloads};
-pub use report::{DurationCounts, ReportMetric, ValuesByTwoLabels};
+pub use report::{DurationCounts, MetricValue, ReportMetric, ValuesByTwoLabels};
 pub use service_manager::{ServiceManager, WatchdogTask};
 pub use stop::stop_signal;
 pub use work_loops::{WorkLoop, WorkLoops};

@@ -1,6 +1,6 @@
 //! Metrics that are read from a report of a service at each request for the metrics.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
@@ -192,6 +192,68 @@ fn pairs(labels: Vec<(&str, String)>, constant: &HashMap<String, String>) -> Vec
         constant.chain(labels.into_iter().map(|(name, value)| pair(name, value))).collect();
     pairs.sort();
     pairs
+}
+
+/// A count of a report that a metric shows as it is.
+pub trait MetricValue<T> {
+    /// The value of the metric.
+    fn value(&self) -> T;
+}
+
+impl MetricValue<u64> for u64 {
+    fn value(&self) -> u64 {
+        *self
+    }
+}
+
+impl MetricValue<u64> for bool {
+    fn value(&self) -> u64 {
+        (*self).into()
+    }
+}
+
+impl MetricValue<Vec<(String, u64)>> for BTreeMap<&'static str, u64> {
+    fn value(&self) -> Vec<(String, u64)> {
+        self.iter().map(|(label, count)| ((*label).to_owned(), *count)).collect()
+    }
+}
+
+/// Declares a report: a struct of public counts, and its constant `METRICS` with the metrics of the counts.
+///
+/// A count has its metrics after `=`, each made by the function of [`ReportMetric`] that is named. Their help documents the field.
+/// `=> read` makes the metric's value from a field of a type without [`MetricValue`]. Metrics of several fields follow the struct.
+#[macro_export]
+macro_rules! report {
+    (@value $field:expr) => { $crate::MetricValue::value($field) };
+    (@value $field:expr, $type:ty, $read:expr) => {{
+        let read: fn(&$type) -> _ = $read;
+        read($field)
+    }};
+    (
+        $(#[$attribute:meta])*
+        pub struct $report:ident { $(
+            $(#[$doc:meta])*
+            $field:ident: $type:ty $(= $(
+                $kind:ident($name:literal, $help:literal $(, $label:expr)?)
+                $(.from_zero($known:expr))? $(=> $read:expr)?
+            ),+ )?;
+        )* }
+        $( $kind_of_all:ident($name_of_all:literal, $help_of_all:literal $(, $label_of_all:expr)?) => $read_all:expr; )*
+    ) => {
+        $(#[$attribute])*
+        pub struct $report { $( $($( #[doc = $help] )+)? $(#[$doc])* pub $field: $type, )* }
+
+        impl $report {
+            /// The metrics of the counts.
+            pub(crate) const METRICS: &'static [$crate::ReportMetric<Self>] = &[ $($($(
+                $crate::ReportMetric::$kind($name, $help $(, $label)?, |report: &Self| {
+                    $crate::report!(@value &report.$field $(, $type, $read)?)
+                }) $(.from_zero($known))?,
+            )+)?)* $(
+                $crate::ReportMetric::$kind_of_all($name_of_all, $help_of_all $(, $label_of_all)?, $read_all),
+            )* ];
+        }
+    };
 }
 
 impl Metrics {

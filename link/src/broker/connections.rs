@@ -498,6 +498,27 @@ mod tests {
     }
 
     #[test]
+    fn a_subscriber_that_reads_nothing_takes_bounded_memory_and_what_it_misses_is_counted() {
+        let mut broker = Connections::default();
+        let [mut reader, mut writer] = [Peer::default(), Peer::default()];
+        reader.connect(&mut broker, 0, true);
+        let filter = SubscribeFilter::new("a", QoS::AtMostOnce);
+        reader.send(&mut broker, &Packet::Subscribe(Subscribe { pkid: 1, ..Subscribe::new(filter, None) }));
+        writer.connect(&mut broker, 1, true);
+        for _ in 0..20 {
+            let publish = Publish::new("a", QoS::AtMostOnce, vec![1; 1 << 20], None);
+            writer.send(&mut broker, &Packet::Publish(publish));
+        }
+        assert_eq!(broker.sessions.dropped, 5, "16 MiB hold 15 messages of a megabyte and their headers");
+        let (id, mut output) = (reader.connection.expect("connected"), BytesMut::new());
+        let mut received = 0;
+        while broker.write(id, &mut output, 0) && !output.is_empty() {
+            received += output.split().len();
+        }
+        assert_eq!(received >> 20, 15);
+    }
+
+    #[test]
     fn a_connection_without_a_packet_is_closed_and_too_many_are_refused() {
         let mut broker = Connections::default();
         let opened: Vec<_> = std::iter::from_fn(|| broker.open(0)).collect();
