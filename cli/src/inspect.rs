@@ -127,7 +127,7 @@ impl Inspection<'_> {
 
     fn exits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nexit        rule              temperature   leaves at or below")?;
-        for exit in self.manifest.configuration.exits() {
+        for exit in self.manifest.exits() {
             writeln!(f, "{}", exit_line(exit.name(), self.exits.of(*exit)))?;
         }
         writeln!(
@@ -197,6 +197,9 @@ fn aggregation(kind: Aggregation) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use headwater_inference::testing::TinyNetwork;
+    use headwater_protocol::Exit;
+
     use super::*;
 
     #[test]
@@ -217,5 +220,20 @@ mod tests {
         let exits = text.lines().skip_while(|line| !line.starts_with("exit "));
         let names: Vec<_> = exits.skip(1).take(3).filter_map(|line| line.split_whitespace().next()).collect();
         assert_eq!(names, ["local", "cloud", "window"]);
+    }
+
+    #[test]
+    fn a_further_exit_of_the_network_is_shown_with_its_index() {
+        let further = Exit::from_name("cloud.1").unwrap();
+        let network = TinyNetwork {
+            policy: Policy::default().with(further, ExitPolicy::default()),
+            ..TinyNetwork::default()
+        };
+        let mut manifest = network.manifest();
+        manifest.exits = vec![Exit::LOCAL, Exit::CLOUD, further];
+        manifest.sections = manifest.expected_sections();
+        let bundle = Bundle::from_bytes(&network.with_manifest(manifest).finish().unwrap()).unwrap();
+        let text = Inspection::of(&bundle).to_string();
+        assert!(text.contains("\ncloud.1     entropy           1             0.5"), "{text}");
     }
 }

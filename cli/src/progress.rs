@@ -52,7 +52,7 @@ impl Progress {
 
     /// Counts a decision.
     pub(crate) fn decided(&mut self, decision: &Decision) {
-        self.before_cloud += u64::from(decision.exit != Exit::Cloud);
+        self.before_cloud += u64::from(decision.exit != Exit::CLOUD);
         self.degraded += u64::from(!decision.degraded.is_empty());
         self.missing += u64::from(decision.presence.missing_count());
         self.bar.inc(1);

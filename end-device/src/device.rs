@@ -194,7 +194,7 @@ impl Device {
             ));
         }
         // With batches the waits of the file count.
-        if config.policy.is_some() && !configuration.has(Exit::Device) && batch_ms == 0 {
+        if config.policy.is_some() && !configuration.has(Exit::DEVICE) && batch_ms == 0 {
             return unfit(format!(
                 "policy: network {network} is of configuration ({}), where a device decides nothing: \
                  thresholds and timing are the leader's (headwater-aggregator --policy)",
@@ -249,7 +249,7 @@ impl DeviceHandle {
     /// Replaces the policy of the exit `device`; samples that are answered from now on are judged under it. Nothing changes where the
     /// network has no such exit.
     pub fn set_policy(&self, policy: &Policy, id: PolicyId) {
-        self.policies.send_replace(Some((policy.device.clone(), id)));
+        self.policies.send_replace(Some((policy.of(Exit::DEVICE).clone(), id)));
     }
 
     /// Waits until the broker has the subscriptions, so that a later trigger reaches the device.

@@ -34,11 +34,11 @@ impl ReplyRule {
     pub(crate) fn of(bundle: &Bundle, policy: Option<(Policy, PolicyId)>) -> Self {
         let manifest = bundle.manifest();
         let exit = || match policy {
-            Some((policy, id)) => (policy.device, id),
-            None => (bundle.policy().device.clone(), bundle.policy_id()),
+            Some((policy, id)) => (policy.of(Exit::DEVICE).clone(), id),
+            None => (bundle.policy().of(Exit::DEVICE).clone(), bundle.policy_id()),
         };
         Self {
-            exit: manifest.configuration.has(Exit::Device).then(exit),
+            exit: manifest.configuration.has(Exit::DEVICE).then(exit),
             has_section: manifest.configuration.has_device_section(),
             encoding: manifest.features.encoding,
         }
@@ -92,7 +92,7 @@ mod tests {
 
     fn policy(threshold: f32) -> Policy {
         let mut policy = Policy::default();
-        policy.device.threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
+        policy.of_mut(Exit::DEVICE).threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
         policy
     }
 
@@ -126,7 +126,7 @@ mod tests {
         let mut rule = reply_rule(Configuration::B, 0.0);
         assert_eq!(rule.reply_to(&output()), Ok(Reply::SummaryAndFeatures));
         let id = PolicyId([7; 8]);
-        rule.set_policy(policy(1.0).device, id);
+        rule.set_policy(policy(1.0).of(Exit::DEVICE).clone(), id);
         let reply = rule.reply_to(&output());
         assert!(matches!(reply, Ok(Reply::Decided(DeviceDecision { policy, .. })) if policy == id));
     }
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_policy_gives_a_device_of_a_group_no_exit() {
         let mut rule = reply_rule(Configuration::C, 1.0);
-        rule.set_policy(policy(1.0).device, PolicyId([7; 8]));
+        rule.set_policy(policy(1.0).of(Exit::DEVICE).clone(), PolicyId([7; 8]));
         assert_eq!(rule.reply_to(&output()), Ok(Reply::Summary));
     }
 

@@ -8,7 +8,7 @@ use headwater_inference::leader::{
 use headwater_inference::manifest::{Aggregation, Configuration};
 use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use headwater_inference::sections::ScoresExit;
-use headwater_protocol::{NetworkId, PolicyId, SampleId, Slot};
+use headwater_protocol::{Exit, NetworkId, PolicyId, SampleId, Slot};
 
 const SLOTS: usize = 6;
 const CLASSES: usize = 10;
@@ -28,7 +28,7 @@ fn leader() -> Leader {
     let config = LeaderConfig {
         network: NetworkId([1; 32]),
         policy_id: PolicyId([2; 8]),
-        policy: Policy { local, ..Policy::default() },
+        policy: Policy::default().with(Exit::LOCAL, local),
         labels: (0..CLASSES).map(|class| format!("class {class}")).collect(),
         class_prior: vec![0.1; CLASSES],
         slots: SLOTS,

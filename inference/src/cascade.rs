@@ -63,10 +63,10 @@ mod tests {
     #[track_caller]
     fn check(thresholds: [f32; 2], logits: [[f32; 2]; 3], present: u32, expected: (Exit, u16)) {
         let mut policy = Policy::default();
-        for (exit, threshold) in [Exit::Local, Exit::Edge].into_iter().zip(thresholds) {
+        for (exit, threshold) in [Exit::LOCAL, Exit::EDGE].into_iter().zip(thresholds) {
             policy.of_mut(exit).threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
         }
-        let exits = [Exit::Local, Exit::Edge, Exit::Cloud];
+        let exits = [Exit::LOCAL, Exit::EDGE, Exit::CLOUD];
         let at = |exit| {
             let logits = &logits[exits.iter().position(|other| *other == exit).unwrap()];
             ExitInput::new(logits, present, [])
@@ -80,18 +80,18 @@ mod tests {
 
     #[test]
     fn a_sample_leaves_at_the_first_exit_that_is_sure() {
-        check([0.5, 0.5], [SURE, SURE, SURE], 1, (Exit::Local, 0));
-        check([0.5, 0.5], [UNSURE, SURE, SURE], 1, (Exit::Edge, 0));
+        check([0.5, 0.5], [SURE, SURE, SURE], 1, (Exit::LOCAL, 0));
+        check([0.5, 0.5], [UNSURE, SURE, SURE], 1, (Exit::EDGE, 0));
     }
 
     #[test]
     fn the_last_exit_takes_an_unsure_sample_whatever_its_threshold() {
-        check([0.5, 0.5], [UNSURE, UNSURE, [0.0, 0.1]], 1, (Exit::Cloud, 1));
-        check([1.0, 1.0], [[f32::NAN, 0.0], [0.0, f32::NAN], [f32::NAN, -1.0]], 1, (Exit::Cloud, 1));
+        check([0.5, 0.5], [UNSURE, UNSURE, [0.0, 0.1]], 1, (Exit::CLOUD, 1));
+        check([1.0, 1.0], [[f32::NAN, 0.0], [0.0, f32::NAN], [f32::NAN, -1.0]], 1, (Exit::CLOUD, 1));
     }
 
     #[test]
     fn a_sample_without_a_view_leaves_at_the_first_exit_with_the_class_prior() {
-        check([0.0, 0.0], [UNSURE, UNSURE, UNSURE], 0, (Exit::Local, 1));
+        check([0.0, 0.0], [UNSURE, UNSURE, UNSURE], 0, (Exit::LOCAL, 1));
     }
 }

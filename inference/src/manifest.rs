@@ -6,7 +6,7 @@
 mod check;
 
 pub use headwater_protocol::ScoreEncoding;
-use headwater_protocol::{Exit, Limits, Slot};
+use headwater_protocol::{Exit, ExitWord, Limits, Slot};
 use serde::{Deserialize, Serialize};
 
 pub use check::{MAX_CLASSES, MAX_ELEMENTS, ManifestError, PRIOR_SUM_TOLERANCE};
@@ -35,6 +35,9 @@ pub struct NetworkManifest {
     pub preprocessing: Preprocessing,
     /// Number of device slots.
     pub slots: u8,
+    /// Exits from the input; empty for those of the configuration, each word once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exits: Vec<Exit>,
     /// Encoding of scores in messages.
     pub scores: ScoreEncoding,
     /// Scores of the levels by slot; empty where scores are floats.
@@ -250,6 +253,16 @@ impl NetworkManifest {
         self.labels.len()
     }
 
+    /// The exits of the network, from the input.
+    pub fn exits(&self) -> &[Exit] {
+        if self.exits.is_empty() { self.configuration.exits() } else { &self.exits }
+    }
+
+    /// Exits of a word, from the input.
+    pub fn exits_of(&self, word: ExitWord) -> impl Iterator<Item = Exit> {
+        self.exits().iter().copied().filter(move |exit| exit.word() == word)
+    }
+
     /// Body lengths of the messages between the network's tiers.
     pub fn limits(&self) -> Limits {
         let has_section = self.configuration.has_device_section();
@@ -313,14 +326,14 @@ impl Preprocessing {
 }
 
 impl Configuration {
-    /// The exits of the configuration, shallowest first.
+    /// The exits of the configuration, from the input, unless a network names its own.
     pub const fn exits(self) -> &'static [Exit] {
         match self {
-            Self::A => &[Exit::Cloud],
-            Self::B => &[Exit::Device, Exit::Cloud],
-            Self::C => &[Exit::Local, Exit::Cloud],
-            Self::D => &[Exit::Device, Exit::Edge, Exit::Cloud],
-            Self::E | Self::F => &[Exit::Local, Exit::Edge, Exit::Cloud],
+            Self::A => &[Exit::CLOUD],
+            Self::B => &[Exit::DEVICE, Exit::CLOUD],
+            Self::C => &[Exit::LOCAL, Exit::CLOUD],
+            Self::D => &[Exit::DEVICE, Exit::EDGE, Exit::CLOUD],
+            Self::E | Self::F => &[Exit::LOCAL, Exit::EDGE, Exit::CLOUD],
         }
     }
 

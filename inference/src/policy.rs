@@ -7,13 +7,14 @@
 //! ```
 
 mod changes;
+mod key;
 mod learned;
 mod live;
 mod promise;
 mod values;
 mod waits;
 
-use headwater_protocol::{Exit, PolicyId};
+use headwater_protocol::{ByExit, Exit, PolicyId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -26,17 +27,11 @@ pub use values::{PolicyDifference, PolicyValue};
 use waits::WAITS;
 
 /// Thresholds and timing: `policy.json` of a bundle, with the changes of an operator's file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Policy {
-    /// Exit `device`: the head of a device with an exit (configurations b, d).
-    pub device: ExitPolicy,
-    /// Exit `local`, over the aggregated scores of the devices.
-    pub local: ExitPolicy,
-    /// Exit `edge`, over the scores of the edges.
-    pub edge: ExitPolicy,
-    /// Exit `cloud`, the last one. Its threshold is unused: every sample that gets there leaves.
-    pub cloud: ExitPolicy,
+    /// Rule, temperature and threshold by exit. The threshold of a network's last exit is unused: every sample that gets there leaves.
+    #[serde(flatten)]
+    pub exits: ByExit<ExitPolicy>,
     /// Time in which a sample collects summaries, from its first message.
     pub window_ms: u32,
     /// Time that the leader waits for requested features.
@@ -53,10 +48,14 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            device: ExitPolicy::default(),
-            local: ExitPolicy::default(),
-            edge: ExitPolicy::default(),
-            cloud: ExitPolicy { threshold: Threshold::One(ExitThreshold::ALWAYS), ..ExitPolicy::default() },
+            exits: Exit::FIRST
+                .map(|exit| {
+                    let is_cloud = exit == Exit::CLOUD;
+                    let threshold = if is_cloud { ExitThreshold::ALWAYS } else { ExitThreshold(0.5) };
+                    (exit, ExitPolicy { threshold: Threshold::One(threshold), ..ExitPolicy::default() })
+                })
+                .into_iter()
+                .collect(),
             window_ms: 50,
             features_ms: 50,
             deadline_ms: 300,
@@ -81,14 +80,18 @@ pub struct ExitPolicy {
     pub weights: Option<LearnedWeights>,
 }
 
+impl ExitPolicy {
+    const DEFAULT: Self = Self {
+        rule: ExitRule::Entropy,
+        temperature: Temperature::ONE,
+        threshold: Threshold::One(ExitThreshold(0.5)),
+        weights: None,
+    };
+}
+
 impl Default for ExitPolicy {
     fn default() -> Self {
-        Self {
-            rule: ExitRule::Entropy,
-            temperature: Temperature::ONE,
-            threshold: Threshold::One(ExitThreshold(0.5)),
-            weights: None,
-        }
+        Self::DEFAULT
     }
 }
 
@@ -258,24 +261,30 @@ impl Policy {
         (self, id)
     }
 
-    /// Rule, temperature and threshold of an exit.
+    /// Rule, temperature and threshold of an exit; the default of one that the policy does not state.
     pub fn of(&self, exit: Exit) -> &ExitPolicy {
-        match exit {
-            Exit::Device => &self.device,
-            Exit::Local => &self.local,
-            Exit::Edge => &self.edge,
-            Exit::Cloud => &self.cloud,
-        }
+        self.exits.get(exit).unwrap_or(&ExitPolicy::DEFAULT)
     }
 
     /// Rule, temperature and threshold of an exit, to be changed.
     pub fn of_mut(&mut self, exit: Exit) -> &mut ExitPolicy {
-        match exit {
-            Exit::Device => &mut self.device,
-            Exit::Local => &mut self.local,
-            Exit::Edge => &mut self.edge,
-            Exit::Cloud => &mut self.cloud,
-        }
+        self.exits.get_or_insert_with(exit, ExitPolicy::default)
+    }
+
+    /// This policy with another one for an exit.
+    #[must_use]
+    pub fn with(mut self, exit: Exit, policy: ExitPolicy) -> Self {
+        self.exits.insert(exit, policy);
+        self
+    }
+
+    /// Checks that the policy states every exit of a network.
+    ///
+    /// # Errors
+    /// The first exit that the policy does not state.
+    pub fn check_exits(&self, exits: &[Exit]) -> Result<(), PolicyError> {
+        let unstated = exits.iter().find(|exit| self.exits.get(**exit).is_none());
+        unstated.map_or(Ok(()), |exit| Err(PolicyError::NoExit(*exit)))
     }
 
     /// Checks the rules that types alone cannot express: times above zero and in order, no empty list of thresholds, weights for a learned rule.
@@ -283,7 +292,7 @@ impl Policy {
     /// # Errors
     /// The first broken rule, with its key and value.
     pub fn check(&self) -> Result<(), PolicyError> {
-        for wait in WAITS {
+        for wait in &WAITS {
             check_wait(wait.key, (wait.value)(self))?;
         }
         if self.deadline_ms < self.window_ms {
@@ -292,11 +301,11 @@ impl Policy {
                 window_ms: self.window_ms,
             });
         }
-        for exit in Exit::ALL {
-            if matches!(&self.of(exit).threshold, Threshold::ByPresent(list) if list.is_empty()) {
+        for (exit, policy) in self.exits.iter() {
+            if matches!(&policy.threshold, Threshold::ByPresent(list) if list.is_empty()) {
                 return Err(PolicyError::NoThreshold);
             }
-            if self.of(exit).rule == ExitRule::Learned && self.of(exit).weights.is_none() {
+            if policy.rule == ExitRule::Learned && policy.weights.is_none() {
                 return Err(PolicyError::NoWeights(exit));
             }
         }
@@ -341,6 +350,9 @@ pub enum PolicyError {
     /// An empty list of thresholds.
     #[error("exit threshold: expected one number or a list by number of present slots, found an empty list")]
     NoThreshold,
+    /// An exit of the network that the policy does not state.
+    #[error("{}: expected rule, temperature and threshold of this exit of the network, found none", .0.name())]
+    NoExit(Exit),
     /// A weight that is NaN or infinite.
     #[error("weight: expected a finite number, found {0}")]
     Weight(f32),
@@ -384,11 +396,38 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_has_thresholds_for_further_exits_and_refuses_other_keys() {
+        let policy: Policy =
+            serde_json::from_str(r#"{"window_ms":70,"cloud.1":{"threshold":0.25,"temperature":2.5}}"#)
+                .unwrap();
+        let further = Exit::from_name("cloud.1").unwrap();
+        assert_eq!(policy.of(further).threshold, Threshold::One(ExitThreshold(0.25)));
+        assert_eq!((policy.window_ms, policy.of(Exit::LOCAL)), (70, &ExitPolicy::default()));
+        let text = serde_json::to_string(&policy).unwrap();
+        assert!(
+            text.contains(r#""cloud.1":{"rule":"entropy","temperature":2.5,"threshold":0.25}"#),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy);
+        let values = policy.values();
+        let found =
+            values.iter().find(|(key, _)| key == "cloud.1.threshold").map(|(_, value)| value.to_string());
+        assert_eq!(found.as_deref(), Some("0.25"));
+        for (bad, expected) in [
+            (r#"{"cloud.8":{}}"#, "unknown key `cloud.8`, expected one of `device`"),
+            (r#"{"window_ms":1,"window_ms":1}"#, "`window_ms` twice"),
+        ] {
+            let error = serde_json::from_str::<Policy>(bad).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
     fn a_learned_rule_without_weights_is_refused_with_its_exit() {
         let mut policy = Policy::default();
-        policy.edge.rule = ExitRule::Learned;
+        policy.of_mut(Exit::EDGE).rule = ExitRule::Learned;
         let error = policy.check().unwrap_err();
-        assert_eq!(error, PolicyError::NoWeights(Exit::Edge));
+        assert_eq!(error, PolicyError::NoWeights(Exit::EDGE));
         let expected = "edge.rule: expected weights beside the rule \"learned\", found none: state edge.weights, or choose another rule";
         assert_eq!(error.to_string(), expected);
     }

@@ -2,7 +2,7 @@
 //!
 //! The tiers together must give the same answers.
 
-use headwater_protocol::{Exit, Presence, Slot, SourceSet};
+use headwater_protocol::{ByExit, Exit, ExitWord, Presence, Slot, SourceSet};
 
 use crate::aggregate::AggregateError;
 use crate::bundle::Bundle;
@@ -29,7 +29,7 @@ type TierOutputs = Vec<Option<TierOutput>>;
 
 /// Logits of one sample by exit; empty at an exit that the network does not have.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ExitLogits([Vec<f32>; Exit::ALL.len()]);
+pub struct ExitLogits(ByExit<Vec<f32>>);
 
 /// Outputs of the whole network for one sample, at every exit.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,12 +60,12 @@ impl WholeAnswer {
 impl ExitLogits {
     /// Logits of an exit.
     pub fn of(&self, exit: Exit) -> &[f32] {
-        &self.0[exit as usize]
+        self.0.get(exit).map_or(&[], Vec::as_slice)
     }
 
     /// Logits of an exit, to be written.
     pub fn of_mut(&mut self, exit: Exit) -> &mut Vec<f32> {
-        &mut self.0[exit as usize]
+        self.0.get_or_insert_with(exit, Vec::new)
     }
 }
 
@@ -178,14 +178,16 @@ impl Whole {
         let mask: Vec<bool> = devices.iter().map(Option::is_some).collect();
         let presence = Presence::from_row(&mask);
         let present = presence.present_count();
-        let (exits, classes) = (self.manifest.configuration.exits(), self.manifest.classes());
+        let (exits, classes) = (self.manifest.exits(), self.manifest.classes());
         let mut logits = ExitLogits::default();
         for &exit in exits.iter().filter(|_| present > 0) {
-            *logits.of_mut(exit) = match exit {
-                Exit::Device => devices.iter().flatten().flat_map(|device| device.scores.clone()).collect(),
-                Exit::Local => joined(self.joined.local.as_mut(), &devices, classes)?,
-                Exit::Edge => joined(self.joined.edge.as_mut(), &edges, classes)?,
-                Exit::Cloud => cloud.to_vec(),
+            *logits.of_mut(exit) = match exit.word() {
+                ExitWord::Device => {
+                    devices.iter().flatten().flat_map(|device| device.scores.clone()).collect()
+                }
+                ExitWord::Local => joined(self.joined.local.as_mut(), &devices, classes)?,
+                ExitWord::Edge => joined(self.joined.edge.as_mut(), &edges, classes)?,
+                ExitWord::Cloud => cloud.to_vec(),
             };
         }
         let cascade = Cascade { exits, policy: &self.policy, class_prior: &self.manifest.class_prior };
@@ -299,7 +301,9 @@ mod tests {
 
     fn policy(threshold: ExitThreshold) -> Policy {
         let exit = ExitPolicy { threshold: Threshold::One(threshold), ..ExitPolicy::default() };
-        Policy { device: exit.clone(), local: exit.clone(), edge: exit, ..Policy::default() }
+        [Exit::DEVICE, Exit::LOCAL, Exit::EDGE]
+            .into_iter()
+            .fold(Policy::default(), |policy, at| policy.with(at, exit.clone()))
     }
 
     #[test]
@@ -321,7 +325,7 @@ mod tests {
             let samples = samples(&network);
             for (threshold, exit) in [
                 (ExitThreshold::ALWAYS, network.configuration.exits()[0]),
-                (ExitThreshold::ONLY_CERTAIN, Exit::Cloud),
+                (ExitThreshold::ONLY_CERTAIN, Exit::CLOUD),
             ] {
                 let mut whole = whole(&network).with_policy(policy(threshold));
                 let answers = whole.run(&views(&samples)).unwrap();
@@ -335,11 +339,11 @@ mod tests {
         for configuration in [Configuration::D, Configuration::E, Configuration::F] {
             let network = TinyNetwork::of(configuration);
             let mut policy = policy(ExitThreshold::ONLY_CERTAIN);
-            policy.edge.threshold = Threshold::One(ExitThreshold::ALWAYS);
+            policy.of_mut(Exit::EDGE).threshold = Threshold::One(ExitThreshold::ALWAYS);
             let mut whole = whole(&network).with_policy(policy);
             let samples = samples(&network);
             let answers = whole.run(&views(&samples)).unwrap();
-            assert!(answers.iter().skip(1).all(|answer| answer.exit == Exit::Edge));
+            assert!(answers.iter().skip(1).all(|answer| answer.exit == Exit::EDGE));
         }
     }
 
@@ -349,7 +353,7 @@ mod tests {
             let samples = samples(&network);
             let answers = whole(&network).run(&views(&samples)).unwrap();
             for (answer, exit) in
-                answers.iter().skip(1).flat_map(|answer| Exit::ALL.map(|exit| (answer, exit)))
+                answers.iter().skip(1).flat_map(|answer| Exit::FIRST.map(|exit| (answer, exit)))
             {
                 let expected = if network.configuration.has(exit) { network.classes } else { 0 };
                 assert_eq!(answer.logits.of(exit).len(), expected, "{exit:?}");
@@ -363,14 +367,14 @@ mod tests {
         let view = network.view_of(3);
         let answer = &whole(&network).run(&[[None, Some(&view[..]), None]]).unwrap()[0];
         assert!(answer.edges[0].is_none());
-        assert_eq!(answer.edges[1].as_ref().unwrap().scores, answer.logits.of(Exit::Edge));
+        assert_eq!(answer.edges[1].as_ref().unwrap().scores, answer.logits.of(Exit::EDGE));
     }
 
     #[test]
     fn the_class_prior_answers_a_sample_without_a_view() {
         let network = TinyNetwork::default();
         let answer = &whole(&network).run(&[vec![None; 3]]).unwrap()[0];
-        assert_eq!((answer.exit, answer.class, answer.confidence), (Exit::Local, 0, 0.0));
+        assert_eq!((answer.exit, answer.class, answer.confidence), (Exit::LOCAL, 0, 0.0));
         assert_eq!(answer.logits, ExitLogits::default());
     }
 
@@ -382,7 +386,7 @@ mod tests {
             let mut whole = whole(&network);
             let absent = whole.run(&[[Some(&seen[..]), None, None]]).unwrap();
             let black = whole.run(&[[Some(&seen[..]), Some(&black[..]), Some(&black[..])]]).unwrap();
-            assert_ne!(absent[0].logits.of(Exit::Cloud), black[0].logits.of(Exit::Cloud));
+            assert_ne!(absent[0].logits.of(Exit::CLOUD), black[0].logits.of(Exit::CLOUD));
         }
     }
 

@@ -120,9 +120,9 @@ pub fn bundle_logits_watched(
                 bytes[index] = device.as_ref().map_or(0.0, |device| coded_bytes(coder, &device.features));
             }
             // A sample without a view has no logits; its row stays zero.
-            for &exit in manifest.configuration.exits() {
-                let (found, all) = (answer.logits.of(exit), logits.exits.slot(exit));
-                if let (Some(all), false) = (all, found.is_empty()) {
+            for &exit in manifest.exits() {
+                let (found, all) = (answer.logits.of(exit), logits.exits.get_or_insert_with(exit, Vec::new));
+                if !found.is_empty() {
                     all[at.clone()].copy_from_slice(found);
                 }
             }
@@ -182,7 +182,7 @@ impl PartLogits {
             put_u64(message, list.map_or(u64::MAX, |list| list.len() as u64));
             put_f32s(message, list.map_or(&[], Vec::as_slice));
         };
-        Exit::ALL.iter().for_each(|exit| put_list(self.exits.get(*exit)));
+        Exit::FIRST.iter().for_each(|exit| put_list(self.exits.get(*exit)));
         self.devices.iter().for_each(|list| put_list(Some(list)));
         put_list(None);
         self.map_bytes.iter().for_each(|list| put_list(Some(list)));
@@ -196,10 +196,7 @@ impl PartLogits {
             let len = message.u64();
             (len != u64::MAX).then(|| message.f32s(len as usize))
         };
-        let mut exits = ByExit::default();
-        for exit in Exit::ALL {
-            *exits.slot(exit) = list();
-        }
+        let exits = Exit::FIRST.into_iter().filter_map(|exit| Some((exit, list()?))).collect();
         let devices = std::iter::from_fn(&mut list).collect();
         let map_bytes = std::iter::from_fn(&mut list).collect();
         Self { classes: message.u64() as usize, devices, exits, map_bytes }
@@ -277,7 +274,7 @@ impl PartLogits {
         self.map_bytes.resize(other.map_bytes.len(), Vec::new());
         self.map_bytes.iter_mut().zip(other.map_bytes).for_each(|(all, more)| all.extend(more));
         for (exit, more) in other.exits.iter() {
-            self.exits.slot(exit).get_or_insert_default().extend(more);
+            self.exits.get_or_insert_with(exit, Vec::new).extend(more);
         }
     }
 }

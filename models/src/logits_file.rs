@@ -133,7 +133,7 @@ mod tests {
     fn a_file_gives_back_what_was_written_and_is_refused_for_another_run() {
         let samples = Parts::drawn(4, 4, 3).part(Part::Test, None, 1);
         let values = |first: f32| (0..30).map(|value| first + value as f32).collect::<Vec<f32>>();
-        let exits = [(Exit::Local, values(1.0)), (Exit::Cloud, values(2.0))];
+        let exits = [(Exit::LOCAL, values(1.0)), (Exit::CLOUD, values(2.0))];
         let logits = PartLogits {
             classes: 10,
             devices: vec![values(0.0); 6],
@@ -167,9 +167,9 @@ mod tests {
             let error = read(&file, "run").unwrap_err().to_string();
             assert!(error.contains(expected), "{expected}: {error}");
         };
-        let local = || vec![(Exit::Local, values())];
+        let local = || vec![(Exit::LOCAL, values())];
         check(&samples, Vec::new(), "expected one exit or more");
-        check(&samples, vec![(Exit::Local, vec![0.0; 29])], "other lengths than its header says");
+        check(&samples, vec![(Exit::LOCAL, vec![0.0; 29])], "other lengths than its header says");
         check(
             &Samples { groups: vec![0; 2], ..samples.clone() },
             local(),

@@ -31,7 +31,7 @@ pub struct Loss {
 }
 
 /// Sums over samples, added up over workers and steps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct LossSums {
     /// Samples.
     pub samples: u64,
@@ -62,7 +62,7 @@ impl LossSums {
         self.samples += other.samples;
         self.loss += other.loss;
         for (exit, more) in other.correct.iter() {
-            *self.correct.slot(exit).get_or_insert(0) += more;
+            *self.correct.get_or_insert_with(exit, u64::default) += more;
         }
     }
 }
@@ -77,7 +77,7 @@ impl LossRecipe {
     /// When the batch is empty, or the network has no exit `cloud`.
     pub fn of(&self, spec: &Spec, output: &NetworkOutput, batch: &Batch) -> Loss {
         let logits = output.exits.map(|_, logits| values(logits));
-        let classes = logits[Exit::Cloud].len() / batch.labels.len();
+        let classes = logits[Exit::CLOUD].len() / batch.labels.len();
         let inputs = TermInputs {
             recipe: self,
             output,
@@ -133,9 +133,9 @@ impl TermInputs<'_> {
     fn teacher_of(&self, exit: Option<Exit>) -> &[f32] {
         let deeper = |teacher: &Exit| exit.is_none_or(|exit| *teacher > exit);
         let teacher = match self.recipe.distillation.teacher() {
-            Teacher::Last => Exit::Cloud,
+            Teacher::Last => Exit::CLOUD,
             Teacher::Next => {
-                self.soft_targets.iter().map(|(exit, _)| exit).find(deeper).unwrap_or(Exit::Cloud)
+                self.soft_targets.iter().map(|(exit, _)| exit).find(deeper).unwrap_or(Exit::CLOUD)
             }
         };
         &self.soft_targets[teacher]
@@ -172,7 +172,7 @@ fn exit_distillation(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
 fn device_heads(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
     let mut terms = Vec::new();
     // A device that decides has the exit `device`, which the terms over exits cover.
-    if inputs.output.exits.get(Exit::Device).is_some() {
+    if inputs.output.exits.get(Exit::DEVICE).is_some() {
         return terms;
     }
     let (recipe, classes) = (inputs.recipe, inputs.classes);
@@ -291,7 +291,7 @@ mod tests {
             });
             heads.sum::<f32>() * temperature * temperature
         };
-        for (found, expected) in [(last_of_heads - last, Exit::Cloud), (next_of_heads - next, Exit::Local)] {
+        for (found, expected) in [(last_of_heads - last, Exit::CLOUD), (next_of_heads - next, Exit::LOCAL)] {
             let expected = distance(expected);
             assert!((found - expected).abs() < 1e-3 * expected, "{found} {expected}");
         }

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use headwater_inference::manifest::{Aggregation, FeatureMap};
-use headwater_protocol::Exit;
+use headwater_protocol::ExitWord;
 
 use crate::by_exit::ByExit;
 use crate::data::{Batch, SlotViews};
@@ -124,19 +124,19 @@ impl Network {
             joined(&sources, output, aggregation, &rows)
         };
         let exits = self.spec.network.configuration().exits().iter().map(|&exit| {
-            let logits = match exit {
+            let logits = match exit.word() {
                 // One device: its scores, in the rows of the batch.
-                Exit::Device => join_all(&devices, SourceOutput::scores, Aggregation::Mp),
-                Exit::Local => {
+                ExitWord::Device => join_all(&devices, SourceOutput::scores, Aggregation::Mp),
+                ExitWord::Local => {
                     let scores =
                         join_all(&devices, SourceOutput::scores, self.spec.network.local_aggregation());
                     run(pass, self.local.as_slice(), scores)
                 }
-                Exit::Edge => {
+                ExitWord::Edge => {
                     let scores = join_all(&edges, SourceOutput::scores, self.spec.network.fusion());
                     run(pass, self.edge.as_slice(), scores)
                 }
-                Exit::Cloud => {
+                ExitWord::Cloud => {
                     let sources = if edges.is_empty() { &devices } else { &edges };
                     let maps = join_all(sources, SourceOutput::map, self.spec.network.cloud.aggregation);
                     run(pass, &self.cloud, maps)

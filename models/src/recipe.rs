@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use headwater_inference::policy::Bound;
-use headwater_protocol::Exit;
+use headwater_protocol::{Exit, ExitWord};
 use serde::{Deserialize, Serialize};
 
 use crate::data::Augment;
@@ -210,11 +210,11 @@ impl Optimiser {
 impl LossRecipe {
     /// Weight of an exit.
     pub fn weight(&self, exit: Exit) -> f32 {
-        match exit {
-            Exit::Device => self.device_exit.unwrap_or(1.0),
-            Exit::Local => self.local,
-            Exit::Edge => self.edge.unwrap_or(1.0),
-            Exit::Cloud => self.cloud,
+        match exit.word() {
+            ExitWord::Device => self.device_exit.unwrap_or(1.0),
+            ExitWord::Local => self.local,
+            ExitWord::Edge => self.edge.unwrap_or(1.0),
+            ExitWord::Cloud => self.cloud,
         }
     }
 }
@@ -227,11 +227,11 @@ impl Distillation {
 
     /// Weight for an exit; the last one has no teacher.
     pub fn weight(&self, exit: Exit) -> f32 {
-        match exit {
-            Exit::Device => self.device_exit.unwrap_or(self.local),
-            Exit::Local => self.local,
-            Exit::Edge => self.edge.unwrap_or(self.local),
-            Exit::Cloud => 0.0,
+        match exit.word() {
+            ExitWord::Device => self.device_exit.unwrap_or(self.local),
+            ExitWord::Local => self.local,
+            ExitWord::Edge => self.edge.unwrap_or(self.local),
+            ExitWord::Cloud => 0.0,
         }
     }
 }
@@ -317,9 +317,9 @@ impl Recipe {
         number("optimiser.weight_decay", self.optimiser.weight_decay, 0.0, 10.0);
         number("optimiser.statistics_momentum", self.optimiser.statistics_momentum, 1e-6, 1.0);
         number("loss.device", self.loss.device, 0.0, 1e3);
-        number("loss.device_exit", self.loss.weight(Exit::Device), 0.0, 1e3);
+        number("loss.device_exit", self.loss.weight(Exit::DEVICE), 0.0, 1e3);
         number("loss.local", self.loss.local, 0.0, 1e3);
-        number("loss.edge", self.loss.weight(Exit::Edge), 0.0, 1e3);
+        number("loss.edge", self.loss.weight(Exit::EDGE), 0.0, 1e3);
         number("loss.cloud", self.loss.cloud, 0.0, 1e3);
         number("loss.smoothing", self.loss.smoothing, 0.0, 0.99);
         number("loss.map_bits", self.loss.map_bits.unwrap_or(0.0), 0.0, 1.0);
@@ -376,7 +376,7 @@ mod tests {
         let text = DEFAULT.replace("[loss]", "[loss]\ncloud_first_epochs = 2\nmap_bits = 0.001");
         let recipe = Recipe::parse(Path::new("r.toml"), &text).unwrap();
         let alone = recipe.loss_of_epoch(1);
-        for exit in [Exit::Device, Exit::Local, Exit::Edge] {
+        for exit in [Exit::DEVICE, Exit::LOCAL, Exit::EDGE] {
             assert_eq!((alone.weight(exit), alone.distillation.weight(exit)), (0.0, 0.0));
         }
         assert_eq!((alone.device, alone.cloud, alone.map_bits), (0.0, 1.0, Some(0.001)));
@@ -400,8 +400,8 @@ mod tests {
         let written = serde_json::to_string(&recipe.loss).unwrap();
         assert!(!written.contains("edge") && !written.contains("device_exit"), "{written}");
         assert!(!serde_json::to_string(&recipe).unwrap().contains("folds"));
-        assert_eq!(Exit::ALL.map(|exit| recipe.loss.weight(exit)), [1.0; 4]);
-        assert_eq!(Exit::ALL.map(|exit| recipe.loss.distillation.weight(exit)), [1.0, 1.0, 1.0, 0.0]);
+        assert_eq!(Exit::FIRST.map(|exit| recipe.loss.weight(exit)), [1.0; 4]);
+        assert_eq!(Exit::FIRST.map(|exit| recipe.loss.distillation.weight(exit)), [1.0, 1.0, 1.0, 0.0]);
     }
 
     #[test]
@@ -443,6 +443,6 @@ mod tests {
             .replace("device = 0.2 ", "device_exit = 0.7 # ")
             .replace("local = 1.0\ncloud", "edge = 0.5\ncloud");
         let loss = Recipe::parse(Path::new("r.toml"), &text).unwrap().loss;
-        assert_eq!((loss.device, Exit::ALL.map(|exit| loss.weight(exit))), (0.2, [0.7, 1.0, 0.5, 1.0]));
+        assert_eq!((loss.device, Exit::FIRST.map(|exit| loss.weight(exit))), (0.2, [0.7, 1.0, 0.5, 1.0]));
     }
 }

@@ -68,7 +68,7 @@ impl PartAccount {
         let with_labels = samples.seen.iter().zip(&samples.labels);
         for (sample, ((seen, label), answer)) in with_labels.zip(answers).enumerate() {
             let present = seen.len();
-            let count = account.exits.slot(answer.exit).get_or_insert_default();
+            let count = account.exits.get_or_insert_with(answer.exit, ExitCount::default);
             count.samples += 1;
             count.right += usize::from(answer.assessment.class == *label);
             account.no_view += usize::from(present == 0);

@@ -53,10 +53,10 @@ impl NetworkCost {
         let sum = |is: &dyn Fn(Tier, &str) -> bool| macs(is).iter().sum();
         Self {
             body: DeviceBody::of(manifest),
-            first: manifest.configuration.exits()[0],
+            first: manifest.exits()[0],
             device_macs: macs(&|tier, _| tier == Tier::Device),
-            local_macs: sum(&|tier, name| tier == Tier::Edge && name == Exit::Local.name()),
-            edge_macs: sum(&|tier, name| tier == Tier::Edge && name != Exit::Local.name()),
+            local_macs: sum(&|tier, name| tier == Tier::Edge && name == Exit::LOCAL.name()),
+            edge_macs: sum(&|tier, name| tier == Tier::Edge && name != Exit::LOCAL.name()),
             cloud_macs: sum(&|tier, _| tier == Tier::Cloud),
         }
     }
@@ -117,8 +117,8 @@ impl NetworkCost {
         let of_tier = |tier: Exit, macs: u64| if exit >= tier { macs } else { 0 };
         devices
             + self.local_macs
-            + of_tier(Exit::Edge, self.edge_macs)
-            + of_tier(Exit::Cloud, self.cloud_macs)
+            + of_tier(Exit::EDGE, self.edge_macs)
+            + of_tier(Exit::CLOUD, self.cloud_macs)
     }
 }
 

@@ -89,7 +89,7 @@ pub fn single_camera(
     let logits = evaluate(&experiment, &trainer.checkpoint.state, &camera_test);
     let seen = camera_test.len();
     let right =
-        (0..seen).filter(|sample| argmax(logits.of(Exit::Cloud, *sample)) == camera_test.labels[*sample]);
+        (0..seen).filter(|sample| argmax(logits.of(Exit::CLOUD, *sample)) == camera_test.labels[*sample]);
     let right = right.count();
     let majority = argmax(&train.prior());
     let unseen = (0..test.len()).filter(|sample| !test.seen[*sample].contains(slot));

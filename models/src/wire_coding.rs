@@ -255,7 +255,7 @@ mod tests {
             let Ok(found) = bundle_logits(&bundle, engine, &test) else { continue };
             assert_eq!(found.devices, expected.devices, "levels are exact");
             assert_eq!(found.map_bytes, expected.map_bytes);
-            for (found, expected) in found.exits[Exit::Local].iter().zip(&expected.exits[Exit::Local]) {
+            for (found, expected) in found.exits[Exit::LOCAL].iter().zip(&expected.exits[Exit::LOCAL]) {
                 assert!((found - expected).abs() < 1e-5);
             }
         }

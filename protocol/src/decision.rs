@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::exit::Exit;
 use crate::exit_record::{AppliedExit, LeaveReason, TimeSource};
 use crate::ids::{DeviceId, NetworkId, PolicyId, SampleId};
 use crate::presence::Presence;
@@ -11,36 +12,6 @@ use crate::utc_time::UtcTime;
 
 /// Version of the decision's form, counted up when a field changes its meaning or goes. New fields alone do not change it.
 pub const RESULT_SCHEMA: u16 = 2;
-
-/// Where a sample left the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Exit {
-    /// Head on the device, in networks of one device.
-    Device,
-    /// Aggregated scores of the devices.
-    Local,
-    /// Scores of the edge sections.
-    Edge,
-    /// Section of the cloud, the last exit.
-    Cloud,
-}
-
-impl Exit {
-    /// Every exit, shallowest first.
-    pub const ALL: [Self; 4] = [Self::Device, Self::Local, Self::Edge, Self::Cloud];
-
-    /// Name in metrics and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Device => "device",
-            Self::Local => "local",
-            Self::Edge => "edge",
-            Self::Cloud => "cloud",
-        }
-    }
-}
 
 /// Reason why an answer may differ from that of the complete network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -376,8 +347,8 @@ mod tests {
     #[test]
     fn a_decision_says_when_why_and_without_whom_in_few_bytes() {
         let first: Decision = serde_json::from_str(FIRST_SCHEMA).unwrap();
-        let local = AppliedExit { exit: Exit::Local, confidence: 0.4127, threshold_confidence: Some(0.7) };
-        let cloud = AppliedExit { exit: Exit::Cloud, confidence: 0.9374, threshold_confidence: None };
+        let local = AppliedExit { exit: Exit::LOCAL, confidence: 0.4127, threshold_confidence: Some(0.7) };
+        let cloud = AppliedExit { exit: Exit::CLOUD, confidence: 0.9374, threshold_confidence: None };
         let decision = Decision {
             schema: RESULT_SCHEMA,
             captured_at: UtcTime::from_ms(first.sample.0),
@@ -416,9 +387,6 @@ mod tests {
 
     #[test]
     fn names_equal_the_json() {
-        for exit in Exit::ALL {
-            assert_eq!(serde_json::to_value(exit).unwrap(), json!(exit.name()));
-        }
         for reason in [
             Degraded::CloudTimeout,
             Degraded::CloudRefused,

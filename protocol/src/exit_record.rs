@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::Exit;
+use crate::exit::Exit;
 
 /// An exit that was applied to a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

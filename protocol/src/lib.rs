@@ -7,6 +7,7 @@ mod batch;
 mod bit_set;
 pub mod bits;
 mod decision;
+mod exit;
 mod exit_record;
 mod fault;
 mod group_message;
@@ -27,8 +28,9 @@ pub mod v2;
 pub use batch::{BATCHES, Batch, BatchEntry, BatchMistake, BatchedAnswer, MAX_BATCH_SAMPLES, encode_batch};
 pub use bit_set::{BitSet, EdgeSet, SlotSet, SourceSet};
 pub use decision::{
-    Decision, Degraded, Dropped, Exit, HopBytes, RESULT_SCHEMA, ResultMessage, Settled, SettledNotice, Stages,
+    Decision, Degraded, Dropped, HopBytes, RESULT_SCHEMA, ResultMessage, Settled, SettledNotice, Stages,
 };
+pub use exit::{ByExit, Exit, ExitWord};
 pub use exit_record::{AppliedExit, LeaveReason, TimeSource};
 pub use fault::{Fault, MqttHandling};
 pub use group_message::{Form, SHORT_MESSAGES, encode_request, encode_trigger};

@@ -1,6 +1,7 @@
 //! Messages for the tests of this and other crates.
 
-use crate::decision::{Decision, Exit, HopBytes, RESULT_SCHEMA, Stages};
+use crate::decision::{Decision, HopBytes, RESULT_SCHEMA, Stages};
+use crate::exit::Exit;
 use crate::exit_record::{LeaveReason, TimeSource};
 use crate::ids::{NetworkId, PolicyId, SampleId};
 use crate::presence::Presence;
@@ -15,7 +16,7 @@ pub fn decision(sample: u64) -> Decision {
         class: 2,
         label: "class 2".into(),
         confidence: 0.5,
-        exit: Exit::Local,
+        exit: Exit::LOCAL,
         left: LeaveReason::Sure,
         exits: Vec::new(),
         presence: Presence::missing(3),

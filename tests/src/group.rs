@@ -14,7 +14,7 @@ use headwater_inference::bundle::{Bundle, Networks};
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_link::Endpoint;
 use headwater_link::broker::EmbeddedBroker;
-use headwater_protocol::{Decision, GroupId, NetworkId, SampleId, SiteId, Slot};
+use headwater_protocol::{Decision, Exit, GroupId, NetworkId, SampleId, SiteId, Slot};
 
 use crate::shipped;
 use crate::waits::Waits;
@@ -70,7 +70,7 @@ pub fn group_at(broker: Endpoint, networks: impl Into<Networks>) -> InProcessSet
 #[must_use]
 pub fn with_local_threshold(mut settings: InProcessSettings, threshold: f32) -> InProcessSettings {
     let threshold = ExitThreshold::new(threshold).expect("a threshold in [0, 1]");
-    settings.policy.get_or_insert_default().local.threshold = Threshold::One(threshold);
+    settings.policy.get_or_insert_default().of_mut(Exit::LOCAL).threshold = Threshold::One(threshold);
     settings
 }
 

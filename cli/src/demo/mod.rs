@@ -38,14 +38,14 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     }
     if let Some(threshold) = args.threshold {
         let threshold = ExitThreshold::new(threshold).map_err(|e| BadUsage(format!("--threshold: {e}")))?;
-        if !bundle.manifest().configuration.has(Exit::Local) {
+        if !bundle.manifest().configuration.has(Exit::LOCAL) {
             return Err(BadUsage(
                 "--threshold: this network has no exit `local`; its devices take theirs from the bundle"
                     .into(),
             )
             .into());
         }
-        policy.local.threshold = Threshold::One(threshold);
+        policy.of_mut(Exit::LOCAL).threshold = Threshold::One(threshold);
         // The promise is about the calibrated threshold.
         policy.promise = None;
     }

@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn the_json_has_the_names_scripts_read() {
         let mut report = DemoReport::default();
-        report.exits.insert(Exit::Local, ExitReport::default());
+        report.exits.insert(Exit::LOCAL, ExitReport::default());
         report.degraded.insert(Degraded::CloudTimeout, 2);
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["exits"]["local"]["latency_ms"]["p99"], 0.0);

@@ -2,8 +2,6 @@
 
 use std::fmt::{self, Display};
 
-use headwater_protocol::Exit;
-
 use super::report::{BytesReport, DemoReport, STAGES, share};
 
 /// Shows a report as a table.
@@ -29,8 +27,7 @@ impl Display for Table<'_> {
 
 fn exits(f: &mut fmt::Formatter<'_>, report: &DemoReport) -> fmt::Result {
     writeln!(f, "exit      samples   share  accuracy    p50 ms   p95 ms   p99 ms   (trigger to decision)")?;
-    for exit in Exit::ALL {
-        let Some(row) = report.exits.get(&exit) else { continue };
+    for (exit, row) in &report.exits {
         writeln!(
             f,
             "{:<8} {:>8} {:>6.1}% {:>8.1}% {:>9.2} {:>8.2} {:>8.2}",

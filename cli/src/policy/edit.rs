@@ -1,6 +1,7 @@
 //! Changes to the text of a policy file. Comments and the order of keys stay.
 
 use headwater_inference::policy::{Policy, PolicyChanges};
+use headwater_protocol::Exit;
 use headwater_settings::nearest;
 use toml_edit::{Document, DocumentMut, Item, Table, Value};
 
@@ -34,12 +35,14 @@ impl Edit {
     /// Takes a key out of the file.
     pub(super) fn unset(key: &str) -> Result<Self, BadUsage> {
         let key = key.trim().to_owned();
-        if !Policy::KEYS.contains(&key.as_str()) {
-            let near = nearest(&key, Policy::KEYS.iter().copied());
+        let exit = key.rsplit_once('.').and_then(|(exit, _)| Exit::from_name(exit));
+        let known = Policy::keys(Exit::FIRST.into_iter().chain(exit.filter(|exit| exit.index() > 0)));
+        if !known.contains(&key) {
+            let near = nearest(&key, known.iter().map(String::as_str));
             let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             return Err(BadUsage(format!(
                 "{key}: expected a key of a policy ({}), found another{hint}",
-                Policy::KEYS.join(", ")
+                known.join(", ")
             )));
         }
         Ok(Self { key, value: None })
@@ -198,8 +201,8 @@ mod tests {
             let edit = Edit::parse(&format!("{key}={value}")).unwrap();
             let changed = edit.apply_to(example).unwrap();
             assert!(changed.starts_with(example), "{changed}");
-            assert_eq!(PolicyChanges::parse(&changed).unwrap().keys().collect::<Vec<_>>(), [key]);
-            let back = Edit::unset(key).unwrap().apply_to(&changed).unwrap();
+            assert_eq!(PolicyChanges::parse(&changed).unwrap().keys().collect::<Vec<_>>(), [&key]);
+            let back = Edit::unset(&key).unwrap().apply_to(&changed).unwrap();
             assert_eq!(PolicyChanges::parse(&back).unwrap().keys().count(), 0, "{back}");
         }
     }

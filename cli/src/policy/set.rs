@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{Policy, PolicyChanges, PolicyValue};
-use headwater_protocol::{Exit, PolicyId};
+use headwater_protocol::PolicyId;
 use headwater_transport::{lock_within, read_bounded};
 use toml_edit::{Document, Item};
 
@@ -55,13 +55,12 @@ pub(super) fn run(args: &SetArgs) -> anyhow::Result<()> {
 /// # Errors
 /// A value for an exit that the network does not have.
 fn without_effect(bundle: &Bundle, edits: &[Edit]) -> Result<String, BadUsage> {
-    let configuration = bundle.manifest().configuration;
+    let exits = bundle.manifest().exits();
     let mut lines = String::new();
-    for edit in edits.iter().filter(|edit| edit.is_set() && !is_used(configuration, &edit.key)) {
+    for edit in edits.iter().filter(|edit| edit.is_set() && !is_used(exits, &edit.key)) {
         let key = &edit.key;
-        let own = Exit::ALL.iter().filter(|exit| configuration.has(**exit)).map(|exit| exit.name());
-        let own: Vec<_> = own.collect();
-        let exit = key.split('.').next().unwrap_or_default();
+        let own: Vec<_> = exits.iter().map(|exit| exit.name()).collect();
+        let exit = key.rsplit_once('.').map_or(key.as_str(), |(exit, _)| exit);
         if !own.contains(&exit) {
             return Err(BadUsage(format!(
                 "{key}: expected an exit of this network ({}), found {exit}; the file stays as it was",
@@ -131,7 +130,7 @@ struct Change {
     /// Key, earlier and later value as the file states them; `None` for the calibrated one.
     values: Vec<(String, Option<String>, Option<String>)>,
     /// Values of the calibrated policy, where a bundle is known.
-    calibrated: Vec<(&'static str, PolicyValue)>,
+    calibrated: Vec<(String, PolicyValue)>,
     /// Policy in effect with the changed file, where a bundle is known.
     policy: Option<(Policy, PolicyId)>,
 }
@@ -156,7 +155,7 @@ impl Change {
         let mut seen = BTreeSet::new();
         let keys = edits.iter().map(|edit| &edit.key).filter(|key| seen.insert(*key));
         let values = keys.map(|key| (key.clone(), stated(old, key), stated(&text, key)));
-        let calibrated = calibrated.map(|(policy, _)| policy.values().to_vec()).unwrap_or_default();
+        let calibrated = calibrated.map(|(policy, _)| policy.values()).unwrap_or_default();
         Ok(Self { values: values.collect(), text, calibrated, policy })
     }
 
@@ -164,7 +163,7 @@ impl Change {
     fn report(&self, file: &Path) -> String {
         let mut text = String::new();
         for (key, before, after) in &self.values {
-            let calibrated = self.calibrated.iter().find(|(known, _)| *known == key);
+            let calibrated = self.calibrated.iter().find(|(known, _)| known == key);
             let calibrated =
                 calibrated.map_or("calibrated".into(), |(_, value)| format!("{value} (calibrated)"));
             let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| calibrated.clone());

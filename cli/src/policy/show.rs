@@ -4,8 +4,7 @@ use std::fmt::{self, Display};
 use std::path::Path;
 
 use headwater_inference::bundle::Bundle;
-use headwater_inference::manifest::Configuration;
-use headwater_inference::policy::{Policy, PolicyChanges, PolicyValue, Promise};
+use headwater_inference::policy::{PolicyChanges, PolicyValue, Promise};
 use headwater_protocol::{Exit, PolicyId};
 use serde::Serialize;
 
@@ -47,7 +46,7 @@ struct ShownPolicy {
 /// A value of a policy.
 #[derive(Serialize)]
 struct ShownValue {
-    key: &'static str,
+    key: String,
     value: PolicyValue,
     calibrated: PolicyValue,
     /// Line of the file that states the value; `None` for a value of the bundle.
@@ -62,10 +61,12 @@ impl ShownPolicy {
         let (policy, id) = changes.apply_to(&calibrated).map_err(|mistake| {
             BadUsage(file.map_or(mistake.clone(), |file| mistake.in_file(file)).to_string())
         })?;
-        let configuration = bundle.manifest().configuration;
-        let values = policy.values().into_iter().zip(calibrated.0.values());
-        let values = values.map(|((key, value), (_, calibrated))| {
-            let (line, is_used) = (changes.line(key), is_used(configuration, key));
+        let exits = bundle.manifest().exits();
+        let calibrated_values = calibrated.0.values();
+        let values = policy.values().into_iter().map(|(key, value)| {
+            let (line, is_used) = (changes.line(&key), is_used(exits, &key));
+            let found = calibrated_values.iter().find(|(own, _)| *own == key);
+            let calibrated = found.map_or_else(PolicyValue::none, |(_, value)| value.clone());
             ShownValue { key, value, calibrated, line, is_used }
         });
         Ok(Self {
@@ -83,13 +84,12 @@ impl ShownPolicy {
     }
 }
 
-/// Whether a network of this configuration needs the value of a key.
-pub(super) fn is_used(configuration: Configuration, key: &str) -> bool {
-    debug_assert!(Policy::KEYS.contains(&key));
-    let exit = key.split_once('.').map(|(exit, _)| exit);
-    let has_exit = |name: &str| Exit::ALL.iter().any(|exit| exit.name() == name && configuration.has(*exit));
-    // Every sample that reaches the cloud leaves there.
-    exit.is_none_or(has_exit) && key != "cloud.threshold"
+/// Whether a network with these exits needs the value of a key.
+pub(super) fn is_used(exits: &[Exit], key: &str) -> bool {
+    let Some((name, of_exit)) = key.rsplit_once('.') else { return true };
+    let exit = exits.iter().find(|exit| exit.name() == name);
+    // Every sample that reaches the last exit leaves there.
+    exit.is_some_and(|exit| of_exit != "threshold" || Some(exit) != exits.last())
 }
 
 impl Display for ShownPolicy {

@@ -32,7 +32,7 @@ async fn a_sure_sample_is_decided_locally_when_every_device_has_answered() {
     cameras[2].sees_nothing(7);
     let decision = observer.result().await;
     assert_eq!((decision.sample, decision.class, decision.label.as_str()), (SampleId(7), 2, "class 2"));
-    assert_eq!((decision.exit, decision.degraded.as_slice()), (Exit::Local, &[][..]));
+    assert_eq!((decision.exit, decision.degraded.as_slice()), (Exit::LOCAL, &[][..]));
     assert_eq!(
         decision.presence,
         views([SlotPresence::Present, SlotPresence::Present, SlotPresence::NotInView])
@@ -41,7 +41,7 @@ async fn a_sure_sample_is_decided_locally_when_every_device_has_answered() {
     let settled = observer.settled(1).await;
     assert_eq!((settled.decided, settled.highest), (1, SampleId(7)));
     let report = leader.shutdown().await.unwrap();
-    assert_eq!((report.decided, report.missing, report.exits[&Exit::Local]), (1, 0, 1));
+    assert_eq!((report.decided, report.missing, report.exits[&Exit::LOCAL]), (1, 0, 1));
     assert!(report.broker.wire.sent > 0 && report.broker.wire.received > 0);
 }
 
@@ -58,7 +58,7 @@ async fn an_unsure_sample_needs_features_and_without_a_cloud_is_decided_degraded
         camera.delivers(3);
     }
     let decision = observer.result().await;
-    assert_eq!((decision.class, decision.exit), (1, Exit::Local));
+    assert_eq!((decision.class, decision.exit), (1, Exit::LOCAL));
     assert_eq!(decision.degraded, [Degraded::DeviceMissing, Degraded::CloudUnreachable]);
     assert_eq!(decision.missing, ["slot 2"]);
     assert_eq!(

@@ -12,8 +12,8 @@ use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS, RetainedMessage};
 use headwater_protocol::{
     BATCHES, BatchEntry, BatchedAnswer, Birth, Body, Boot, Decision, DeviceId, DeviceState, DeviceTopic,
-    GroupId, Header, Limits, Message, NetworkId, Numbering, SHORT_MESSAGES, SampleId, Settled, SettledNotice,
-    SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode, encode_batch,
+    Exit, GroupId, Header, Limits, Message, NetworkId, Numbering, SHORT_MESSAGES, SampleId, Settled,
+    SettledNotice, SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode, encode_batch,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -71,7 +71,8 @@ impl Group {
         let local = ExitPolicy { threshold, ..ExitPolicy::default() };
         // Longer than a busy machine may stall: a window ends by time only where a device sends nothing.
         let policy =
-            Policy { local, window_ms: 5_000, features_ms: 5_000, deadline_ms: 20_000, ..Policy::default() };
+            Policy { window_ms: 5_000, features_ms: 5_000, deadline_ms: 20_000, ..Policy::default() }
+                .with(Exit::LOCAL, local);
         let bundle = Bundle::from_bytes(&TinyNetwork { policy, ..TinyNetwork::default() }.bundle()).unwrap();
         let limits = bundle.manifest().limits();
         let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new(name).unwrap());

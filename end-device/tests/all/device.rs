@@ -13,7 +13,7 @@ use headwater_inference::testing::TinyNetwork;
 use headwater_link::QoS;
 use headwater_link::testing::TcpProxy;
 use headwater_protocol::{
-    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, HEADER_BYTES, Kind, NetworkTag, Numbering,
+    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, Exit, HEADER_BYTES, Kind, NetworkTag, Numbering,
     PolicyId, SampleId, SettledNotice, Slot, Status, Topic,
 };
 
@@ -348,7 +348,7 @@ async fn a_policy_of_the_device_decides_where_the_bundle_s_would_not() {
     let file = dir.path().join("policy.toml");
     std::fs::write(&file, "[device]\nthreshold = 1.0\n").unwrap();
     let mut policy = Policy::default();
-    policy.device.threshold = Threshold::One(ExitThreshold::new(0.0).unwrap());
+    policy.of_mut(Exit::DEVICE).threshold = Threshold::One(ExitThreshold::new(0.0).unwrap());
     let alone = TinyNetwork { policy, ..TinyNetwork::of(Configuration::B) };
     let alone = Arc::new(Bundle::from_bytes(&alone.bundle()).unwrap());
     let mut leader = Leader::of("policy").await;

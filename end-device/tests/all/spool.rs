@@ -16,7 +16,7 @@ use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::testing::TcpProxy;
-use headwater_protocol::{Body, Boot, Kind, SampleId, Slot};
+use headwater_protocol::{Body, Boot, Exit, Kind, SampleId, Slot};
 use tokio::time::timeout;
 
 /// A device that captures by the clock, has a state folder, and reaches the broker through a proxy that can be closed.
@@ -256,7 +256,7 @@ async fn a_device_that_is_alone_sends_late_decisions_and_late_summaries_with_fea
         ("late-unsure", 0.0, vec![Kind::Summary, Kind::Features]),
     ] {
         let mut policy = Policy::default();
-        policy.device.threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
+        policy.of_mut(Exit::DEVICE).threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
         let alone = TinyNetwork { policy, ..TinyNetwork::of(Configuration::B) };
         let alone = Arc::new(Bundle::from_bytes(&alone.bundle()).unwrap());
         let mut setup = DeviceSetup::of(group).await;

@@ -119,6 +119,7 @@ impl Bundle {
         let manifest = parse_manifest(verified.network)?;
         let policy: Policy = parse(POLICY, verified.policy)?;
         policy.check()?;
+        policy.check_exits(manifest.exits())?;
         let report = verified.report.map(|stored| parse(REPORT, stored)).transpose()?;
         let signature = verified.signature.map(read_signature).transpose()?;
         check_sections(&bytes, &manifest, verified.sections)?;
@@ -184,6 +185,7 @@ impl Bundle {
     /// [`BundleError`] for a policy that cannot be used.
     pub fn with_policy(&self, policy: &Policy) -> Result<Vec<u8>, BundleError> {
         policy.check()?;
+        policy.check_exits(self.manifest.exits())?;
         let policy = writer::json(POLICY, policy)?;
         let kept = self.members.iter().filter(|member| member.name != SIGNATURE && member.name != HASHES);
         let members = kept.map(|member| match member.name.as_str() {

@@ -1,11 +1,16 @@
 //! Valid bundles, and every way in which a bundle is refused.
 
+use headwater_protocol::{Exit, Slot};
 use proptest::prelude::*;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::*;
+use crate::engine::TractEngine;
+use crate::leader::Exits;
 use crate::manifest::Aggregation;
+use crate::policy::ExitPolicy;
+use crate::sections::{CloudSection, DeviceSection};
 use crate::testing::TinyNetwork;
 
 fn tiny() -> TinyNetwork {
@@ -49,6 +54,31 @@ fn with_network(change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
     let mut network: serde_json::Value = serde_json::from_slice(&bundle[members[0].range.clone()]).unwrap();
     change(&mut network);
     with_member(&bundle, NETWORK, &serde_json::to_vec(&network).unwrap())
+}
+
+#[test]
+fn a_bundle_with_a_further_exit_opens_and_every_tier_refuses_it_by_name() {
+    let further = Exit::from_name("cloud.1").unwrap();
+    let mut manifest = tiny().manifest();
+    manifest.exits = vec![Exit::LOCAL, Exit::CLOUD, further];
+    manifest.sections = manifest.expected_sections();
+    let unstated = tiny().with_manifest(manifest.clone()).finish().unwrap_err().to_string();
+    assert!(unstated.contains("cloud.1: expected rule, temperature and threshold"), "{unstated}");
+    let policy = Policy::default().with(further, ExitPolicy::default());
+    let network = TinyNetwork { policy: policy.clone(), ..tiny() };
+    let bundle = Bundle::from_bytes(&network.with_manifest(manifest.clone()).finish().unwrap()).unwrap();
+    assert_eq!((bundle.manifest().exits(), bundle.policy()), (&manifest.exits[..], &policy));
+    let engine = TractEngine::new();
+    let slot = Slot::new(0).unwrap();
+    let refusals = [
+        DeviceSection::load(&bundle, slot, &engine).err(),
+        Exits::load(&bundle, &engine).err(),
+        CloudSection::load(&bundle, &engine).err(),
+    ];
+    for refused in refusals {
+        let refused = refused.unwrap().to_string();
+        assert!(refused.contains("exits of `cloud`: expected 1, as this release runs, found 2"), "{refused}");
+    }
 }
 
 #[test]

@@ -66,6 +66,7 @@ impl BundleWriter {
     pub fn finish(mut self) -> Result<Vec<u8>, BundleError> {
         self.manifest.check()?;
         self.policy.check()?;
+        self.policy.check_exits(self.manifest.exits())?;
         for (name, table) in &self.contexts {
             check_context_table(&self.manifest, &format!("{name}.contexts"), table)?;
         }

@@ -52,7 +52,7 @@ impl Leader {
             open.degrade(Degraded::Late);
         }
         let ExitAnswer { exit, assessment } = answer;
-        if exit == Exit::Edge {
+        if exit == Exit::EDGE {
             open.set_undelivered_missing();
         }
         let network = &self.networks[open.generation];
@@ -101,10 +101,10 @@ impl Leader {
         let Some((_, network)) = decided_by else { return };
         let policy = network.earlier_policies.find(&network.config, decision.policy);
         let input = device_classes.input(logits, decision.presence.present());
-        let assessment = policy.cloud.assess(input);
+        let assessment = policy.of(Exit::CLOUD).assess(input);
         let confidence = assessment.confidence;
-        decision.exits.push(AppliedExit { exit: Exit::Cloud, confidence, threshold_confidence: None });
-        (decision.exit, decision.left) = (Exit::Cloud, LeaveReason::LastExit);
+        decision.exits.push(AppliedExit { exit: Exit::CLOUD, confidence, threshold_confidence: None });
+        (decision.exit, decision.left) = (Exit::CLOUD, LeaveReason::LastExit);
         decision.class = assessment.class;
         decision.label = network.label(assessment.class);
         decision.confidence = confidence;

@@ -90,10 +90,10 @@ impl Leader {
         }
         let DeviceDecision { class, confidence, policy } = decision;
         let assessment = Assessment { class, confidence, leaves: true };
-        let answer = ExitAnswer { exit: Exit::Device, assessment };
+        let answer = ExitAnswer { exit: Exit::DEVICE, assessment };
         let config = &self.networks[message.generation].config;
         let is_our_policy = policy == config.policy_id;
-        open.note_exit(answer, is_our_policy.then(|| config.policy.device.threshold_confidence(1)));
+        open.note_exit(answer, is_our_policy.then(|| config.policy.of(Exit::DEVICE).threshold_confidence(1)));
         self.decide_under(message.sample, answer, LeaveReason::Sure, Some(policy));
     }
 
@@ -106,7 +106,7 @@ impl Leader {
             DeviceAnswer::Summary(scores) => scores.len() == network.config.classes() && has_section,
             DeviceAnswer::Input(pixels) => pixels.len() == network.config.packed_bytes && !has_section,
             DeviceAnswer::Decided(decision) => {
-                usize::from(decision.class) < network.config.classes() && configuration.has(Exit::Device)
+                usize::from(decision.class) < network.config.classes() && configuration.has(Exit::DEVICE)
             }
             DeviceAnswer::NotInView | DeviceAnswer::GivenUp => true,
         };

@@ -180,13 +180,13 @@ impl Leader {
         open.stages.edge_us = open.elapsed(self.now);
         let network = &mut self.networks[open.generation];
         let present = open.delivered.len() as u32;
-        let policy = &network.earlier_policies.find(&network.config, open.policy).edge;
+        let policy = network.earlier_policies.find(&network.config, open.policy).of(Exit::EDGE);
         let assessed = network.exits.edge.as_mut().and_then(|exit| {
             exit.scores(&open.edge_scores, open.edges.sources(), &mut network.logits).ok()?;
             Some(policy.assess(open.device_classes.input(&network.logits, open.delivered)))
         });
         let Some(assessment) = assessed else { return self.ask_cloud(sample) };
-        let best = ExitAnswer { exit: Exit::Edge, assessment };
+        let best = ExitAnswer { exit: Exit::EDGE, assessment };
         open.best = Some(best);
         open.note_exit(best, Some(policy.threshold_confidence(present)));
         if !assessment.leaves {
@@ -234,8 +234,8 @@ impl Leader {
         open.stages.cloud_us = open.elapsed(self.now);
         open.set_undelivered_missing();
         let policy = network.earlier_policies.find(&network.config, open.policy);
-        let assessment = policy.cloud.assess(open.device_classes.input(logits, open.delivered));
-        let answer = ExitAnswer { exit: Exit::Cloud, assessment };
+        let assessment = policy.of(Exit::CLOUD).assess(open.device_classes.input(logits, open.delivered));
+        let answer = ExitAnswer { exit: Exit::CLOUD, assessment };
         open.note_exit(answer, None);
         self.decide(sample, answer, LeaveReason::LastExit);
     }

@@ -59,7 +59,7 @@ use headwater_protocol::{
     Decision, Degraded, Dropped, EdgeIndex, Exit, NetworkId, Numbering, PolicyId, SampleId, Slot, SlotSet,
 };
 
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, BundleError};
 use crate::engine::Engine;
 use crate::manifest::Configuration;
 use crate::policy::Policy;
@@ -184,9 +184,10 @@ impl Exits {
     /// # Errors
     /// When the bundle does not hold a section they need or the engine refuses it.
     pub fn load(bundle: &Bundle, engine: &dyn Engine) -> Result<Self, SectionError> {
+        bundle.manifest().check_runs().map_err(BundleError::from)?;
         Ok(Self {
-            local: ScoresExit::load(bundle, Exit::Local, engine)?,
-            edge: ScoresExit::load(bundle, Exit::Edge, engine)?,
+            local: ScoresExit::load(bundle, Exit::LOCAL, engine)?,
+            edge: ScoresExit::load(bundle, Exit::EDGE, engine)?,
         })
     }
 }

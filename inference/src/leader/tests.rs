@@ -42,7 +42,7 @@ pub(super) fn config() -> LeaderConfig {
     LeaderConfig {
         network: NetworkId([3; 32]),
         policy_id: PolicyId([4; 8]),
-        policy: Policy { local, ..Policy::default() },
+        policy: Policy::default().with(Exit::LOCAL, local),
         labels: (0..CLASSES).map(|class| format!("class {class}")).collect(),
         class_prior: vec![0.1, 0.2, 0.3, 0.4],
         slots: SLOTS,
@@ -84,7 +84,7 @@ impl Group {
             exit.map(|exit| exit.expect("a masked mean needs no section"))
         };
         let exits =
-            Exits { local: mean(Exit::Local, config.slots), edge: mean(Exit::Edge, config.edges.len()) };
+            Exits { local: mean(Exit::LOCAL, config.slots), edge: mean(Exit::EDGE, config.edges.len()) };
         let slots = config.slots;
         let leader = Leader::new(config, exits);
         let mut group = Self { leader, now: Micros::from_ms(1000), done: Vec::new() };
@@ -185,7 +185,7 @@ fn a_sure_sample_leaves_when_the_last_device_has_answered() {
     assert_eq!(group.summary(1, 7, &SURE), []);
     let actions = group.summary(2, 7, &SURE);
     let decision = decision(&actions);
-    assert_eq!((decision.sample, decision.exit, decision.class), (SampleId(7), Exit::Local, 2));
+    assert_eq!((decision.sample, decision.exit, decision.class), (SampleId(7), Exit::LOCAL, 2));
     assert_eq!(decision.label, "class 2");
     assert!(decision.degraded.is_empty() && decision.confidence > 0.5);
     assert_eq!(decision.bytes.device_edge, 3 * 16);
@@ -218,7 +218,7 @@ fn an_unsure_sample_asks_for_features_and_then_the_cloud() {
     assert_eq!(actions, [expected]);
     let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
     let decision = decision(&actions);
-    assert_eq!((decision.exit, decision.class), (Exit::Cloud, 2));
+    assert_eq!((decision.exit, decision.class), (Exit::CLOUD, 2));
     assert_eq!(decision.presence.get(slot(1)), SlotPresence::NotInView);
     assert_eq!(decision.bytes.device_edge, 2 * 16 + 2 * 2);
 }
@@ -279,7 +279,7 @@ fn features_that_never_come_leave_the_local_answer() {
     assert_eq!(group.after_ms(49), []);
     let actions = group.after_ms(1);
     assert_eq!(decision(&actions).degraded, [Degraded::FeaturesMissing]);
-    assert_eq!((decision(&actions).exit, decision(&actions).class), (Exit::Local, 1));
+    assert_eq!((decision(&actions).exit, decision(&actions).class), (Exit::LOCAL, 1));
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn a_failing_cloud_leaves_the_local_answer_with_its_reason() {
         group.ask_cloud(1);
         let actions = group.event(Event::CloudFailed { sample: SampleId(1), reason });
         assert_eq!(decision(&actions).degraded, [reason]);
-        assert_eq!(decision(&actions).exit, Exit::Local);
+        assert_eq!(decision(&actions).exit, Exit::LOCAL);
     }
 }
 
@@ -301,7 +301,7 @@ fn a_sample_is_decided_at_the_deadline_when_the_cloud_is_silent_and_revised_by_i
     let actions = group.after_ms(1);
     assert_eq!(decision(&actions).degraded, [Degraded::CloudTimeout]);
     let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
-    assert!(matches!(&actions[..], [Action::Revise(d)] if d.class == 2 && d.exit == Exit::Cloud));
+    assert!(matches!(&actions[..], [Action::Revise(d)] if d.class == 2 && d.exit == Exit::CLOUD));
     assert_eq!(group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE }), []);
 }
 
@@ -411,7 +411,7 @@ fn a_device_that_is_alone_decides_under_its_own_policy_and_once() {
     let (mut leader, mut actions) = (alone(), Vec::new());
     leader.handle(at(Micros::from_ms(9)), Generation::Current, decided(2), &mut actions);
     let found = decision(&actions);
-    assert_eq!((found.exit, found.class, found.confidence), (Exit::Device, 2, 0.75));
+    assert_eq!((found.exit, found.class, found.confidence), (Exit::DEVICE, 2, 0.75));
     assert_eq!((found.policy, found.bytes.device_edge), (PolicyId([9; 8]), 14));
     assert_eq!(leader.settled().decided, 1);
     actions.clear();
@@ -448,7 +448,7 @@ fn features_that_come_with_the_summary_go_to_the_cloud_unasked() {
     let failed = Event::CloudFailed { sample, reason: Degraded::CloudUnreachable };
     leader.handle(at(Micros(0)), Generation::Current, failed, &mut actions);
     // The device's scores answer, though it was not sure.
-    assert_eq!((decision(&actions).exit, decision(&actions).class), (Exit::Device, 1));
+    assert_eq!((decision(&actions).exit, decision(&actions).class), (Exit::DEVICE, 1));
 }
 
 #[test]

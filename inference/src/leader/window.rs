@@ -1,6 +1,6 @@
 //! The window that collects summaries, and the exit at its end.
 
-use headwater_protocol::{Degraded, Dropped, Exit, LeaveReason, SampleId, SlotPresence, SlotSet};
+use headwater_protocol::{Degraded, Dropped, Exit, ExitWord, LeaveReason, SampleId, SlotPresence, SlotSet};
 
 use super::Leader;
 use super::open_sample::Stage;
@@ -59,14 +59,14 @@ impl Leader {
             let assessment = Assessment::of_prior(&network.config.class_prior);
             return self.decide(sample, ExitAnswer { exit: first, assessment }, LeaveReason::NoView);
         }
-        let logits = match first {
+        let logits = match first.word() {
             // The device sent its scores because it was not sure; they answer if no deeper exit does.
-            Exit::Device => has_scores.then(|| &open.scores[..network.config.classes()]),
-            Exit::Local => network.exits.local.as_mut().and_then(|exit| {
+            ExitWord::Device => has_scores.then(|| &open.scores[..network.config.classes()]),
+            ExitWord::Local => network.exits.local.as_mut().and_then(|exit| {
                 let present = open.presence.present().sources();
                 exit.scores(&open.scores, present, &mut network.logits).ok().map(|()| &network.logits[..])
             }),
-            Exit::Edge | Exit::Cloud => None,
+            ExitWord::Edge | ExitWord::Cloud => None,
         };
         let policy = network.earlier_policies.find(&network.config, open.policy).of(first);
         let input = logits.map(|logits| open.device_classes.input(logits, open.presence.present()));
@@ -75,7 +75,7 @@ impl Leader {
             open.note_exit(answer, Some(policy.threshold_confidence(present)));
         }
         match open.best {
-            Some(answer) if answer.assessment.leaves && first == Exit::Local => {
+            Some(answer) if answer.assessment.leaves && first == Exit::LOCAL => {
                 self.decide(sample, answer, LeaveReason::Sure);
             }
             _ => self.escalate(sample),

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use headwater_protocol::{Exit, Slot};
+use headwater_protocol::{Exit, ExitWord, Slot};
 use thiserror::Error;
 
 use crate::sections::map_shape;
@@ -45,8 +45,9 @@ impl NetworkManifest {
             && self.name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
         ensure(name_fits, "name", "1 to 64 of a-z A-Z 0-9 . _ -", format_args!("{:?}", clipped(&self.name)))?;
         let slots = usize::from(self.slots);
-        let max = if self.configuration.has(Exit::Device) { 1 } else { Slot::MAX };
+        let max = if self.configuration.has(Exit::DEVICE) { 1 } else { Slot::MAX };
         ensure((1..=max).contains(&slots), "slots", format_args!("1 to {max}"), slots)?;
+        self.check_exits()?;
         self.check_classes()?;
         self.check_maps()?;
         self.check_score_levels()?;
@@ -115,6 +116,30 @@ impl NetworkManifest {
         }
     }
 
+    /// Checks that the exits are those of the configuration, where each word may have further ones with the next indices.
+    fn check_exits(&self) -> Result<(), ManifestError> {
+        let names = |exits: &[Exit]| exits.iter().map(|exit| exit.name()).collect::<Vec<_>>().join(", ");
+        let (words, found) = (self.configuration.exits(), self.exits());
+        // Sorted and without doubles, the exits of a word follow each other from index 0.
+        let is_next = |pair: &[Exit]| pair[1].index() == 0 || pair[1].index() == pair[0].index() + 1;
+        let fits = found.is_sorted_by(|one, next| one < next)
+            && found.windows(2).all(is_next)
+            && found.iter().copied().filter(|exit| exit.index() == 0).eq(words.iter().copied());
+        let expected = format!("{} from the input, further ones of a word counted from .1", names(words));
+        ensure(fits, "exits", expected, clipped(&names(found)))
+    }
+
+    /// Checks that this release runs every exit.
+    ///
+    /// # Errors
+    /// The first word with further exits.
+    pub fn check_runs(&self) -> Result<(), ManifestError> {
+        self.configuration.exits().iter().try_for_each(|first| {
+            let count = self.exits_of(first.word()).count();
+            ensure(count == 1, format!("exits of `{}`", first.name()), "1, as this release runs", count)
+        })
+    }
+
     fn check_classes(&self) -> Result<(), ManifestError> {
         let classes = self.classes();
         ensure((1..=MAX_CLASSES).contains(&classes), "labels", "1 to 65535 of them", classes)?;
@@ -149,7 +174,7 @@ impl NetworkManifest {
             };
             ensure_equal("features", &expected, &self.features)?;
         }
-        match (&self.edge, self.configuration.has(Exit::Edge)) {
+        match (&self.edge, self.configuration.has(Exit::EDGE)) {
             (Some(edge), true) => self.check_edges(edge),
             (None, false) => Ok(()),
             (edge, has) => {
@@ -198,17 +223,26 @@ impl NetworkManifest {
     pub fn expected_sections(&self) -> Vec<SectionManifest> {
         let classes = self.classes();
         let view = [self.preprocessing.channels, self.preprocessing.height, self.preprocessing.width];
-        let logits = || vec![output("logits", OutputKind::F32, vec![classes])];
-        let scores_and_map = |map: &FeatureMap| {
-            let kind = if map.encoding == FeatureEncoding::Bits { OutputKind::Bits } else { OutputKind::F32 };
-            vec![
-                output("scores", OutputKind::F32, vec![classes]),
-                output("features", kind, map.shape().to_vec()),
-            ]
+        // The first exit has the name alone, as exits have.
+        let by_exit = |name: &str, words: &[ExitWord]| {
+            let exits = words.iter().map(|word| self.exits_of(*word).count()).max().unwrap_or(0);
+            let name = |index| if index == 0 { name.to_owned() } else { format!("{name}.{index}") };
+            let outputs = (0..exits.max(1)).map(|index| output(&name(index), OutputKind::F32, vec![classes]));
+            outputs.collect::<Vec<_>>()
         };
-        let exit = |name: &str, sources: usize| {
+        let scores_and_map = |map: &FeatureMap, words: &[ExitWord]| {
+            let kind = if map.encoding == FeatureEncoding::Bits { OutputKind::Bits } else { OutputKind::F32 };
+            let mut outputs = by_exit("scores", words);
+            outputs.push(output("features", kind, map.shape().to_vec()));
+            outputs
+        };
+        let joined_scores = |word, sources: usize| {
             let shape = vec![sources.saturating_mul(classes).saturating_add(sources)];
-            section(name.into(), Tier::Edge, floats(shape), logits())
+            let logits = vec![output("logits", OutputKind::F32, vec![classes])];
+            let of = move |exit: Exit| {
+                section(exit.name().into(), Tier::Edge, floats(shape.clone()), logits.clone())
+            };
+            self.exits_of(word).map(of)
         };
 
         let mut sections = Vec::new();
@@ -217,25 +251,30 @@ impl NetworkManifest {
                 let input =
                     SectionInput { kind: InputKind::Pixels, shape: view.map(|side| side as usize).to_vec() };
                 let name = SectionManifest::device_name(slot);
-                let section = section(name, Tier::Device, input, scores_and_map(&self.features));
+                let section = section(
+                    name,
+                    Tier::Device,
+                    input,
+                    scores_and_map(&self.features, &[ExitWord::Device, ExitWord::Local]),
+                );
                 SectionManifest { slot: Some(slot), ..section }
             }));
         }
-        if self.configuration.has(Exit::Local) && self.local_aggregation == Aggregation::Cc {
-            sections.push(exit("local", self.slots.into()));
+        if self.configuration.has(Exit::LOCAL) && self.local_aggregation == Aggregation::Cc {
+            sections.extend(joined_scores(ExitWord::Local, self.slots.into()));
         }
         if let Some(edge) = &self.edge {
             sections.extend(edge.groups.iter().enumerate().map(|(index, group)| {
                 let input = floats(joined(edge.aggregation, group.len(), &self.features));
                 let name = SectionManifest::edge_name(index);
-                section(name, Tier::Edge, input, scores_and_map(&edge.features))
+                section(name, Tier::Edge, input, scores_and_map(&edge.features, &[ExitWord::Edge]))
             }));
             if edge.fusion == Aggregation::Cc {
-                sections.push(exit("edge", edge.groups.len()));
+                sections.extend(joined_scores(ExitWord::Edge, edge.groups.len()));
             }
         }
         let input = floats(joined(self.cloud_aggregation, self.cloud_sources(), &self.cloud_map()));
-        sections.push(section("cloud".into(), Tier::Cloud, input, logits()));
+        sections.push(section("cloud".into(), Tier::Cloud, input, by_exit("logits", &[ExitWord::Cloud])));
         sections
     }
 }
@@ -382,6 +421,42 @@ mod tests {
         }
         let list = |manifest: &mut NetworkManifest| manifest.spec = serde_json::json!({ "score_limits": [] });
         refused(Configuration::C, list, "spec.score_limits: expected an object");
+    }
+
+    fn named(names: &[&str]) -> Vec<Exit> {
+        names.iter().map(|name| Exit::from_name(name).expect("an exit")).collect()
+    }
+
+    #[test]
+    fn a_network_may_have_further_exits_of_a_word_which_this_release_does_not_run() {
+        let mut manifest = TinyNetwork::of(Configuration::C).manifest();
+        assert_eq!((manifest.exits(), manifest.check_runs()), (Configuration::C.exits(), Ok(())));
+        manifest.exits = named(&["local", "cloud", "cloud.1"]);
+        manifest.sections = manifest.expected_sections();
+        assert_eq!(manifest.check(), Ok(()));
+        let outputs = &manifest.section("cloud").expect("a section").outputs;
+        assert!(outputs.iter().map(|output| output.name.as_str()).eq(["logits", "logits.1"]));
+        let text = serde_json::to_string(&manifest).expect("JSON");
+        assert!(text.contains(r#""exits":["local","cloud","cloud.1"]"#), "{text}");
+        assert_eq!(serde_json::from_str::<NetworkManifest>(&text).expect("a manifest"), manifest);
+        let refused = manifest.check_runs().expect_err("two exits in the cloud").to_string();
+        assert_eq!(refused, "network.json: exits of `cloud`: expected 1, as this release runs, found 2");
+    }
+
+    #[test]
+    fn exits_of_other_words_out_of_order_or_with_gaps_are_refused() {
+        for exits in [
+            &["cloud"][..],
+            &["cloud", "local"],
+            &["local", "edge", "cloud"],
+            &["local", "cloud.1"],
+            &["local", "cloud", "cloud.2"],
+            &["local", "cloud", "cloud"],
+            &["local", "cloud.1", "cloud"],
+        ] {
+            let set = |manifest: &mut NetworkManifest| manifest.exits = named(exits);
+            refused(Configuration::C, set, "exits: expected local, cloud from the input");
+        }
     }
 
     #[test]

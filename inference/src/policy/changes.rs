@@ -5,10 +5,12 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use headwater_protocol::{Exit, PolicyId};
+use headwater_protocol::{ByExit, Exit, PolicyId};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use toml::de::{DeTable, DeValue};
 
+use super::key::{ByKey, Key, read};
 use super::waits::WAITS;
 use super::{ExitPolicy, ExitRule, LearnedWeights, Policy, PolicyError, Temperature, Threshold, check_wait};
 use crate::regular_file;
@@ -25,27 +27,31 @@ pub struct PolicyChanges {
 }
 
 /// Values as a file states them.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Stated {
-    device: StatedExit,
-    local: StatedExit,
-    edge: StatedExit,
-    cloud: StatedExit,
-    pub(super) window_ms: Option<u32>,
-    pub(super) features_ms: Option<u32>,
-    pub(super) deadline_ms: Option<u32>,
-    pub(super) late_ms: Option<u32>,
+#[derive(Clone, Debug, Default)]
+struct Stated {
+    exits: ByExit<StatedExit>,
+    waits: BTreeMap<&'static str, u32>,
 }
 
 /// Values of one exit as a file states them.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, Default)]
 struct StatedExit {
     rule: Option<ExitRule>,
     temperature: Option<Temperature>,
     threshold: Option<Threshold>,
     weights: Option<LearnedWeights>,
+    /// Further exits of the word by index, such as the table `cloud.1` within `cloud`; only the table of a word has some.
+    further: Vec<(u8, StatedExit)>,
+}
+
+/// A key within the table of an exit.
+#[derive(Clone, Copy)]
+enum ExitKey {
+    Rule,
+    Temperature,
+    Threshold,
+    Weights,
+    Further(u8),
 }
 
 impl PolicyChanges {
@@ -80,16 +86,16 @@ impl PolicyChanges {
     /// [`PolicyFileError`] for changes that do not fit the other values, such as a deadline before the end of the window.
     pub fn apply_to(&self, calibrated: &(Policy, PolicyId)) -> Result<(Policy, PolicyId), PolicyFileError> {
         let mut policy = calibrated.0.clone();
-        for exit in Exit::ALL {
-            self.stated.of(exit).apply_to(policy.of_mut(exit));
+        for (exit, stated) in self.stated.exits.iter() {
+            stated.apply_to(policy.of_mut(exit));
         }
-        if Exit::ALL.iter().any(|exit| policy.of(*exit) != calibrated.0.of(*exit)) {
+        if policy.exits != calibrated.0.exits {
             // The promise is about the calibrated exits.
             policy.promise = None;
         }
-        for wait in WAITS {
-            if let Some(stated) = (wait.stated)(&self.stated) {
-                *(wait.value_mut)(&mut policy) = stated;
+        for wait in &WAITS {
+            if let Some(stated) = self.stated.waits.get(wait.key) {
+                *(wait.value_mut)(&mut policy) = *stated;
             }
         }
         policy.check().map_err(|error| self.at_line(&error))?;
@@ -120,11 +126,10 @@ impl PolicyChanges {
 
     /// Checks what needs no calibrated value.
     fn check(&self) -> Result<(), PolicyError> {
-        for wait in WAITS {
-            (wait.stated)(&self.stated).map_or(Ok(()), |found| check_wait(wait.key, found))?;
-        }
-        match (self.stated.window_ms, self.stated.deadline_ms) {
-            (Some(window_ms), Some(deadline_ms)) if deadline_ms < window_ms => {
+        let waits = &self.stated.waits;
+        waits.iter().try_for_each(|(key, found)| check_wait(key, *found))?;
+        match (waits.get("window_ms"), waits.get("deadline_ms")) {
+            (Some(&window_ms), Some(&deadline_ms)) if deadline_ms < window_ms => {
                 Err(PolicyError::DeadlineBeforeWindow { deadline_ms, window_ms })
             }
             (_, _) => Ok(()),
@@ -142,20 +147,85 @@ impl PolicyChanges {
             PolicyError::Threshold(_)
             | PolicyError::Temperature(_)
             | PolicyError::Weight(_)
+            | PolicyError::NoExit(_)
             | PolicyError::NoThreshold => None,
         };
         PolicyFileError { line, ..PolicyFileError::new(error.to_string()) }
     }
 }
 
-impl Stated {
-    fn of(&self, exit: Exit) -> &StatedExit {
-        match exit {
-            Exit::Device => &self.device,
-            Exit::Local => &self.local,
-            Exit::Edge => &self.edge,
-            Exit::Cloud => &self.cloud,
+impl ByKey for Stated {
+    fn take<'de, A: MapAccess<'de>>(&mut self, key: Key, from: &mut A) -> Result<(), A::Error> {
+        match key {
+            Key::Exit(word) if word.index() == 0 => {
+                let mut stated: StatedExit = from.next_value()?;
+                for (index, further) in std::mem::take(&mut stated.further) {
+                    let name = format!("{}.{index}", word.name());
+                    let exit = Exit::from_name(&name).filter(|_| further.further.is_empty());
+                    let exit =
+                        exit.ok_or_else(|| A::Error::custom(format_args!("{name}: expected an exit")))?;
+                    self.exits.insert(exit, further);
+                }
+                self.exits.insert(word, stated);
+            }
+            Key::Exit(exit) => {
+                return Err(A::Error::custom(format_args!("expected [{}] without quotes", exit.name())));
+            }
+            Key::Wait(wait) => drop(self.waits.insert(wait.key, from.next_value()?)),
+            Key::Promise => return Err(A::Error::custom("`promise`: only a bundle's policy has one")),
         }
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for ExitKey {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = std::borrow::Cow::<str>::deserialize(from)?;
+        Ok(match &*name {
+            "rule" => Self::Rule,
+            "temperature" => Self::Temperature,
+            "threshold" => Self::Threshold,
+            "weights" => Self::Weights,
+            other => {
+                let known = &["rule", "temperature", "threshold", "weights"];
+                Self::Further(other.parse().map_err(|_| D::Error::unknown_field(other, known))?)
+            }
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for StatedExit {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Values;
+
+        impl<'de> Visitor<'de> for Values {
+            type Value = StatedExit;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("rule, temperature, threshold or weights of an exit")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StatedExit, A::Error> {
+                let mut exit = StatedExit::default();
+                while let Some(key) = map.next_key()? {
+                    match key {
+                        ExitKey::Rule => exit.rule = map.next_value()?,
+                        ExitKey::Temperature => exit.temperature = map.next_value()?,
+                        ExitKey::Threshold => exit.threshold = map.next_value()?,
+                        ExitKey::Weights => exit.weights = map.next_value()?,
+                        ExitKey::Further(index) => exit.further.push((index, map.next_value()?)),
+                    }
+                }
+                Ok(exit)
+            }
+        }
+        from.deserialize_map(Values)
+    }
+}
+
+impl<'de> Deserialize<'de> for Stated {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        read(from)
     }
 }
 
@@ -240,7 +310,7 @@ fn read_text(path: &Path) -> std::io::Result<String> {
 fn find_lines(table: &DeTable<'_>, section: &str, text: &str, lines: &mut BTreeMap<String, usize>) {
     for (key, value) in table {
         let name = format!("{section}{}", key.get_ref());
-        if let (DeValue::Table(inner), false) = (value.get_ref(), Policy::KEYS.contains(&name.as_str())) {
+        if let (DeValue::Table(inner), false) = (value.get_ref(), name.ends_with(".weights")) {
             find_lines(inner, &format!("{name}."), text, lines);
         } else {
             lines.insert(name, line_at(text, key.span().start));
@@ -261,7 +331,7 @@ mod tests {
     /// A calibrated policy that differs from the default everywhere.
     fn calibrated() -> (Policy, PolicyId) {
         let mut policy = Policy { window_ms: 70, features_ms: 80, deadline_ms: 500, ..Policy::default() };
-        for (exit, threshold) in [(Exit::Device, 0.1), (Exit::Local, 0.2), (Exit::Edge, 0.3)] {
+        for (exit, threshold) in [(Exit::DEVICE, 0.1), (Exit::LOCAL, 0.2), (Exit::EDGE, 0.3)] {
             policy.of_mut(exit).threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
             policy.of_mut(exit).temperature = Temperature::new(1.5).unwrap();
         }
@@ -281,13 +351,26 @@ mod tests {
         let (policy, id) = changes.apply_to(&calibrated()).unwrap();
         let mut expected = calibrated().0;
         expected.window_ms = 40;
-        expected.local.threshold =
+        expected.of_mut(Exit::LOCAL).threshold =
             Threshold::ByPresent([0.5, 0.25].map(|value| ExitThreshold::new(value).unwrap()).to_vec());
         assert_eq!(policy, expected);
         assert_eq!(id, expected.id());
         assert_eq!(changes.keys().collect::<Vec<_>>(), ["local.threshold", "window_ms"]);
         assert_eq!((changes.line("window_ms"), changes.line("local.threshold")), (Some(1), Some(4)));
         assert_eq!(changes.line("local.rule"), None);
+    }
+
+    #[test]
+    fn a_file_changes_a_further_exit() {
+        let changes = PolicyChanges::parse("[cloud.1]\nthreshold = 0.25\n").unwrap();
+        let (policy, _) = changes.apply_to(&calibrated()).unwrap();
+        let further = Exit::from_name("cloud.1").unwrap();
+        assert_eq!(policy.of(further).threshold, Threshold::One(ExitThreshold::new(0.25).unwrap()));
+        assert_eq!(changes.line("cloud.1.threshold"), Some(2));
+        check_mistake("[cloud.9]\nthreshold = 0.25", &["cloud.9: expected an exit"]);
+        check_mistake("[cloud.1.2]\nthreshold = 0.25", &["cloud.1: expected an exit"]);
+        check_mistake("[\"cloud.1\"]\nthreshold = 0.25", &["expected [cloud.1] without quotes"]);
+        check_mistake("promise = 1", &["only a bundle's policy has one"]);
     }
 
     #[test]
@@ -336,12 +419,12 @@ mod tests {
             PolicyChanges::parse(&format!("[local]\nrule = \"learned\"\nweights = {WEIGHTS}")).unwrap();
         assert_eq!(inline.keys().collect::<Vec<_>>(), ["local.rule", "local.weights"]);
         let (learned, id) = inline.apply_to(&calibrated()).unwrap();
-        let weights = learned.local.weights.unwrap();
+        let weights = learned.of(Exit::LOCAL).weights.unwrap();
         assert_eq!(
-            (learned.local.rule, weights.bias.get(), weights.entropy.get()),
+            (learned.of(Exit::LOCAL).rule, weights.bias.get(), weights.entropy.get()),
             (ExitRule::Learned, -4.5, 3.0)
         );
-        assert_eq!(learned.edge.weights, None);
+        assert_eq!(learned.of(Exit::EDGE).weights, None);
 
         let inner = WEIGHTS.trim_matches(['{', '}']).replace(", ", "\n");
         let table =
@@ -350,7 +433,7 @@ mod tests {
         assert_eq!((table.line("local.weights"), table.keys().count()), (Some(2), 2));
 
         let threshold = PolicyChanges::parse("local.threshold = 0.25").unwrap();
-        let found = threshold.apply_to(&(learned.clone(), id)).unwrap().0.local;
+        let found = threshold.apply_to(&(learned.clone(), id)).unwrap().0.of(Exit::LOCAL).clone();
         assert_eq!((found.rule, found.weights), (ExitRule::Learned, Some(weights)));
 
         check_mistake(

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use headwater_protocol::Exit;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Policy;
+use super::waits::WAITS;
 
 /// A value that differs between two policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,58 +32,51 @@ impl fmt::Display for PolicyDifference {
 }
 
 impl Policy {
-    /// Every key of [`Policy::KEYS`] with its value, such as `local.threshold` and 0.5.
+    /// Every key of [`Policy::keys`] with its value, such as `local.threshold` and 0.5.
     ///
     /// # Panics
     /// Never: numbers and names become JSON.
-    pub fn values(&self) -> [(&'static str, PolicyValue); Self::KEYS.len()] {
+    pub fn values(&self) -> Vec<(String, PolicyValue)> {
         // The shortest text of a number is made from the `f32`; a JSON value holds all digits of its `f64`.
         let text = serde_json::to_string(self).expect("numbers and names become JSON");
         let policy: Value = serde_json::from_str(&text).expect("the text is JSON");
-        Self::KEYS.map(|key| {
-            let value = key.split('.').fold(&policy, |value, name| &value[name]);
-            (key, PolicyValue(value.clone()))
-        })
+        let value = |key: &String| match key.rsplit_once('.') {
+            Some((exit, name)) => PolicyValue(policy[exit][name].clone()),
+            None => PolicyValue(policy[key].clone()),
+        };
+        let keys = Self::keys(self.exits.iter().map(|(exit, _)| exit)).into_iter();
+        keys.map(|key| (key.clone(), value(&key))).collect()
     }
 
     /// Values that differ in `later`.
     pub fn differences(&self, later: &Self) -> Vec<PolicyDifference> {
-        let pairs = self.values().into_iter().zip(later.values());
-        let changed = pairs.filter(|((_, old), (_, new))| old != new);
-        let difference = |((key, old), (_, new)): ((&str, PolicyValue), (_, PolicyValue))| PolicyDifference {
-            key: key.to_owned(),
-            old: old.to_string(),
+        let old = self.values();
+        let old_of = |key: &str| old.iter().find(|(own, _)| own == key).map(|(_, value)| value);
+        let changed = later.values().into_iter().filter(|(key, new)| old_of(key) != Some(new));
+        let difference = |(key, new): (String, PolicyValue)| PolicyDifference {
+            old: old_of(&key).map_or_else(|| "none".into(), ToString::to_string),
             new: new.to_string(),
+            key,
         };
         changed.map(difference).collect()
     }
 
-    /// Every key of a policy file.
-    pub const KEYS: [&'static str; 20] = [
-        "window_ms",
-        "features_ms",
-        "deadline_ms",
-        "late_ms",
-        "device.rule",
-        "device.temperature",
-        "device.threshold",
-        "device.weights",
-        "local.rule",
-        "local.temperature",
-        "local.threshold",
-        "local.weights",
-        "edge.rule",
-        "edge.temperature",
-        "edge.threshold",
-        "edge.weights",
-        "cloud.rule",
-        "cloud.temperature",
-        "cloud.threshold",
-        "cloud.weights",
-    ];
+    /// Keys of a policy file for these exits.
+    pub fn keys(exits: impl IntoIterator<Item = Exit>) -> Vec<String> {
+        let of_exit = |exit: Exit| {
+            ["rule", "temperature", "threshold", "weights"].map(|name| format!("{}.{name}", exit.name()))
+        };
+        let waits = WAITS.iter().map(|wait| wait.key.to_owned());
+        waits.chain(exits.into_iter().flat_map(of_exit)).collect()
+    }
 }
 
 impl PolicyValue {
+    /// No value.
+    pub fn none() -> Self {
+        Self(Value::Null)
+    }
+
     /// Whether the policy has no such value: weights of an exit whose rule is not learned.
     pub fn is_none(&self) -> bool {
         self.0.is_null()
@@ -106,8 +101,6 @@ impl fmt::Display for PolicyValue {
 
 #[cfg(test)]
 mod tests {
-    use headwater_protocol::Exit;
-
     use super::super::{ExitRule, ExitThreshold, LearnedWeights, Threshold, Weight};
     use super::*;
 
@@ -121,7 +114,7 @@ mod tests {
             disagreement: weight(2.0),
         };
         let mut policy = Policy::default();
-        Exit::ALL.iter().for_each(|exit| policy.of_mut(*exit).weights = Some(weights));
+        Exit::FIRST.iter().for_each(|exit| policy.of_mut(*exit).weights = Some(weights));
         policy
     }
 
@@ -129,6 +122,7 @@ mod tests {
     fn every_value_of_a_policy_has_a_key_and_every_key_a_value() {
         assert!(with_weights().values().iter().all(|(_, value)| !value.is_none()));
         let policy = serde_json::to_value(with_weights()).unwrap();
+        let keys = Policy::keys(Exit::FIRST);
         let mut known = 0;
         for (key, value) in policy.as_object().unwrap() {
             let names: Vec<String> = match value.as_object() {
@@ -136,9 +130,9 @@ mod tests {
                 None => vec![key.clone()],
             };
             known += names.len();
-            assert!(names.iter().all(|name| Policy::KEYS.contains(&name.as_str())), "{names:?}");
+            assert!(names.iter().all(|name| keys.contains(name)), "{names:?}");
         }
-        assert_eq!(known, Policy::KEYS.len());
+        assert_eq!(known, keys.len());
     }
 
     #[test]
@@ -154,9 +148,9 @@ mod tests {
         let old = Policy::default();
         assert_eq!(old.differences(&old), []);
         let mut new = Policy { window_ms: 40, ..old.clone() };
-        new.local.threshold =
+        new.of_mut(Exit::LOCAL).threshold =
             Threshold::ByPresent([0.3, 1.0].map(|value| ExitThreshold::new(value).unwrap()).to_vec());
-        new.edge.rule = ExitRule::MaxProbability;
+        new.of_mut(Exit::EDGE).rule = ExitRule::MaxProbability;
         let found: Vec<_> = old.differences(&new).iter().map(ToString::to_string).collect();
         assert_eq!(
             found,

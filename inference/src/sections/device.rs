@@ -3,7 +3,7 @@
 use headwater_protocol::Slot;
 
 use super::{ScoreCoder, SectionError, TierOutput, check_length, load, tier_outputs};
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, BundleError};
 use crate::engine::{Engine, Input, Outputs, Section};
 use crate::manifest::{FeatureMap, SectionManifest};
 
@@ -25,6 +25,7 @@ impl DeviceSection {
     /// When the bundle lacks the section, or the engine refuses the section.
     pub fn load(bundle: &Bundle, slot: Slot, engine: &dyn Engine) -> Result<Self, SectionError> {
         let manifest = bundle.manifest();
+        manifest.check_runs().map_err(BundleError::from)?;
         let has_section = manifest.configuration.has_device_section();
         let load = || load(bundle, &SectionManifest::device_name(slot), engine);
         Ok(Self {

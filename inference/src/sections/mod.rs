@@ -85,6 +85,7 @@ pub enum SectionError {
 ///
 /// A section that cannot run is refused here, and the first real sample does not wait for cold memory.
 fn load(bundle: &Bundle, name: &str, engine: &dyn Engine) -> Result<Box<dyn Section>, SectionError> {
+    bundle.manifest().check_runs().map_err(BundleError::from)?;
     let stored = bundle.section(name)?;
     let mut section = engine.load(&stored)?;
     let elements = stored.manifest.input_len();

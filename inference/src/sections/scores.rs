@@ -1,6 +1,6 @@
 //! The exits over the scores of several sources.
 
-use headwater_protocol::{Exit, SourceSet};
+use headwater_protocol::{Exit, ExitWord, SourceSet};
 
 use super::{SectionError, check_length, load};
 use crate::aggregate::{self, AggregateError};
@@ -31,10 +31,10 @@ impl ScoresExit {
     /// When concatenation needs the section of that name, and the bundle lacks the section or the engine refuses the section.
     pub fn load(bundle: &Bundle, exit: Exit, engine: &dyn Engine) -> Result<Option<Self>, SectionError> {
         let manifest = bundle.manifest();
-        let join = match exit {
-            Exit::Local => Some((manifest.local_aggregation, usize::from(manifest.slots))),
-            Exit::Edge => manifest.edge.as_ref().map(|edge| (edge.fusion, edge.groups.len())),
-            Exit::Device | Exit::Cloud => None,
+        let join = match exit.word() {
+            ExitWord::Local => Some((manifest.local_aggregation, usize::from(manifest.slots))),
+            ExitWord::Edge => manifest.edge.as_ref().map(|edge| (edge.fusion, edge.groups.len())),
+            ExitWord::Device | ExitWord::Cloud => None,
         };
         let (Some((aggregation, sources)), true) = (join, manifest.configuration.has(exit)) else {
             return Ok(None);
@@ -128,7 +128,7 @@ mod tests {
     fn a_local_exit_with_a_section_ignores_absent_scores() {
         let network = TinyNetwork { local: Aggregation::Cc, ..TinyNetwork::default() };
         let mut local =
-            ScoresExit::load(&bundle(&network), Exit::Local, &TractEngine::new()).unwrap().unwrap();
+            ScoresExit::load(&bundle(&network), Exit::LOCAL, &TractEngine::new()).unwrap().unwrap();
         let (mut clean, mut stale) = ([0.0; 4], [0.0; 4]);
         let mut scores = [0.5; 12];
         scores[4..8].fill(0.0);
@@ -144,7 +144,7 @@ mod tests {
         for aggregation in [Aggregation::Mp, Aggregation::Ap, Aggregation::Cc] {
             let network = TinyNetwork { local: aggregation, ..TinyNetwork::default() };
             let mut local =
-                ScoresExit::load(&bundle(&network), Exit::Local, &TractEngine::new()).unwrap().unwrap();
+                ScoresExit::load(&bundle(&network), Exit::LOCAL, &TractEngine::new()).unwrap().unwrap();
             // Slot 3 does not exist.
             let error = local.scores(&[0.0; 12], SourceSet::from_bits(0b1000), &mut [0.0; 4]).unwrap_err();
             assert!(matches!(error, SectionError::Aggregate(AggregateError::NoView)), "{error}");

@@ -72,7 +72,7 @@ impl Default for TinyNetwork {
 impl TinyNetwork {
     /// A network of that configuration. It has one slot where a device decides and three elsewhere, and two edges in (f).
     pub fn of(configuration: Configuration) -> Self {
-        let slots = if configuration.has(Exit::Device) { 1 } else { 3 };
+        let slots = if configuration.has(Exit::DEVICE) { 1 } else { 3 };
         let edges = match configuration {
             Configuration::D => vec![vec![0]],
             Configuration::E => vec![vec![0, 1, 2]],
@@ -113,6 +113,7 @@ impl TinyNetwork {
     pub fn manifest(&self) -> NetworkManifest {
         let [channels, height, width] = self.view;
         let mut manifest = NetworkManifest {
+            exits: Vec::new(),
             format: FORMAT_VERSION,
             name: "tiny".into(),
             configuration: self.configuration,

@@ -112,8 +112,8 @@ impl Tiers {
         if !self.configuration.has_device_section() {
             return self.sent.push(Sent::Input(slot, output.features));
         }
-        if self.configuration.has(Exit::Device) {
-            let assessment = self.policy.device.assess(ExitInput::of_device(&output.scores));
+        if self.configuration.has(Exit::DEVICE) {
+            let assessment = self.policy.of(Exit::DEVICE).assess(ExitInput::of_device(&output.scores));
             if assessment.leaves {
                 let (class, confidence) = (assessment.class, assessment.confidence);
                 let decision = DeviceDecision { class, confidence, policy: PolicyId([9; 8]) };
@@ -300,8 +300,9 @@ fn any_network() -> impl Strategy<Value = TinyNetwork> {
             seed,
         )| {
             // The last exit takes every sample; its rule makes the confidence.
-            let last = ExitPolicy { threshold: Policy::default().cloud.threshold, ..last };
-            let policy = Policy { device, local, edge, cloud: last, ..Policy::default() };
+            let last = ExitPolicy { threshold: Policy::default().of(Exit::CLOUD).threshold.clone(), ..last };
+            let exits = Exit::FIRST.into_iter().zip([device, local, edge, last]).collect();
+            let policy = Policy { exits, ..Policy::default() };
             let network = TinyNetwork::of(configuration);
             let encoding = match network.encoding {
                 FeatureEncoding::Bits if floats => FeatureEncoding::F32,

@@ -12,6 +12,7 @@ pub fn manifest(spec: &Spec, class_prior: Vec<f32>) -> NetworkManifest {
     let tables = &spec.network;
     let [channels, height, width] = tables.view().map(|n| n as u32);
     let mut manifest = NetworkManifest {
+        exits: Vec::new(),
         format: FORMAT_VERSION,
         name: tables.network.name.clone(),
         configuration: tables.configuration(),

@@ -53,7 +53,7 @@ impl World {
 
     fn draw(self, random: &mut Random) -> CalibrationPart {
         let (lost, won) = self.shares();
-        let exits = &[Exit::Local, Exit::Edge][..self.exits];
+        let exits = &[Exit::LOCAL, Exit::EDGE][..self.exits];
         let unit = |random: &mut Random| {
             let drawn = random.next() as f64 / 2f64.powi(64);
             let loss = i8::from(drawn < lost) - i8::from(drawn >= lost && drawn < lost + won);
@@ -185,7 +185,7 @@ fn the_normal_approximation_breaks_its_promise_too_often() {
 fn violations_by_missing(world: World) -> ([u64; 3], u64) {
     let (path, target) = (world.path(), Target { bound: world.bound, ..TARGET });
     let share_of_risk = Target { confidence: 1.0 - TARGET.delta() / 3.0, ..target };
-    let nothing = Outcomes::made_up(&[Exit::Local, Exit::Edge][..world.exits], std::iter::empty());
+    let nothing = Outcomes::made_up(&[Exit::LOCAL, Exit::EDGE][..world.exits], std::iter::empty());
     let paths = Paths::new(&path, &nothing, &target, MissingRange { slots: 6, most: 2 });
     let last = Certified::Promised(path[path.len() - 1].thresholds.clone());
     let count = |worker: u64| {

@@ -23,7 +23,7 @@ pub fn put_u64(message: &mut Vec<u8>, value: u64) {
 pub fn put_sums(message: &mut Vec<u8>, sums: &LossSums) {
     put_u64(message, sums.samples);
     put_u64(message, sums.loss.to_bits());
-    for exit in Exit::ALL {
+    for exit in Exit::FIRST {
         put_u64(message, sums.correct.get(exit).copied().unwrap_or(u64::MAX));
     }
 }
@@ -75,10 +75,10 @@ impl<'a> Reader<'a> {
     pub fn sums(&mut self) -> LossSums {
         let mut sums =
             LossSums { samples: self.u64(), loss: f64::from_bits(self.u64()), ..LossSums::default() };
-        for exit in Exit::ALL {
+        for exit in Exit::FIRST {
             let hits = self.u64();
             if hits != u64::MAX {
-                *sums.correct.slot(exit) = Some(hits);
+                sums.correct.insert(exit, hits);
             }
         }
         sums
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn what_is_put_is_read_in_the_same_order() {
         let mut sums = LossSums { samples: 7, loss: 1.0 / 3.0, ..LossSums::default() };
-        *sums.correct.slot(Exit::Cloud) = Some(5);
+        sums.correct.insert(Exit::CLOUD, 5);
         let norms =
             [None, Some(BatchStatistics { count: 3, mean: vec![0.1, -2.0], variance: vec![1.5, 0.0] })];
         let mut message = Vec::new();

@@ -182,14 +182,14 @@ impl<'a> Rank<'a> {
         let hits = |sums: &LossSums, exit| sums.correct.get(exit).copied();
         values.extend([own.samples as f32, own.loss as f32]);
         // A share without a view has no exits; the buffer is the same on every rank.
-        values.extend(Exit::ALL.map(|exit| hits(own, exit).unwrap_or(0) as f32));
+        values.extend(Exit::FIRST.map(|exit| hits(own, exit).unwrap_or(0) as f32));
         self.ranks().all_reduce(&mut values);
         let figures = values.split_off(len);
         let (samples, loss) = (figures[0] as u64, f64::from(figures[1]));
         let mut sums = LossSums { samples, loss, ..LossSums::default() };
-        for (exit, found) in Exit::ALL.into_iter().zip(&figures[2..]) {
+        for (exit, found) in Exit::FIRST.into_iter().zip(&figures[2..]) {
             if hits(own, exit).is_some() || *found > 0.0 {
-                *sums.correct.slot(exit) = Some(*found as u64);
+                sums.correct.insert(exit, *found as u64);
             }
         }
         (values, sums)

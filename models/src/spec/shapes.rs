@@ -52,7 +52,7 @@ impl Shapes {
         let device = device(spec)?;
         let features = device.as_ref().map_or(map_of(spec.view(), FeatureEncoding::Pixels), |it| it.features);
         check_wire(spec, &features)?;
-        table_of_exit(spec, "local", spec.local.as_ref(), Exit::Local)?;
+        table_of_exit(spec, "local", spec.local.as_ref(), Exit::LOCAL)?;
         let local = (spec.local_aggregation() == Aggregation::Cc).then(|| concatenated(slots, classes));
         let groups = groups(spec)?;
         let edges = match &spec.edge {
@@ -80,7 +80,7 @@ fn check_header(spec: &NetworkSpec) -> Result<(), Misfit> {
     })?;
     let (configuration, count, slots) = (spec.configuration(), &spec.device.count, spec.slots());
     let found = || slots.to_string();
-    if configuration.has(Exit::Device) {
+    if configuration.has(Exit::DEVICE) {
         let expected = format!("1 device slot in configuration ({})", configuration.letter());
         expect(count, slots == 1, "device.count", &expected, found)?;
     }
@@ -205,7 +205,7 @@ fn check_wire(spec: &NetworkSpec, features: &FeatureMap) -> Result<(), Misfit> {
 
 /// Slots of each edge.
 fn groups(spec: &NetworkSpec) -> Result<Vec<Vec<usize>>, Misfit> {
-    table_of_exit(spec, "edge", spec.edge.as_ref(), Exit::Edge)?;
+    table_of_exit(spec, "edge", spec.edge.as_ref(), Exit::EDGE)?;
     let Some(edge) = spec.edge.as_ref().map(Spanned::get_ref) else { return Ok(Vec::new()) };
     let (slots, several) = (spec.slots(), spec.configuration() == Configuration::F);
     if let (Some(fusion), false) = (&edge.fusion, several) {

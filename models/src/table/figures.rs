@@ -78,7 +78,7 @@ pub struct LossFigures {
 }
 
 /// Right answers among the samples of one object or scene.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupRight {
     /// Samples.
     pub samples: usize,
@@ -89,7 +89,7 @@ pub struct GroupRight {
 }
 
 /// A value for each exit.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct ExitValues(#[serde(with = "crate::by_exit::plain")] pub ByExit<f64>);
 
 /// Area under the curve of one exit score at one exit.
@@ -173,7 +173,12 @@ impl RunFigures {
 impl MissingFigures {
     fn of(slots: SlotSet, report: &PartReport) -> Self {
         let first_share = report.share.iter().next().map_or(0.0, |(_, share)| *share);
-        Self { slots: slots.positions().collect(), overall: report.overall, every: report.every, first_share }
+        Self {
+            slots: slots.positions().collect(),
+            overall: report.overall,
+            every: report.every.clone(),
+            first_share,
+        }
     }
 }
 
@@ -187,7 +192,7 @@ fn groups_right(part: &PartFile, given: &[u16], class_prior: &[f32]) -> BTreeMap
         counts.samples += 1;
         counts.overall += usize::from(given[sample] == samples.labels[sample]);
         for (exit, right) in by_exit.iter() {
-            *counts.exits.slot(exit).get_or_insert(0) += usize::from(right[sample]);
+            *counts.exits.get_or_insert_with(exit, usize::default) += usize::from(right[sample]);
         }
     }
     groups

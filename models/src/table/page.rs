@@ -69,7 +69,7 @@ impl Page<'_> {
     /// Exits of any row, shallowest first.
     fn exits(&self) -> Vec<Exit> {
         let has = |exit: &Exit| self.runs.iter().any(|run| run.report.every.get(*exit).is_some());
-        Exit::ALL.into_iter().filter(has).collect()
+        Exit::FIRST.into_iter().filter(has).collect()
     }
 
     fn head(&self, origin: &Origin, text: &mut String) {
@@ -362,7 +362,9 @@ impl Page<'_> {
                 cells.push(self.percent_of_runs(row, is));
             }
             for exit in exits.iter().filter(|_| has_errors) {
-                cells.push(percent(self.spread(row, |run| run.calibration_error?.0.get(*exit).copied())));
+                cells.push(percent(
+                    self.spread(row, |run| run.calibration_error.as_ref()?.0.get(*exit).copied()),
+                ));
             }
             cells
         });

@@ -82,7 +82,7 @@ impl CostedPart<'_> {
             right += u64::from(is_right);
             lost += u64::from(is_last_right && !is_right);
             won += u64::from(is_right && !is_last_right);
-            *left.slot(answer.exit).get_or_insert_default() += 1;
+            *left.get_or_insert_with(answer.exit, u64::default) += 1;
         }
         let share = |count: u64| count as f64 / samples.len().max(1) as f64;
         Figures {

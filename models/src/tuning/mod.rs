@@ -48,7 +48,7 @@ pub fn candidates(logits: &PartLogits, validation: &Samples) -> Result<Candidate
     }
     let with_rule = |rule: ExitRule| {
         let mut policy = policy.clone();
-        Exit::ALL.iter().for_each(|exit| policy.of_mut(*exit).rule = rule);
+        Exit::FIRST.iter().for_each(|exit| policy.of_mut(*exit).rule = rule);
         policy
     };
     let [first, others @ ..] = RULES.map(with_rule);

@@ -17,7 +17,7 @@ use crate::report::PartReport;
 fn two_exit_part(samples: &[(f32, bool, bool)]) -> (PartLogits, Samples) {
     let edge: Vec<_> = samples.iter().map(|(_, _, cloud)| (0.0, *cloud)).collect();
     let (mut logits, samples) = three_exit_part(samples, &edge);
-    *logits.exits.slot(Exit::Edge) = None;
+    logits.exits.remove(Exit::EDGE);
     (logits, samples)
 }
 
@@ -30,7 +30,7 @@ fn three_exit_part(samples: &[(f32, bool, bool)], edge: &[(f32, bool)]) -> (Part
     let edge = samples.iter().zip(edge);
     let edge = edge.flat_map(|((_, right, _), (margin, edge))| row(*margin, right == edge)).collect();
     let cloud = samples.iter().flat_map(|(_, right, cloud)| row(1.0, right == cloud)).collect();
-    let exits = [(Exit::Local, local), (Exit::Edge, edge), (Exit::Cloud, cloud)];
+    let exits = [(Exit::LOCAL, local), (Exit::EDGE, edge), (Exit::CLOUD, cloud)];
     let devices = vec![vec![0.0; 2 * count]];
     let logits =
         PartLogits { classes: 2, devices, exits: exits.into_iter().collect(), map_bytes: Vec::new() };
@@ -68,8 +68,8 @@ fn the_measured_threshold_is_the_last_one_before_the_loss_exceeds_the_target() {
     for (points, leave) in [(0.1, 2.0), (19.9, 2.0), (20.0, 4.0), (40.0, 5.0)] {
         let fitted = Fitted::of(&logits, &samples, &target(points)).unwrap();
         let report = report(&logits, &samples, &fitted.measured(&target(points)));
-        assert_eq!(report.share[Exit::Local], leave / 5.0, "{points} points");
-        assert!(report.overall >= report.every[Exit::Cloud] - points / 100.0 - 1e-6);
+        assert_eq!(report.share[Exit::LOCAL], leave / 5.0, "{points} points");
+        assert!(report.overall >= report.every[Exit::CLOUD] - points / 100.0 - 1e-6);
     }
 }
 
@@ -81,7 +81,7 @@ fn wins_make_up_for_losses_in_a_net_target_only() {
         let target = Target { bound, ..target(0.1) };
         let fitted = Fitted::of(&logits, &samples, &target).unwrap();
         assert_eq!(
-            report(&logits, &samples, &fitted.measured(&target)).share[Exit::Local],
+            report(&logits, &samples, &fitted.measured(&target)).share[Exit::LOCAL],
             leave,
             "{bound:?}"
         );
@@ -92,7 +92,7 @@ fn wins_make_up_for_losses_in_a_net_target_only() {
 fn a_temperature_corrects_logits_that_are_too_sure() {
     let rows: Vec<_> = (0..100).map(|i| (10.0, i % 4 != 0, true)).collect();
     let (logits, samples) = two_exit_part(&rows);
-    let temperature = super::temperature(&logits.exits[Exit::Local], &samples).unwrap().get();
+    let temperature = super::temperature(&logits.exits[Exit::LOCAL], &samples).unwrap().get();
     let confidence = 1.0 / (1.0 + (-10.0 / temperature).exp());
     assert!((confidence - 0.75).abs() < 0.01, "three of four are right, confidence {confidence}");
 }
@@ -112,7 +112,7 @@ fn several_exits_together_lose_no_more_than_the_target() {
     for points in [0.1, 1.0, 2.0, 50.0] {
         let fitted = Fitted::of(&logits, &samples, &target(points)).unwrap();
         let report = report(&logits, &samples, &fitted.measured(&target(points)));
-        let lost = report.every[Exit::Cloud] - report.overall;
+        let lost = report.every[Exit::CLOUD] - report.overall;
         assert!(lost <= points / 100.0 + 1e-6, "{points} points, {report:?}");
         let shares: f64 = report.share.iter().map(|(_, share)| share).sum();
         assert!((shares - 1.0).abs() < 1e-9, "{report:?}");
@@ -125,7 +125,7 @@ fn a_promise_is_stricter_than_what_was_measured_and_names_its_part() {
     let target = target(2.0);
     let fitted = Fitted::of(&logits, &samples, &target).unwrap();
     let promised = fitted.promised_or_measured(&target, &logits, &samples, "made-up");
-    let share = |policy: &Policy| 1.0 - report(&logits, &samples, policy).share[Exit::Cloud];
+    let share = |policy: &Policy| 1.0 - report(&logits, &samples, policy).share[Exit::CLOUD];
     assert!(share(&promised) > 0.1 && share(&promised) < share(&fitted.measured(&target)));
     let promise = promised.promise.expect("4,800 samples are enough");
     assert_eq!((promise.loss, promise.samples, promise.data.as_str()), (0.02, 4800, "made-up"));
@@ -151,12 +151,19 @@ fn part_with_disagreement(count: usize) -> (PartLogits, Samples) {
 fn the_learned_rule_is_taken_where_devices_tell_more_than_the_logits() {
     let (logits, samples) = part_with_disagreement(2000);
     let fitted = Fitted::of(&logits, &samples, &target(0.5)).unwrap();
-    assert_eq!(fitted.policy.local.rule, ExitRule::Learned);
-    assert!(fitted.policy.local.weights.unwrap().disagreement.get() > 1.0, "{:?}", fitted.policy.local);
-    assert_eq!((fitted.policy.cloud.rule, fitted.policy.cloud.weights), (ExitRule::Entropy, None));
+    assert_eq!(fitted.policy.of(Exit::LOCAL).rule, ExitRule::Learned);
+    assert!(
+        fitted.policy.of(Exit::LOCAL).weights.unwrap().disagreement.get() > 1.0,
+        "{:?}",
+        fitted.policy.of(Exit::LOCAL)
+    );
+    assert_eq!(
+        (fitted.policy.of(Exit::CLOUD).rule, fitted.policy.of(Exit::CLOUD).weights),
+        (ExitRule::Entropy, None)
+    );
     let measured = fitted.measured(&target(0.5));
     assert_eq!(measured.check(), Ok(()));
-    let share = report(&logits, &samples, &measured).share[Exit::Local];
+    let share = report(&logits, &samples, &measured).share[Exit::LOCAL];
     // Nine of ten samples are right at `local`, and one in 200 may be lost.
     assert!((0.9..0.906).contains(&share), "{share}");
 }
@@ -165,11 +172,11 @@ fn the_learned_rule_is_taken_where_devices_tell_more_than_the_logits() {
 fn the_learned_rule_is_not_offered_on_few_events() {
     let (logits, samples) = part_with_disagreement(490);
     let fitted = Fitted::of(&logits, &samples, &target(0.5)).unwrap();
-    assert_ne!(fitted.policy.local.rule, ExitRule::Learned);
-    assert_eq!(fitted.policy.local.weights, None);
+    assert_ne!(fitted.policy.of(Exit::LOCAL).rule, ExitRule::Learned);
+    assert_eq!(fitted.policy.of(Exit::LOCAL).weights, None);
     let (logits, samples) = part_with_disagreement(500);
     let fitted = Fitted::of(&logits, &samples, &target(0.5)).unwrap();
-    assert_eq!(fitted.policy.local.rule, ExitRule::Learned);
+    assert_eq!(fitted.policy.of(Exit::LOCAL).rule, ExitRule::Learned);
 }
 
 #[test]
@@ -201,7 +208,7 @@ fn numbers_of_missing_slots_without_a_certificate_send_everything_on() {
 
     let policy = fitted.by_missing(4, &found);
     assert_eq!(policy.check(), Ok(()));
-    for exit in [Exit::Local, Exit::Edge] {
+    for exit in [Exit::LOCAL, Exit::EDGE] {
         let threshold = &policy.of(exit).threshold;
         assert_eq!([1, 2].map(|present| threshold.at(present)), [ExitThreshold::NEVER; 2], "{exit:?}");
         assert!(
@@ -213,11 +220,11 @@ fn numbers_of_missing_slots_without_a_certificate_send_everything_on() {
         let of: Vec<usize> = (0..samples.len()).filter(|i| samples.seen[*i].len() == present).collect();
         report(&logits.subset(&of), &samples.subset(&of), &policy)
     };
-    assert_eq!([1, 2].map(|present| of(present).share[Exit::Cloud]), [1.0, 1.0]);
+    assert_eq!([1, 2].map(|present| of(present).share[Exit::CLOUD]), [1.0, 1.0]);
     for present in [3, 4] {
         let found = of(present);
-        assert!(found.share[Exit::Cloud] < 0.9, "{present} present: {found:?}");
-        assert!(found.overall >= found.every[Exit::Cloud] - 0.02, "{present} present: {found:?}");
+        assert!(found.share[Exit::CLOUD] < 0.9, "{present} present: {found:?}");
+        assert!(found.overall >= found.every[Exit::CLOUD] - 0.02, "{present} present: {found:?}");
     }
 }
 
@@ -270,5 +277,5 @@ fn without_a_step_no_sample_leaves_early() {
     let fitted = Fitted::of(&logits, &samples, &target(1.0)).unwrap();
     let policy = fitted.measured(&target(1.0));
     assert_eq!(fitted.step_of(&policy), None);
-    assert_eq!(report(&logits, &samples, &policy).share[Exit::Cloud], 1.0);
+    assert_eq!(report(&logits, &samples, &policy).share[Exit::CLOUD], 1.0);
 }

@@ -73,6 +73,6 @@ fn a_checkpoint_of_another_run_is_refused() {
 fn progress_written_before_the_other_exits_existed_is_read_and_written_unchanged() {
     let progress = r#"{"epoch":1,"step_in_epoch":2,"step":9,"figures":{"samples":32,"loss":0.5,"local":20,"cloud":21},"epochs":[{"epoch":1,"loss":2.5,"train_local":0.25,"train_cloud":0.5,"validation":{"devices":[0.5,0.75],"local":0.125,"cloud":0.375},"learning_rate":0.5}],"seconds":1.5}"#;
     let read: Progress = serde_json::from_str(progress).unwrap();
-    assert_eq!((read.sums.correct[Exit::Local], read.epochs[0].validation.exits[Exit::Cloud]), (20, 0.375));
+    assert_eq!((read.sums.correct[Exit::LOCAL], read.epochs[0].validation.exits[Exit::CLOUD]), (20, 0.375));
     assert_eq!(serde_json::to_string(&read).unwrap(), progress);
 }

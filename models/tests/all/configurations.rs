@@ -154,7 +154,7 @@ fn a_network_whose_devices_send_views_trains_and_exports_for_one_slot_and_for_si
     assert_eq!(sections(&run), ["cloud"]);
     assert_eq!(run.finished.exported.packed, Err(NoPackedForm::NoSection));
     assert_eq!(
-        (run.finished.reports.test.share[Exit::Cloud], run.finished.reports.test.body_bytes),
+        (run.finished.reports.test.share[Exit::CLOUD], run.finished.reports.test.body_bytes),
         (1.0, 3072.0)
     );
     check(spec('a', 1, &[&CLOUD.replace("cc", "mp")]), 96, 1);
@@ -193,9 +193,9 @@ fn six_devices_and_one_edge_train_and_export() {
 fn two_edges_with_the_devices_of_each_beat_guessing_at_every_exit() {
     let edges = [EDGE_BITS, &TWO.replace("HOW", "ap")].concat();
     let run = check(spec('f', 6, &[BITS, &LOCAL.replace("HOW", "ap"), &edges, CLOUD]), 800, 3);
-    let every = run.finished.reports.validation.every;
+    let every = &run.finished.reports.validation.every;
     assert!(every.iter().all(|(_, share)| *share > 0.3), "ten classes, guessing has a tenth: {every:?}");
-    let lost = every[Exit::Cloud] - run.finished.reports.validation.overall;
+    let lost = every[Exit::CLOUD] - run.finished.reports.validation.overall;
     assert!(lost <= 0.0051, "{:?}", run.finished.reports.validation);
 }
 

@@ -114,18 +114,18 @@ impl Group {
 
     /// The account of the group's decisions on a part.
     fn account(&mut self, samples: &Samples) -> PartAccount {
-        let exits = [Exit::Local, Exit::Cloud].map(|exit| (exit, ExitCount::default()));
+        let exits = [Exit::LOCAL, Exit::CLOUD].map(|exit| (exit, ExitCount::default()));
         let mut account = PartAccount { exits: exits.into_iter().collect(), ..PartAccount::default() };
         for (sample, label) in samples.labels.iter().enumerate() {
             let views: Vec<_> = Slot::first(samples.slots).map(|slot| samples.view(sample, slot)).collect();
             let decision = self.decide(SampleId(1 + sample as u64), &views);
-            let count = account.exits.slot(decision.exit).as_mut().expect("an exit of the network");
+            let count = account.exits.get_or_insert_with(decision.exit, ExitCount::default);
             count.samples += 1;
             count.right += usize::from(decision.class == *label);
             account.no_view += usize::from(decision.degraded.contains(&Degraded::NoView));
             let present = views.iter().flatten().count();
             account.views += present;
-            account.unsure_views += if decision.exit == Exit::Local { 0 } else { present };
+            account.unsure_views += if decision.exit == Exit::LOCAL { 0 } else { present };
         }
         account
     }
@@ -142,12 +142,12 @@ fn part() -> Samples {
 fn with_threshold(mut policy: Policy, logits: &PartLogits, samples: &Samples) -> Policy {
     let seen = (0..samples.len()).filter(|sample| !samples.seen[*sample].is_empty());
     let uncertainty =
-        |sample| policy.local.uncertainty(logits.input(Exit::Local, sample, samples.seen[sample]));
+        |sample| policy.of(Exit::LOCAL).uncertainty(logits.input(Exit::LOCAL, sample, samples.seen[sample]));
     let mut uncertainties: Vec<f32> = seen.filter_map(uncertainty).collect();
     uncertainties.sort_by(f32::total_cmp);
     let middle = uncertainties.len() / 2;
     let threshold = f32::midpoint(uncertainties[middle], uncertainties[middle + 1]);
-    policy.local.threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
+    policy.of_mut(Exit::LOCAL).threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
     policy
 }
 
@@ -162,7 +162,7 @@ fn learned() -> Policy {
         disagreement: weight(2.0),
     };
     let local = ExitPolicy { rule: ExitRule::Learned, weights: Some(weights), ..ExitPolicy::default() };
-    Policy { local, ..Policy::default() }
+    Policy::default().with(Exit::LOCAL, local)
 }
 
 #[test]

@@ -58,8 +58,8 @@ fn trained(spec: Spec, parts: &Parts, limit: usize, epochs: u32) -> Finished {
     let shipped = PartReport::of(&logits, &parts.test.samples, &manifest.class_prior, bundle.policy(), body);
     let trained = &finished.reports.test;
     for (shipped, trained) in [
-        (shipped.every[Exit::Local], trained.every[Exit::Local]),
-        (shipped.every[Exit::Cloud], trained.every[Exit::Cloud]),
+        (shipped.every[Exit::LOCAL], trained.every[Exit::LOCAL]),
+        (shipped.every[Exit::CLOUD], trained.every[Exit::CLOUD]),
         (shipped.overall, trained.overall),
     ] {
         assert!(
@@ -82,11 +82,11 @@ fn spec(text: &str) -> Spec {
 fn a_run_of_seconds_beats_guessing_and_its_bundle_agrees() {
     let finished =
         trained(spec(SHIPPED), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 1000, 2);
-    let every = finished.reports.test.every;
-    let [local, cloud] = [every[Exit::Local], every[Exit::Cloud]];
+    let every = &finished.reports.test.every;
+    let [local, cloud] = [every[Exit::LOCAL], every[Exit::CLOUD]];
     assert!(cloud > 0.5 && local > 0.5, "ten classes, guessing has a tenth: {every:?}");
     let validation = &finished.reports.validation;
-    assert!(validation.overall >= validation.every[Exit::Cloud] - 0.0051, "{validation:?}");
+    assert!(validation.overall >= validation.every[Exit::CLOUD] - 0.0051, "{validation:?}");
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn a_network_that_sends_some_channels_trains_and_its_engines_agree() {
     let text = SHIPPED.replace(head, &format!("{head}\nsent_channels = 3"));
     let finished =
         trained(spec(&text), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 1000, 2);
-    let every = finished.reports.test.every;
-    assert!(every[Exit::Cloud] > 0.5 && every[Exit::Local] > 0.5, "{every:?}");
+    let every = &finished.reports.test.every;
+    assert!(every[Exit::CLOUD] > 0.5 && every[Exit::LOCAL] > 0.5, "{every:?}");
     let bundle = Bundle::from_bytes(&finished.exported.bytes).unwrap();
     assert_eq!(bundle.manifest().features.shape(), [3, 16, 16]);
 }
@@ -107,7 +107,7 @@ fn the_published_network_trains_and_exports_too() {
     let finished =
         trained(spec(&text), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 600, 1);
     assert!(
-        finished.reports.test.every[Exit::Local] > 0.2,
+        finished.reports.test.every[Exit::LOCAL] > 0.2,
         "ten classes, guessing has a tenth: {:?}",
         finished.reports.test
     );
@@ -122,6 +122,6 @@ fn a_run_of_seconds_on_real_articles_beats_its_floor() {
         return;
     };
     let finished = trained(spec(SHIPPED), &parts, 2000, 3);
-    let every = finished.reports.test.every;
-    assert!(every[Exit::Cloud] > 0.6 && every[Exit::Local] > 0.6, "{every:?}");
+    let every = &finished.reports.test.every;
+    assert!(every[Exit::CLOUD] > 0.6 && every[Exit::LOCAL] > 0.6, "{every:?}");
 }

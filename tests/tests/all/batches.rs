@@ -30,7 +30,7 @@ struct BatchGroup {
 /// A network whose samples leave at the first exit at or below this uncertainty.
 fn network(threshold: f32) -> TinyNetwork {
     let mut policy = patient(Policy::default());
-    policy.local.threshold = Threshold::One(ExitThreshold::new(threshold).expect("in [0, 1]"));
+    policy.of_mut(Exit::LOCAL).threshold = Threshold::One(ExitThreshold::new(threshold).expect("in [0, 1]"));
     TinyNetwork { slots: 6, classes: 10, view: [3, 32, 32], policy, ..TinyNetwork::default() }
 }
 

@@ -23,7 +23,7 @@ const IN_FLIGHT: usize = 8;
 
 /// A network of the configuration for the shipped frames: six slots, or only the first.
 fn network(configuration: Configuration) -> TinyNetwork {
-    let slots = if configuration.has(Exit::Device) { 1 } else { 6 };
+    let slots = if configuration.has(Exit::DEVICE) { 1 } else { 6 };
     let edges = match configuration {
         Configuration::D => vec![vec![0]],
         Configuration::E => vec![(0..6).collect()],
@@ -50,7 +50,7 @@ fn whole_answers(network: &TinyNetwork) -> Vec<WholeAnswer> {
 /// Sets each threshold before the cloud to the median uncertainty of its exit.
 fn with_thresholds(mut network: TinyNetwork) -> TinyNetwork {
     let answers = whole_answers(&network);
-    for &exit in network.configuration.exits().iter().filter(|exit| **exit != Exit::Cloud) {
+    for &exit in network.configuration.exits().iter().filter(|exit| **exit != Exit::CLOUD) {
         let policy = network.policy.of_mut(exit);
         let seen = answers.iter().filter(|answer| answer.presence.present_count() > 0);
         let mut unsure: Vec<f32> = seen.filter_map(|answer| policy.uncertainty(answer.input(exit))).collect();
@@ -146,8 +146,8 @@ async fn coded_scores_and_maps_give_the_answers_of_the_whole_network() {
 async fn edges_and_then_the_leader_are_killed_and_restarted() {
     let mut network = network(Configuration::F);
     // No sample leaves before the edges, and every sample leaves there.
-    network.policy.local.threshold = Threshold::One(ExitThreshold::ONLY_CERTAIN);
-    network.policy.edge.threshold = Threshold::One(ExitThreshold::ALWAYS);
+    network.policy.of_mut(Exit::LOCAL).threshold = Threshold::One(ExitThreshold::ONLY_CERTAIN);
+    network.policy.of_mut(Exit::EDGE).threshold = Threshold::One(ExitThreshold::ALWAYS);
     let bundle = bundle(&network.bundle());
     let edge_slots = bundle.manifest().edge.as_ref().expect("edges").groups.clone();
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -172,7 +172,7 @@ async fn edges_and_then_the_leader_are_killed_and_restarted() {
                 let missing = views(SlotPresence::Missing);
                 if is_running {
                     assert_eq!(missing, 0, "{decision:?}");
-                } else if decision.exit == Exit::Edge {
+                } else if decision.exit == Exit::EDGE {
                     assert_eq!(views(SlotPresence::Present), 0, "{decision:?}");
                     let others = decision.presence.present_count();
                     assert!(others > 0 && (missing == 0) == decision.degraded.is_empty(), "{decision:?}");

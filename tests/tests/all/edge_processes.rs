@@ -21,8 +21,8 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// Six slots and two edges. No sample leaves before the cloud, so every sample takes the whole way.
 fn network() -> TinyNetwork {
     let mut policy = Policy { window_ms: 8_000, features_ms: 8_000, ..patient(Policy::default()) };
-    policy.local.threshold = Threshold::One(ExitThreshold::ONLY_CERTAIN);
-    policy.edge.threshold = Threshold::One(ExitThreshold::ONLY_CERTAIN);
+    policy.of_mut(Exit::LOCAL).threshold = Threshold::One(ExitThreshold::ONLY_CERTAIN);
+    policy.of_mut(Exit::EDGE).threshold = Threshold::One(ExitThreshold::ONLY_CERTAIN);
     let edges = vec![vec![0, 2, 4], vec![1, 3, 5]];
     TinyNetwork {
         slots: 6,
@@ -93,7 +93,7 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
     let decided = ids(last.0 + 1, 10);
     trigger_all(&mut client, &decided).await.unwrap();
     let decisions = client.wait_for_decisions(&decided).await.unwrap();
-    assert!(decisions.values().any(|decision| decision.exit == Exit::Cloud), "{decisions:?}");
+    assert!(decisions.values().any(|decision| decision.exit == Exit::CLOUD), "{decisions:?}");
     group.program(Service::Cloud).expect("a cloud").signal("STOP").unwrap();
     let open = ids(decided[9].0 + 1, 10);
     trigger_all(&mut client, &open).await.unwrap();

@@ -42,7 +42,7 @@ async fn a_killed_device_is_missing_and_not_waited_for() {
 async fn without_its_cloud_the_leader_answers_locally_and_names_the_reason() {
     let mut group = start(with_local_threshold(shipped_group(), 0.0)).await;
     let mut client = client_of(&group).await;
-    assert_eq!(client.decide(SampleId(1)).await.unwrap().exit, Exit::Cloud);
+    assert_eq!(client.decide(SampleId(1)).await.unwrap().exit, Exit::CLOUD);
     group.kill(Service::Cloud).await;
     let expected = [Degraded::CloudUnreachable, Degraded::CloudBreakerOpen];
     let (mut reasons, mut sample) = (Vec::new(), 2);
@@ -50,7 +50,7 @@ async fn without_its_cloud_the_leader_answers_locally_and_names_the_reason() {
     while !expected.iter().all(|reason| reasons.contains(reason)) {
         assert!(Instant::now() < until, "{reasons:?}");
         let decision = client.decide(SampleId(sample)).await.unwrap();
-        assert_eq!(decision.exit, Exit::Local);
+        assert_eq!(decision.exit, Exit::LOCAL);
         reasons.extend(decision.degraded);
         sample += 1;
     }
@@ -82,7 +82,7 @@ async fn a_restarted_cloud_is_used_again() {
     let until = Instant::now() + WAIT_LIMIT;
     let mut sample = 2;
     // The breaker may be open for its backoff; it closes by itself.
-    while client.decide(SampleId(sample)).await.unwrap().exit != Exit::Cloud {
+    while client.decide(SampleId(sample)).await.unwrap().exit != Exit::CLOUD {
         sample += 1;
         assert!(Instant::now() < until, "the cloud is not asked again");
         tokio::time::sleep(Duration::from_millis(20)).await;

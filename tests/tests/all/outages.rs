@@ -11,7 +11,7 @@ use headwater_group::start::{InProcessGroup, Program, Service};
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
-use headwater_protocol::{Degraded, Dropped, Slot};
+use headwater_protocol::{Degraded, Dropped, Exit, Slot};
 use headwater_tests::group::{WAIT_LIMIT, bundle, group_at};
 use headwater_tests::journal_contents::JournalContents;
 use headwater_tests::other_programs::{loopback, mosquitto_at};
@@ -39,8 +39,8 @@ fn network(configuration: Configuration) -> TinyNetwork {
     let slots = if configuration == Configuration::B { 1 } else { 6 };
     let edges = if configuration == Configuration::E { vec![(0..6).collect()] } else { Vec::new() };
     let mut policy = Policy::default();
-    for exit in [&mut policy.device, &mut policy.local, &mut policy.edge] {
-        exit.threshold = Threshold::One(ExitThreshold::new(0.95).expect("in [0, 1]"));
+    for exit in [Exit::DEVICE, Exit::LOCAL, Exit::EDGE] {
+        policy.of_mut(exit).threshold = Threshold::One(ExitThreshold::new(0.95).expect("in [0, 1]"));
     }
     TinyNetwork { slots, edges, classes: 10, view: [3, 32, 32], policy, ..TinyNetwork::of(configuration) }
 }

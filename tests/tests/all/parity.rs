@@ -77,19 +77,19 @@ async fn check(settings: InProcessSettings, exits: &[Exit]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_are_equal_under_the_shipped_policy() {
-    check(shipped_group(), &[Exit::Local, Exit::Cloud]).await;
+    check(shipped_group(), &[Exit::LOCAL, Exit::CLOUD]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_are_equal_when_all_samples_go_to_the_cloud() {
-    check(with_local_threshold(shipped_group(), 0.0), &[Exit::Cloud]).await;
+    check(with_local_threshold(shipped_group(), 0.0), &[Exit::CLOUD]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_are_equal_when_all_samples_leave_locally_at_qos_1() {
     let mut settings = with_local_threshold(shipped_group(), 1.0);
     settings.site.qos = QoS::AtLeastOnce;
-    check(settings, &[Exit::Local]).await;
+    check(settings, &[Exit::LOCAL]).await;
 }
 
 /// One HTTP request with many samples gives each sample the logits of a request with one sample.

@@ -92,7 +92,7 @@ async fn a_leader_takes_a_changed_policy_and_refuses_a_wrong_one() {
     let mut samples = seen_samples();
     let mut sample = || samples.next().expect("ids do not end");
     let first = client.decide(sample()).await.expect("a decision");
-    assert_eq!((first.policy, first.exit), (strict, Exit::Local));
+    assert_eq!((first.policy, first.exit), (strict, Exit::LOCAL));
     assert!(first.degraded.contains(&Degraded::CloudUnreachable), "unsure, and there is no cloud: {first:?}");
 
     let generous = site.write_policy(&format!("{PATIENT}[local]\nthreshold = 1.0\n"));
@@ -101,7 +101,7 @@ async fn a_leader_takes_a_changed_policy_and_refuses_a_wrong_one() {
     let change = ["INFO", "another policy", &ids[0], &ids[1], "local.threshold 0.0 -> 1.0", "group=group"];
     site.until_logged("headwater-aggregator", &change).await;
     let second = client.decide(sample()).await.expect("a decision");
-    assert_eq!((second.policy, second.exit), (generous, Exit::Local));
+    assert_eq!((second.policy, second.exit), (generous, Exit::LOCAL));
     assert!(!second.degraded.contains(&Degraded::CloudUnreachable), "every sample is sure: {second:?}");
 
     std::fs::write(folder.path().join("policy.toml"), "[local]\nthreshold = 2\n")
@@ -141,7 +141,7 @@ async fn a_device_that_decides_takes_a_changed_policy() {
     let change = ["INFO", "another policy", "device.threshold 0.0 -> 1.0"];
     site.until_logged("headwater-device", &change).await;
     let second = client.decide(sample()).await.expect("a decision");
-    assert_eq!((second.policy, second.exit), (generous, Exit::Device));
+    assert_eq!((second.policy, second.exit), (generous, Exit::DEVICE));
 
     aggregator.signal("HUP").expect("a shell starts");
     site.until_logged("headwater-aggregator", &["INFO", "SIGHUP", "no policy file"]).await;

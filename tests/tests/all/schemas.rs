@@ -10,7 +10,7 @@ use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::{Incoming, Link, LinkConfig, QoS};
-use headwater_protocol::{SampleId, schema};
+use headwater_protocol::{Exit, SampleId, schema};
 use headwater_tests::group::{
     WAIT_LIMIT, bundle, client_of, decide_all, embedded_broker, group_at, ids, patient, shipped_group, site,
     slot, start, with_local_threshold,
@@ -199,7 +199,7 @@ async fn the_status_of_an_edge_and_the_decision_of_a_device_fit_their_schemas() 
             policy: patient(Policy::default()),
             ..TinyNetwork::of(configuration)
         };
-        network.policy.device.threshold = Threshold::One(ExitThreshold::ALWAYS);
+        network.policy.of_mut(Exit::DEVICE).threshold = Threshold::One(ExitThreshold::ALWAYS);
         let group = start(group_at(embedded_broker(), bundle(&network.bundle()))).await;
         let mut client = client_of(&group).await;
         let mut listener = Listener::start(group.settings.site.broker.clone()).await;

@@ -75,7 +75,7 @@ fn an_unsure_sample_leaves_at_the_edge_when_all_edges_with_a_view_have_answered(
     assert_eq!(group.edge_answer(1, 0b010, &SURE), []);
     let actions = group.edge_answer(0, 0b101, &SURE);
     let found = decision(&actions);
-    assert_eq!((found.exit, found.class, &found.degraded[..]), (Exit::Edge, 2, &[][..]));
+    assert_eq!((found.exit, found.class, &found.degraded[..]), (Exit::EDGE, 2, &[][..]));
     assert_eq!(found.presence.present_count(), 3);
     let maps = 3 * PACKED as u64;
     assert_eq!(found.bytes, HopBytes { device_edge: 3 * 16 + maps, edge_leader: 2 * BODY, edge_cloud: 0 });
@@ -89,7 +89,7 @@ fn an_edge_whose_devices_have_no_view_is_not_waited_for() {
     group.not_in_view(1, 1);
     assert_eq!(group.summary(2, 1, &UNSURE), asked(0b101));
     let actions = group.edge_answer(0, 0b101, &SURE);
-    assert_eq!(decision(&actions).exit, Exit::Edge);
+    assert_eq!(decision(&actions).exit, Exit::EDGE);
     assert_eq!(decision(&actions).presence.get(slot(1)), SlotPresence::NotInView);
 }
 
@@ -108,7 +108,7 @@ fn a_sample_that_is_unsure_at_the_edge_goes_to_the_cloud_with_the_maps_of_the_ed
     };
     assert_eq!(actions, [expected]);
     let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
-    assert_eq!((decision(&actions).exit, decision(&actions).bytes.edge_cloud), (Exit::Cloud, 6 + 2));
+    assert_eq!((decision(&actions).exit, decision(&actions).bytes.edge_cloud), (Exit::CLOUD, 6 + 2));
     assert_eq!(decision(&actions).degraded, []);
 }
 
@@ -121,7 +121,7 @@ fn the_answer_of_the_edges_stands_when_the_cloud_fails() {
     group.edge_answer(1, 0b010, &cold);
     let reason = Degraded::CloudRefused;
     let actions = group.event(Event::CloudFailed { sample: SampleId(1), reason });
-    assert_eq!((decision(&actions).exit, decision(&actions).class), (Exit::Edge, 0));
+    assert_eq!((decision(&actions).exit, decision(&actions).class), (Exit::EDGE, 0));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn an_edge_that_is_down_is_not_waited_for_and_its_slots_are_missing() {
     group.unsure();
     let actions = group.edge_answer(0, 0b101, &SURE);
     let found = decision(&actions);
-    assert_eq!((found.exit, &found.degraded[..]), (Exit::Edge, &[Degraded::FeaturesMissing][..]));
+    assert_eq!((found.exit, &found.degraded[..]), (Exit::EDGE, &[Degraded::FeaturesMissing][..]));
     assert_eq!([0, 1, 2].map(|index| found.presence.present().contains(slot(index))), [true, false, true]);
 }
 
@@ -154,7 +154,7 @@ fn an_edge_that_goes_down_or_has_nothing_ends_the_wait_for_it() {
         group.unsure();
         group.edge_answer(0, 0b101, &SURE);
         let actions = if has_nothing { group.edge_gone(1) } else { group.edge_down(1) };
-        assert_eq!(decision(&actions).exit, Exit::Edge);
+        assert_eq!(decision(&actions).exit, Exit::EDGE);
         assert_eq!(decision(&actions).presence.missing_count(), 1);
         assert_eq!(group.leader.counts(), Counts::default());
     }
@@ -189,7 +189,7 @@ fn without_any_edge_the_local_answer_stands() {
     let actions = group.unsure();
     assert_eq!(actions[..2], asked(0b111));
     let found = decision(&actions);
-    assert_eq!((found.exit, found.class), (Exit::Local, 1));
+    assert_eq!((found.exit, found.class), (Exit::LOCAL, 1));
     assert_eq!(found.degraded, [Degraded::FeaturesMissing]);
 }
 
@@ -201,7 +201,7 @@ fn the_wait_for_edges_has_an_end() {
     assert_eq!(group.after_ms(49), []);
     let actions = group.after_ms(1);
     let found = decision(&actions);
-    assert_eq!((found.exit, found.presence.present_count(), found.stages.edge_us), (Exit::Edge, 1, 50_000));
+    assert_eq!((found.exit, found.presence.present_count(), found.stages.edge_us), (Exit::EDGE, 1, 50_000));
     assert_eq!(found.degraded, [Degraded::FeaturesMissing]);
 }
 
@@ -289,7 +289,7 @@ fn slots_without_a_view_do_not_count_at_the_edge() {
     let thresholds = [ExitThreshold::ONLY_CERTAIN, ExitThreshold::ALWAYS].to_vec();
     let edge = ExitPolicy { threshold: Threshold::ByPresent(thresholds), ..ExitPolicy::default() };
     let config = edges_config();
-    let policy = Policy { edge, ..config.policy.clone() };
+    let policy = config.policy.clone().with(Exit::EDGE, edge);
     for has_view in [true, false] {
         let mut group = Group::of(LeaderConfig { policy: policy.clone(), ..config.clone() });
         group.edge_up(0);
@@ -353,7 +353,7 @@ fn features_that_came_unasked_are_collected_without_a_request() {
     assert_eq!(group.summary(0, 1, &SURE), asked(0b1)[1..]);
     assert_eq!(group.features(0, 1), []);
     let actions = group.edge_answer(0, 0b1, &SURE);
-    assert_eq!((decision(&actions).exit, &decision(&actions).degraded[..]), (Exit::Edge, &[][..]));
+    assert_eq!((decision(&actions).exit, &decision(&actions).degraded[..]), (Exit::EDGE, &[][..]));
     assert_eq!(group.leader.counts(), Counts::default());
 }
 

@@ -11,7 +11,7 @@ fn policy(threshold: f32) -> Policy {
         [-1.0, 0.0, -0.25, 3.0].map(|value| Weight::new(value).expect("finite"));
     let weights = LearnedWeights { bias, entropy: softmax, margin: softmax, present, disagreement };
     let mut policy = config().policy;
-    for exit in Exit::ALL {
+    for exit in Exit::FIRST {
         *policy.of_mut(exit) = ExitPolicy {
             rule: ExitRule::Learned,
             threshold: Threshold::One(ExitThreshold::new(threshold).expect("in range")),
@@ -55,7 +55,7 @@ fn devices_of_another_class_make_the_local_exit_less_sure() {
     let mut group = group(0.3);
     let agreeing = (0..3).map(|index| group.summary(index, 1, &SURE)).last().expect("three devices");
     assert_eq!(confidences(decision(&agreeing)), [confidence(3, 0)]);
-    assert_eq!((decision(&agreeing).exit, decision(&agreeing).left), (Exit::Local, LeaveReason::Sure));
+    assert_eq!((decision(&agreeing).exit, decision(&agreeing).left), (Exit::LOCAL, LeaveReason::Sure));
     let disagreeing = group.disagreeing(2);
     assert!(confidence(3, 1) < 0.7 && matches!(disagreeing[..], [Action::Request { .. }]), "{disagreeing:?}");
 }
@@ -117,7 +117,7 @@ fn the_edge_exit_counts_the_devices_whose_features_an_edge_had() {
     let [first, second] = [0, 1].map(|index| EdgeIndex::new(index).expect("below 64"));
     let edges = vec![SlotSet::from_bits(0b101), SlotSet::from_bits(0b010)];
     let mut policy = policy(0.0);
-    policy.edge.threshold = Threshold::One(ExitThreshold::ALWAYS);
+    policy.of_mut(Exit::EDGE).threshold = Threshold::One(ExitThreshold::ALWAYS);
     let config = LeaderConfig { configuration: Configuration::F, edges, policy, ..config() };
     let mut group = Group::of(config);
     for edge in [first, second] {

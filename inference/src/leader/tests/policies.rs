@@ -9,7 +9,7 @@ const NEW: PolicyId = PolicyId([8; 8]);
 /// The policy of the tests with another threshold of every exit.
 fn policy(threshold: f32) -> Policy {
     let mut policy = config().policy;
-    for exit in Exit::ALL {
+    for exit in Exit::FIRST {
         policy.of_mut(exit).threshold = Threshold::One(ExitThreshold::new(threshold).expect("in range"));
     }
     policy
@@ -33,14 +33,14 @@ fn a_sample_is_decided_under_the_policy_of_its_opening_and_names_it() {
 
     let actions = group.all_summaries(2, &UNSURE);
     let later = decision(&actions);
-    assert_eq!((later.exit, later.policy), (Exit::Local, NEW), "the new policy lets every sample leave");
+    assert_eq!((later.exit, later.policy), (Exit::LOCAL, NEW), "the new policy lets every sample leave");
 
     group.features(0, 1);
     group.features(1, 1);
     group.features(2, 1);
     let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
     let first = decision(&actions);
-    assert_eq!((first.exit, first.policy), (Exit::Cloud, OLD));
+    assert_eq!((first.exit, first.policy), (Exit::CLOUD, OLD));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_revision_has_the_policy_of_the_decision_that_it_revises() {
     let actions = group.after_ms(300);
     assert_eq!(decision(&actions).degraded, [Degraded::CloudTimeout]);
     let mut sharp = policy(0.5);
-    sharp.cloud.temperature = Temperature::new(1000.0).expect("above 0");
+    sharp.of_mut(Exit::CLOUD).temperature = Temperature::new(1000.0).expect("above 0");
     group.leader.set_policy(sharp.clone(), NEW);
     group.leader.set_policy(Policy { window_ms: 60, ..sharp }, PolicyId([9; 8]));
     let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
@@ -113,5 +113,5 @@ fn the_next_network_keeps_its_own_policy() {
     group.leader.set_policy(policy(0.0), NEW);
     let actions = group.next_summary(2, 1, &networks::NEXT_SURE);
     let found = decision(&actions);
-    assert_eq!((found.exit, found.policy), (Exit::Local, PolicyId([6; 8])));
+    assert_eq!((found.exit, found.policy), (Exit::LOCAL, PolicyId([6; 8])));
 }

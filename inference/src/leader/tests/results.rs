@@ -95,7 +95,7 @@ fn the_first_answer_in_time_tells_the_age_even_after_features_that_overtook_it()
     leader.handle(at(Micros::from_ms(30)), Generation::Current, answer, &mut actions);
     let found = decision(&actions);
     assert_eq!(found.captured_at.map(UtcTime::ms), Some(WALL_MS + 16));
-    assert_eq!(exits(found), [(Exit::Device, LOCAL_THRESHOLD), (Exit::Cloud, None)]);
+    assert_eq!(exits(found), [(Exit::DEVICE, LOCAL_THRESHOLD), (Exit::CLOUD, None)]);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_sure_sample_names_one_exit_with_its_threshold() {
     let confidence = found.confidence;
     assert_eq!(found.left, LeaveReason::Sure);
     let threshold_confidence = LOCAL_THRESHOLD;
-    assert_eq!(found.exits, [AppliedExit { exit: Exit::Local, confidence, threshold_confidence }]);
+    assert_eq!(found.exits, [AppliedExit { exit: Exit::LOCAL, confidence, threshold_confidence }]);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_sample_of_the_cloud_names_both_exits_and_its_revision_too() {
     group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
     let found = last(&group);
     assert_eq!(found.left, LeaveReason::LastExit);
-    assert_eq!(exits(&found), [(Exit::Local, LOCAL_THRESHOLD), (Exit::Cloud, None)]);
+    assert_eq!(exits(&found), [(Exit::LOCAL, LOCAL_THRESHOLD), (Exit::CLOUD, None)]);
     assert!(found.exits[0].confidence < 0.5 && found.exits[1].confidence == found.confidence, "{found:?}");
 
     let mut group = Group::new();
@@ -124,12 +124,12 @@ fn a_sample_of_the_cloud_names_both_exits_and_its_revision_too() {
     group.after_ms(300);
     assert_eq!(
         (last(&group).left, exits(&last(&group))),
-        (LeaveReason::Deadline, vec![(Exit::Local, LOCAL_THRESHOLD)])
+        (LeaveReason::Deadline, vec![(Exit::LOCAL, LOCAL_THRESHOLD)])
     );
     let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
     let [Action::Revise(revised)] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!(revised.left, LeaveReason::LastExit);
-    assert_eq!(exits(revised), [(Exit::Local, LOCAL_THRESHOLD), (Exit::Cloud, None)]);
+    assert_eq!(exits(revised), [(Exit::LOCAL, LOCAL_THRESHOLD), (Exit::CLOUD, None)]);
     assert_eq!(revised.captured_at, last(&group).captured_at);
 }
 
@@ -177,7 +177,7 @@ fn a_device_that_decides_names_its_exit_and_the_threshold_if_it_has_the_leaders_
             Event::DeviceAnswer { slot: slot(0), sample: SampleId(1), age_ms: 2, late: false, answer };
         leader.handle(at(Micros::from_ms(9)), Generation::Current, event, &mut actions);
         let found = decision(&actions);
-        let applied = AppliedExit { exit: Exit::Device, confidence: 0.75, threshold_confidence: threshold };
+        let applied = AppliedExit { exit: Exit::DEVICE, confidence: 0.75, threshold_confidence: threshold };
         assert_eq!((found.left, &found.exits[..]), (LeaveReason::Sure, &[applied][..]));
         assert_eq!(found.captured_at.map(UtcTime::ms), Some(WALL_MS + 7));
     }

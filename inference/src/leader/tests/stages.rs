@@ -123,7 +123,7 @@ fn a_window_ends_at_the_deadline_of_an_old_sample() {
     let actions = group.after_ms(1);
     assert_eq!(
         (decision(&actions).exit, &decision(&actions).degraded[..]),
-        (Exit::Local, &[Degraded::DeviceMissing][..])
+        (Exit::LOCAL, &[Degraded::DeviceMissing][..])
     );
     assert_eq!(group.leader.next_timer(), None);
 }
@@ -155,10 +155,10 @@ fn the_wait_for_features_ends_at_the_deadline_and_the_cloud_is_then_not_asked() 
     let actions = group.after_ms(1);
     let found = decision(&actions);
     assert_eq!(found.degraded, [Degraded::FeaturesMissing, Degraded::CloudTimeout]);
-    assert_eq!((found.exit, found.presence.present_count()), (Exit::Local, 3));
+    assert_eq!((found.exit, found.presence.present_count()), (Exit::LOCAL, 3));
     let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
     let [Action::Revise(revised)] = &actions[..] else { panic!("{actions:?}") };
-    assert_eq!((revised.exit, revised.class, &revised.label[..]), (Exit::Cloud, 2, "class 2"));
+    assert_eq!((revised.exit, revised.class, &revised.label[..]), (Exit::CLOUD, 2, "class 2"));
     assert_eq!(revised.degraded, [Degraded::FeaturesMissing]);
     assert_eq!(revised.presence.present().iter().collect::<Vec<_>>(), [slot(0)], "only its features came");
     assert!(revised.confidence > found.confidence);

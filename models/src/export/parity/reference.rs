@@ -99,8 +99,8 @@ impl<'a> Reference<'a> {
             return Ok(parity);
         }
         self.compare_edges(&mut parity, bundle, engine)?;
-        let mut local = ScoresExit::load(bundle, Exit::Local, engine)?;
-        let mut edge = ScoresExit::load(bundle, Exit::Edge, engine)?;
+        let mut local = ScoresExit::load(bundle, Exit::LOCAL, engine)?;
+        let mut edge = ScoresExit::load(bundle, Exit::EDGE, engine)?;
         let mut cloud = CloudSection::load(bundle, engine)?;
         let (devices, edges): (Vec<_>, Vec<_>) = (self.devices.iter().collect(), self.edges.iter().collect());
         let mut logits = vec![0.0; self.samples.classes];
@@ -109,7 +109,7 @@ impl<'a> Reference<'a> {
             let at = |exit: Exit| self.position(exit.name(), row);
             let inputs =
                 |sources: &[&Outputs<'_>]| SourceInputs::new(sources, row as usize, self.samples.classes);
-            let scores_exits = [(Exit::Local, &mut local, &devices), (Exit::Edge, &mut edge, &edges)];
+            let scores_exits = [(Exit::LOCAL, &mut local, &devices), (Exit::EDGE, &mut edge, &edges)];
             for (exit, section, sources) in scores_exits {
                 let Some(section) = section else { continue };
                 let inputs = inputs(sources);
@@ -118,7 +118,7 @@ impl<'a> Reference<'a> {
             }
             let inputs = inputs(if edges.is_empty() { &devices } else { &edges });
             let found = cloud.run(1, &inputs.maps, &inputs.presence)?;
-            parity.compare_floats("logits", &at(Exit::Cloud), self.logits(Exit::Cloud, row), &found)?;
+            parity.compare_floats("logits", &at(Exit::CLOUD), self.logits(Exit::CLOUD, row), &found)?;
         }
         Ok(parity)
     }

@@ -41,7 +41,7 @@ fn the_first_setting_has_no_early_exit_and_loses_nothing() {
     let settings = made_up();
     assert!(settings.len() > 20, "{}", settings.len());
     let first = &settings[0].figures;
-    assert_eq!((first.lost, first.won, first.left[Exit::Cloud]), (0.0, 0.0, 1.0));
+    assert_eq!((first.lost, first.won, first.left[Exit::CLOUD]), (0.0, 0.0, 1.0));
     assert!(settings[1..].iter().all(|other| bytes(other) <= bytes(&settings[0])));
 }
 
@@ -160,7 +160,7 @@ fn mean_costs_are_those_of_the_report_with_coded_maps_too() {
         assert!((figures.mean.body_bytes - report.body_bytes).abs() < 1e-9, "{figures:?} {report:?}");
         assert!((figures.accuracy - report.overall).abs() < 1e-12);
         assert_eq!(figures.left, report.share);
-        assert!(figures.left[Exit::Local] > 0.3 && figures.left[Exit::Local] < 1.0, "{figures:?}");
+        assert!(figures.left[Exit::LOCAL] > 0.3 && figures.left[Exit::LOCAL] < 1.0, "{figures:?}");
         let measured = part.measured_cost(&policy);
         let [low, high] = measured.body_bytes.interval.unwrap();
         assert!(low < figures.mean.body_bytes && figures.mean.body_bytes < high);
@@ -174,7 +174,7 @@ fn a_sample_computes_on_the_devices_that_see_it_and_in_the_tiers_that_it_reaches
     let (logits, mut samples) = two_exits(4);
     samples.slots = 6;
     samples.seen = [0, 2, 2, 6].map(SlotSet::first).to_vec();
-    let exits = [Exit::Local, Exit::Local, Exit::Edge, Exit::Cloud];
+    let exits = [Exit::LOCAL, Exit::LOCAL, Exit::EDGE, Exit::CLOUD];
     let answers = exits.map(|exit| ExitAnswer { exit, assessment: Assessment::of_prior(&[0.5, 0.5]) });
     let costs = network.cost();
     let (device, local) = (costs.device.macs as f64, costs.local.macs as f64);

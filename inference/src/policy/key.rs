@@ -1,0 +1,99 @@
+//! The keys of a policy in JSON, and of an operator's file.
+
+use std::fmt;
+
+use headwater_protocol::Exit;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+
+use super::Policy;
+use super::waits::{WAITS, Wait};
+
+/// A key at the top of a policy.
+#[derive(Clone, Copy)]
+pub(super) enum Key {
+    Exit(Exit),
+    Wait(&'static Wait),
+    Promise,
+}
+
+impl Key {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Exit(exit) => exit.name(),
+            Self::Wait(wait) => wait.key,
+            Self::Promise => "promise",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        let of_exit = || Exit::from_name(name).map(Self::Exit);
+        let of_wait = || WAITS.iter().find(|wait| wait.key == name).map(Self::Wait);
+        of_exit().or_else(of_wait).or_else(|| (name == "promise").then_some(Self::Promise))
+    }
+}
+
+/// The key is checked before its value is read, so that a mistake has the place of the key.
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = std::borrow::Cow::<str>::deserialize(from)?;
+        Self::from_name(&name).ok_or_else(|| {
+            let exits = Exit::FIRST.into_iter().map(Exit::name);
+            let known: Vec<_> =
+                exits.chain(WAITS.iter().map(|wait| wait.key)).map(|known| format!("`{known}`")).collect();
+            let shown: String = name.chars().take(40).collect();
+            D::Error::custom(format_args!(
+                "unknown key `{shown}`, expected one of {}, or a further exit such as `cloud.1`",
+                known.join(", ")
+            ))
+        })
+    }
+}
+
+/// Values that are read by key: a policy, or what a file states of one.
+pub(super) trait ByKey: Default {
+    /// Takes the value of a key from an object.
+    fn take<'de, A: MapAccess<'de>>(&mut self, key: Key, from: &mut A) -> Result<(), A::Error>;
+}
+
+/// Reads an object whose keys are each there once.
+pub(super) fn read<'de, T: ByKey, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    struct Values<T>(T);
+
+    impl<'de, T: ByKey> Visitor<'de> for Values<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a policy")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<T, A::Error> {
+            let mut known = Vec::new();
+            while let Some(key) = map.next_key::<Key>()? {
+                if known.contains(&key.name()) {
+                    return Err(A::Error::custom(format_args!("`{}` twice", key.name())));
+                }
+                known.push(key.name());
+                self.0.take(key, &mut map)?;
+            }
+            Ok(self.0)
+        }
+    }
+    from.deserialize_map(Values(T::default()))
+}
+
+impl ByKey for Policy {
+    fn take<'de, A: MapAccess<'de>>(&mut self, key: Key, from: &mut A) -> Result<(), A::Error> {
+        match key {
+            Key::Exit(exit) => *self.of_mut(exit) = from.next_value()?,
+            Key::Wait(wait) => *(wait.value_mut)(self) = from.next_value()?,
+            Key::Promise => self.promise = from.next_value()?,
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        read(from)
+    }
+}

@@ -1,0 +1,263 @@
+//! The exits of a network, and values by exit.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+/// The part of the network in which an exit lies, from the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ExitWord {
+    /// Head on the device, in networks of one device.
+    Device,
+    /// Aggregated scores of the devices.
+    Local,
+    /// Scores of the edge sections.
+    Edge,
+    /// Section of the cloud.
+    Cloud,
+}
+
+/// Where a sample left the network: a word and an index among the exits of that word, both from the input.
+///
+/// Index 0 is written as the word alone, such as `local`; others as `cloud.1`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Exit {
+    word: ExitWord,
+    index: u8,
+}
+
+/// Names by word and index.
+const NAMES: [[&str; Exit::MAX_OF_WORD]; 4] = [
+    ["device", "device.1", "device.2", "device.3", "device.4", "device.5", "device.6", "device.7"],
+    ["local", "local.1", "local.2", "local.3", "local.4", "local.5", "local.6", "local.7"],
+    ["edge", "edge.1", "edge.2", "edge.3", "edge.4", "edge.5", "edge.6", "edge.7"],
+    ["cloud", "cloud.1", "cloud.2", "cloud.3", "cloud.4", "cloud.5", "cloud.6", "cloud.7"],
+];
+
+impl Exit {
+    /// Most exits of one word.
+    pub const MAX_OF_WORD: usize = 8;
+
+    /// First exit on the device.
+    pub const DEVICE: Self = Self { word: ExitWord::Device, index: 0 };
+    /// First exit over the aggregated scores of the devices.
+    pub const LOCAL: Self = Self { word: ExitWord::Local, index: 0 };
+    /// First exit over the scores of the edge sections.
+    pub const EDGE: Self = Self { word: ExitWord::Edge, index: 0 };
+    /// First exit of the cloud's section.
+    pub const CLOUD: Self = Self { word: ExitWord::Cloud, index: 0 };
+
+    /// The first exit of each word, from the input.
+    pub const FIRST: [Self; 4] = [Self::DEVICE, Self::LOCAL, Self::EDGE, Self::CLOUD];
+
+    /// The exit of that name; `None` for every other text, also for `cloud.0` and `cloud.01`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::FIRST.into_iter().find_map(|first| {
+            let index = NAMES[first.word as usize].iter().position(|known| *known == name)?;
+            Some(Self { index: index as u8, ..first })
+        })
+    }
+
+    /// The part of the network.
+    pub const fn word(self) -> ExitWord {
+        self.word
+    }
+
+    /// Index among the exits of that word, from the input.
+    pub const fn index(self) -> usize {
+        self.index as usize
+    }
+
+    /// Name in results, metrics and reports.
+    pub const fn name(self) -> &'static str {
+        NAMES[self.word as usize][self.index as usize]
+    }
+}
+
+impl fmt::Debug for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Serialize for Exit {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Exit {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = std::borrow::Cow::<str>::deserialize(from)?;
+        Self::from_name(&name).ok_or_else(|| {
+            let shown: String = name.chars().take(40).collect();
+            D::Error::custom(format_args!(
+                "exit: expected device, local, edge or cloud, or a further one such as cloud.1 (up to .{}), found {shown:?}",
+                Self::MAX_OF_WORD - 1
+            ))
+        })
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Exit {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Exit".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "Where a sample left the network; a further exit of the same word has its index from the input.",
+            "type": "string",
+            "pattern": "^(device|local|edge|cloud)(\\.[1-7])?$"
+        })
+    }
+}
+
+/// A value for each exit of a list, from the input; other exits have none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByExit<T>(Vec<(Exit, T)>);
+
+impl<T> Default for ByExit<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> ByExit<T> {
+    /// The value of an exit.
+    pub fn get(&self, exit: Exit) -> Option<&T> {
+        self.iter().find(|(own, _)| *own == exit).map(|(_, value)| value)
+    }
+
+    /// The value of an exit, made where there is none.
+    pub fn get_or_insert_with(&mut self, exit: Exit, make: impl FnOnce() -> T) -> &mut T {
+        let at = self.0.binary_search_by_key(&exit, |(own, _)| *own).unwrap_or_else(|at| {
+            self.0.insert(at, (exit, make()));
+            at
+        });
+        &mut self.0[at].1
+    }
+
+    /// Sets the value of an exit.
+    pub fn insert(&mut self, exit: Exit, value: T) {
+        self.remove(exit);
+        self.get_or_insert_with(exit, || value);
+    }
+
+    /// Takes the value of an exit away.
+    pub fn remove(&mut self, exit: Exit) {
+        self.0.retain(|(own, _)| *own != exit);
+    }
+
+    /// Exits and their values, from the input.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Exit, &T)> {
+        self.0.iter().map(|(exit, value)| (*exit, value))
+    }
+
+    /// A new value for each of the same exits.
+    pub fn map<U>(&self, mut of: impl FnMut(Exit, &T) -> U) -> ByExit<U> {
+        ByExit(self.iter().map(|(exit, value)| (exit, of(exit, value))).collect())
+    }
+}
+
+impl<T> FromIterator<(Exit, T)> for ByExit<T> {
+    fn from_iter<I: IntoIterator<Item = (Exit, T)>>(values: I) -> Self {
+        let mut all = Self::default();
+        values.into_iter().for_each(|(exit, value)| all.insert(exit, value));
+        all
+    }
+}
+
+/// The value of an exit of the list.
+///
+/// # Panics
+/// When the list has no such exit.
+impl<T> std::ops::Index<Exit> for ByExit<T> {
+    type Output = T;
+
+    fn index(&self, exit: Exit) -> &T {
+        self.get(exit).unwrap_or_else(|| panic!("the network has no exit `{}`", exit.name()))
+    }
+}
+
+/// In JSON, an object with the names of the exits as keys.
+impl<T: Serialize> Serialize for ByExit<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.iter())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for ByExit<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Values<T>(std::marker::PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Values<T> {
+            type Value = ByExit<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("values by exit")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ByExit<T>, A::Error> {
+                let mut all = ByExit::default();
+                while let Some((exit, value)) = map.next_entry::<Exit, T>()? {
+                    if all.get(exit).is_some() {
+                        return Err(A::Error::custom(format_args!("exit {} twice", exit.name())));
+                    }
+                    all.insert(exit, value);
+                }
+                Ok(all)
+            }
+        }
+        from.deserialize_map(Values(std::marker::PhantomData))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_str, from_value, json, to_string};
+
+    use super::*;
+
+    #[test]
+    fn the_first_exit_of_a_word_is_written_as_the_word_and_others_with_their_index() {
+        for (word, names) in Exit::FIRST.into_iter().zip(NAMES) {
+            for (index, name) in names.into_iter().enumerate() {
+                let exit = Exit::from_name(name).unwrap();
+                assert_eq!((exit.word(), exit.index(), exit.name()), (word.word(), index, name));
+                assert_eq!(to_string(&exit).unwrap(), format!("{name:?}"));
+                assert_eq!(from_value::<Exit>(json!(name)).unwrap(), exit);
+                let expected =
+                    if index == 0 { word.name().into() } else { format!("{}.{index}", word.name()) };
+                assert_eq!(name, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn other_names_are_no_exits() {
+        for name in
+            ["", "cloud.0", "cloud.01", "cloud.8", "cloud.", ".1", "Cloud", "sky", "cloud.1.1", "cloud.-1"]
+        {
+            assert_eq!(Exit::from_name(name), None, "{name}");
+        }
+        let error = from_value::<Exit>(json!("sky.1")).unwrap_err().to_string();
+        assert!(error.contains("such as cloud.1") && error.ends_with("found \"sky.1\""), "{error}");
+    }
+
+    #[test]
+    fn values_are_in_the_order_of_the_exits_for_any_order_of_insertion() {
+        let further = Exit::from_name("cloud.1").unwrap();
+        let values = ByExit::from_iter([(further, 'e'), (Exit::CLOUD, 'c'), (Exit::DEVICE, 'd')]);
+        let found: Vec<_> = values.iter().collect();
+        assert_eq!(found, [(Exit::DEVICE, &'d'), (Exit::CLOUD, &'c'), (further, &'e')]);
+        assert_eq!((values.get(Exit::EDGE), values[further]), (None, 'e'));
+        let text = to_string(&values).unwrap();
+        assert_eq!(text, r#"{"device":"d","cloud":"c","cloud.1":"e"}"#);
+        assert_eq!(from_str::<ByExit<char>>(&text).unwrap(), values);
+        let twice = from_str::<ByExit<u8>>(r#"{"cloud.1":1,"cloud.1":2}"#).unwrap_err().to_string();
+        assert!(twice.contains("exit cloud.1 twice"), "{twice}");
+    }
+}
