@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use crate::network::Network;
 use crate::recipe::Recipe;
 use crate::spec::Spec;
-use crate::training::Workers;
+use crate::workers::Workers;
 
 /// A network, its recipe and its data. Two experiments with equal identity end with the same weights.
 pub struct Experiment {

@@ -8,7 +8,10 @@
 //!
 //! The crate knows no sockets, services and time limits. Outside [`run`] it reads no clock, and no file but spec and recipe.
 
+pub mod account;
 pub mod by_exit;
+pub mod checkpoint;
+pub mod coding_fit;
 pub mod data;
 pub mod evaluation;
 pub mod experiment;
@@ -18,8 +21,11 @@ pub mod fused;
 pub mod layers;
 pub mod logits_file;
 pub mod loss;
+pub mod message;
 pub mod network;
 pub mod number_file;
+pub mod optimiser;
+pub mod part_logits;
 pub mod promise;
 pub mod random;
 pub mod recipe;
@@ -34,3 +40,4 @@ pub mod table;
 pub mod training;
 pub mod tuning;
 pub mod wire_coding;
+pub mod workers;

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::data::{AbsentView, Samples};
-use crate::evaluation::PartLogits;
 use crate::number_file::{self, Magic, write_whole};
+use crate::part_logits::PartLogits;
 
 const MAGIC: Magic = *b"HWLOGI01";
 

@@ -13,10 +13,10 @@ use crate::by_exit::ByExit;
 use crate::data::Batch;
 use crate::fused::{soft_target_loss, softmax};
 use crate::layers::values;
+use crate::message::{Reader, put_u64};
 use crate::network::{NetworkOutput, SourceOutput};
 use crate::recipe::{LossRecipe, Teacher};
 use crate::spec::Spec;
-use crate::wire_coding::packed_maps;
 
 /// All terms of the joint loss. The order of the terms is part of the result, as in every float sum.
 const TERMS: [fn(&TermInputs<'_>) -> Vec<Tensor<1>>; 4] =
@@ -57,6 +57,28 @@ struct TermInputs<'a> {
 }
 
 impl LossSums {
+    /// Appends the sums to a message: samples, loss, and right answers of every exit, `u64::MAX` where the network has none.
+    pub fn put(&self, message: &mut Vec<u8>) {
+        put_u64(message, self.samples);
+        put_u64(message, self.loss.to_bits());
+        for exit in Exit::FIRST {
+            put_u64(message, self.correct.get(exit).copied().unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Reads the sums that [`put`](Self::put) appended.
+    pub fn read(message: &mut Reader<'_>) -> Self {
+        let mut sums =
+            Self { samples: message.u64(), loss: f64::from_bits(message.u64()), ..Self::default() };
+        for exit in Exit::FIRST {
+            let hits = message.u64();
+            if hits != u64::MAX {
+                sums.correct.insert(exit, hits);
+            }
+        }
+        sums
+    }
+
     /// Adds the sums over other samples.
     pub fn add(&mut self, other: &Self) {
         self.samples += other.samples;
@@ -214,7 +236,7 @@ fn map_bits(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
     let shape = map_shape(&map).expect("the spec was checked");
     let views = inputs.output.devices.iter().flatten().filter(|device| !device.rows.is_empty());
     let term = |device: &SourceOutput| {
-        let maps = packed_maps(device, &map);
+        let maps = device.packed_maps(&map);
         let mut counts = MapCounts::new(shape);
         maps.iter().for_each(|map| counts.add(map).expect("maps of the network's shape"));
         let (mut slopes, mut middle) = (Vec::with_capacity(maps.len() * map.elements()), 0.0);
@@ -313,7 +335,7 @@ mod tests {
         let map = network.spec.shapes.features;
         let mut expected = 0.0;
         for device in output.devices.iter().flatten() {
-            let maps = packed_maps(device, &map);
+            let maps = device.packed_maps(&map);
             let mut counts = MapCounts::new(map_shape(&map).unwrap());
             maps.iter().for_each(|map| counts.add(map).unwrap());
             let mut bits = 0.0;

@@ -2,6 +2,7 @@
 
 use burn::tensor::Tensor;
 use headwater_inference::manifest::{Aggregation, FeatureMap};
+use headwater_kernels::pack_signs;
 use headwater_protocol::ExitWord;
 
 use crate::by_exit::ByExit;
@@ -257,6 +258,16 @@ impl SourceOutput {
     /// Scores, `[rows, classes]`; `None` for a device without a section.
     pub fn flat_scores(&self) -> Option<Tensor<2>> {
         self.scores.clone().map(flat)
+    }
+
+    /// The packed map of each view.
+    pub fn packed_maps(&self, map: &FeatureMap) -> Vec<Vec<u8>> {
+        let pack = |signs: &[f32]| {
+            let mut bits = vec![0; map.packed_bytes()];
+            pack_signs(signs, &mut bits);
+            bits
+        };
+        values(&self.features).chunks_exact(map.elements()).map(pack).collect()
     }
 
     fn scores(&self) -> Tensor<4> {

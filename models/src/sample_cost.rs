@@ -6,7 +6,7 @@ use headwater_inference::manifest::{NetworkManifest, Tier};
 use headwater_protocol::{Exit, SlotSet};
 
 use crate::data::{AbsentView, Samples};
-use crate::evaluation::PartLogits;
+use crate::part_logits::PartLogits;
 
 /// Costs of a network from which the cost of each sample follows.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,7 @@
 //! `headwater-train train --workers mpi`: this process as one of several ranks.
 
 use anyhow::{Context, anyhow};
+use headwater_models::checkpoint::Checkpoint;
 use headwater_models::data::{Parts, Samples, fingerprint};
 use headwater_models::experiment::Experiment;
 use headwater_models::recipe::Recipe;
@@ -8,7 +9,7 @@ use headwater_models::run::{RunFolder, train_on_ranks};
 use headwater_models::scale_out::agreement::RankFacts;
 use headwater_models::scale_out::{Communicator, shards};
 use headwater_models::spec::Spec;
-use headwater_models::training::{Checkpoint, Event};
+use headwater_models::training::Event;
 use headwater_protocol::Slot;
 use headwater_samples::Part;
 use sha2::{Digest, Sha256};

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::Context;
+use headwater_models::checkpoint::Checkpoint;
 use headwater_models::experiment::Experiment;
 use headwater_models::run::RunFolder;
-use headwater_models::training::Checkpoint;
 
 use super::Failure;
 use super::output::print_error;

@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
+use headwater_models::checkpoint::Checkpoint;
 use headwater_models::data::{Parts, fingerprint_of_all};
 use headwater_models::experiment::{Experiment, RunInfo};
 use headwater_models::recipe::Recipe;
@@ -16,7 +17,6 @@ use headwater_models::run::{
 };
 use headwater_models::scale_out::{Alone, Communicator};
 use headwater_models::spec::Spec;
-use headwater_models::training::Checkpoint;
 use headwater_samples::Part;
 
 use super::dataset::Dataset;

@@ -7,8 +7,9 @@ use headwater_inference::policy::{Policy, PolicyError};
 use headwater_protocol::Slot;
 use thiserror::Error;
 
+use super::NoPackedForm;
 use super::TrainedNetwork;
-use super::packed::{NoPackedForm, packed_section};
+use super::packed::packed_section;
 use super::parity::{COMPARED_SAMPLES, Parity, ParityError, Reference};
 use super::sections::onnx_sections;
 use crate::data::Samples;

@@ -2,8 +2,8 @@
 
 use headwater_kernels::{BlockParts, Convp as Shape, Map, Threshold};
 
+use super::no_packed_form::NoPackedForm;
 use super::onnx::{Graph, Value, windowed};
-use super::packed::NoPackedForm;
 use crate::fused::Folded;
 use crate::layers::{Convp, TrainedState};
 

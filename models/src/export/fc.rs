@@ -2,8 +2,8 @@
 
 use headwater_kernels::Affine;
 
+use super::no_packed_form::NoPackedForm;
 use super::onnx::{Graph, Value, integer};
-use super::packed::NoPackedForm;
 use crate::fused::Folded;
 use crate::layers::{Fc, NormOrBias, TrainedState};
 use crate::spec::Activation;

@@ -5,6 +5,7 @@ mod conv;
 mod convp;
 mod fc;
 mod manifest;
+mod no_packed_form;
 pub mod onnx;
 pub mod packed;
 pub mod parity;
@@ -13,6 +14,7 @@ mod sections;
 
 pub use bundle::{ExportError, Exported, bundle_writer, export};
 pub use manifest::manifest;
+pub use no_packed_form::NoPackedForm;
 pub use sections::onnx_sections;
 
 use crate::layers::{State, TrainedState};

@@ -5,7 +5,7 @@ use headwater_inference::policy::Policy;
 use headwater_protocol::Exit;
 
 use crate::data::Samples;
-use crate::evaluation::PartLogits;
+use crate::part_logits::PartLogits;
 
 /// One exit before the last one.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,12 +4,13 @@ use headwater_protocol::SlotSet;
 use headwater_samples::Part;
 
 use crate::data::{AbsentView, Parts, Samples};
-use crate::evaluation::{PartLogits, evaluate};
+use crate::evaluation::evaluate;
 use crate::experiment::Experiment;
 use crate::layers::State;
+use crate::message::{Reader, put_u64};
+use crate::part_logits::PartLogits;
 use crate::scale_out::Communicator;
 use crate::scale_out::exchange::slice_ranges;
-use crate::scale_out::message::{Reader, put_u64};
 
 /// A part with the logits of the trained network.
 pub struct EvaluatedPart {

@@ -15,11 +15,11 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::checkpoint::EpochRecord;
 use crate::experiment::{Experiment, RunInfo};
 use crate::number_file::write_whole;
 use crate::recipe::Recipe;
 use crate::spec::Spec;
-use crate::training::EpochRecord;
 
 /// A run folder.
 #[derive(Clone, Debug)]

@@ -11,6 +11,5 @@ mod train;
 pub use evaluated_part::EvaluatedPart;
 pub use folder::RunFolder;
 pub use folds::{Folds, OtherParts};
-pub use out_of_fold::{FittedPart, ThresholdOrigin};
 pub use ranks::train_on_ranks;
 pub use train::{EvaluationParts, Finished, RunError, finish, train};

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::number_file::{self, Magic, write_whole};
+use crate::optimiser::Moments;
 use crate::scale_out::RankState;
-use crate::training::Moments;
 
 const MAGIC: Magic = *b"HWRANK01";
 /// Files of one rank that are kept in a folder, as many as checkpoints.

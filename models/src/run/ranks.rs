@@ -6,10 +6,11 @@ use std::time::Instant;
 use super::rank_file::RankFile;
 use super::train::save;
 use super::{RunError, RunFolder};
+use crate::checkpoint::Checkpoint;
 use crate::data::Samples;
 use crate::experiment::Experiment;
 use crate::scale_out::{Communicator, RankState};
-use crate::training::{Checkpoint, Event, Trainer};
+use crate::training::{Event, Trainer};
 
 /// Trains to the end of the recipe on all ranks, from the newest checkpoint of rank 0, and returns the last checkpoint. `train` and `validation` are
 /// the shards of this rank. Every rank must come here.

@@ -8,7 +8,9 @@ use headwater_inference::policy::Policy;
 use headwater_samples::Part;
 use thiserror::Error;
 
-use super::{EvaluatedPart, FittedPart, RunFolder, ThresholdOrigin, out_of_fold};
+use super::{EvaluatedPart, RunFolder, out_of_fold};
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::coding_fit::{FITTED_SAMPLES, fitted_coding};
 use crate::data::{Parts, Samples};
 use crate::experiment::Experiment;
 use crate::export::parity::COMPARED_SAMPLES;
@@ -18,9 +20,8 @@ use crate::logits_file::PartFile;
 use crate::promise::Target;
 use crate::report::{PartReport, PartReports, run_report};
 use crate::scale_out::Communicator;
-use crate::training::{Checkpoint, CheckpointError, Diverged, Event, Trainer};
-use crate::tuning::Fitted;
-use crate::wire_coding::{FITTED_SAMPLES, WireCoding};
+use crate::training::{Diverged, Event, Trainer};
+use crate::tuning::{Fitted, FittedPart, ThresholdOrigin};
 
 /// A run that cannot continue.
 #[derive(Debug, Error)]
@@ -138,7 +139,7 @@ impl EvaluationParts {
         let fitted = |part, of| parts.part(part, limit(of), experiment.recipe.workers);
         let (train, validation) =
             (fitted(Part::Train, experiment.info.limit_train), fitted(Part::Validation, None));
-        state.coding = WireCoding::fit(experiment, state, &train, &validation);
+        state.coding = fitted_coding(experiment, state, &train, &validation);
         drop((train, validation));
         let state = &*state;
         let part = |part| EvaluatedPart::over_ranks(experiment, state, ranks, (parts, part));

@@ -1,6 +1,6 @@
 //! The ranks of a run: processes that train one network together, as one of them sees the others.
 
-use super::message::{Reader, put_u64};
+use crate::message::{Reader, put_u64};
 
 /// Exchange of messages among all ranks. Every rank calls the same functions in the same order; each call returns when all ranks have called it.
 pub trait Communicator {

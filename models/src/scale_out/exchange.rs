@@ -12,8 +12,8 @@ use std::ops::Range;
 
 use super::Communicator;
 use super::compression::{Compression, encode_with_feedback};
-use super::message::{Reader, put_f32s};
 use crate::layers::Layout;
+use crate::message::{Reader, put_f32s};
 
 /// Sums over ranks, with what earlier messages left out.
 pub struct Exchange<'a> {

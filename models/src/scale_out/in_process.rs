@@ -68,12 +68,12 @@ impl Communicator for ThreadRank<'_> {
 
     fn all_reduce(&self, values: &mut [f32]) {
         let mut message = Vec::new();
-        super::message::put_f32s(&mut message, values);
+        crate::message::put_f32s(&mut message, values);
         let all = self.all_gather(&message);
         values.fill(0.0);
         // Another order than that of the ranks.
         for message in all.iter().rev() {
-            let of_rank = super::message::Reader(message).f32s(values.len());
+            let of_rank = crate::message::Reader(message).f32s(values.len());
             values.iter_mut().zip(of_rank).for_each(|(sum, value)| *sum += value);
         }
     }

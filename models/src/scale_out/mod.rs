@@ -4,7 +4,7 @@
 //! communicator  messages among ranks: MPI in `headwater-train`, threads in tests, nobody alone
 //! agreement     whether all ranks have the same data, spec and recipe
 //! shards        which samples each rank has
-//! exchange      sums of a vector over all ranks ── compression, message
+//! exchange      sums of a vector over all ranks ── compression
 //! rank          synchronous steps or local steps, by the recipe; rank_state is what a checkpoint keeps of it
 //! ```
 //! Nothing here opens a socket: the transport is the communicator's.
@@ -15,15 +15,12 @@ pub mod compression;
 pub mod exchange;
 #[cfg(test)]
 pub(crate) mod in_process;
-pub mod message;
 mod rank;
 mod rank_state;
-mod recipe;
 pub mod shards;
 #[cfg(test)]
 mod tests;
 
 pub use communicator::{Alone, Communicator};
-pub use rank::{NotFinite, Rank, RankStep, ScaleOutProgress};
+pub use rank::{NotFinite, Rank, RankStep};
 pub use rank_state::RankState;
-pub use recipe::{BatchOf, CompressionKind, RateScaling, Reduction, ScaleOutRecipe, Strategy};

@@ -7,28 +7,16 @@
 //! ```
 
 use headwater_protocol::Exit;
-use serde::{Deserialize, Serialize};
 
 use super::exchange::{Exchange, Summed, sum};
-use super::message::{Reader, put_sums};
-use super::recipe::{CompressionKind, Reduction, ScaleOutRecipe, Strategy};
-use super::{Communicator, RankState};
+use super::{Communicator, RankState, compression};
+use crate::checkpoint::Checkpoint;
 use crate::layers::{Layout, ParameterKind, State};
 use crate::loss::LossSums;
-use crate::recipe::Algorithm;
+use crate::message::Reader;
+use crate::optimiser::OptimiserStep;
+use crate::recipe::{Algorithm, CompressionKind, Reduction, ScaleOutRecipe, Strategy};
 use crate::reduction::{Gradients, reduce, sums_of};
-use crate::training::{Checkpoint, OptimiserStep};
-
-/// Exchange among ranks so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScaleOutProgress {
-    /// Ranks of the run since its last start.
-    pub ranks: usize,
-    /// Exchanges of gradients or weights.
-    pub exchanges: u64,
-    /// Bytes that rank 0 has sent to others, without the headers of the transport.
-    pub sent_bytes: u64,
-}
 
 /// The training of one rank.
 pub struct Rank<'a> {
@@ -67,7 +55,7 @@ impl<'a> Rank<'a> {
     ) -> Self {
         Self {
             recipe,
-            exchange: Exchange::new(ranks, recipe.compression(), layout),
+            exchange: Exchange::new(ranks, compression::of(&recipe), layout),
             batch,
             exchanged: parameters.to_vec(),
             since: (0, LossSums::default()),
@@ -141,7 +129,7 @@ impl<'a> Rank<'a> {
         let vectors: Vec<Vec<f32>> = workers.iter().map(scaled).collect();
         let own = sums_of(workers);
         let mut tail = Vec::new();
-        put_sums(&mut tail, &own);
+        own.put(&mut tail);
         let is_compressed = self.recipe.compression != CompressionKind::None
             && step.number > u64::from(self.recipe.uncompressed_steps);
         // 1-bit Adam: each rank sends its share of the new mean of gradients.
@@ -201,7 +189,7 @@ impl<'a> Rank<'a> {
         let weights = self.exchanged.iter().zip(&checkpoint.state.parameters);
         let vector: Vec<f32> = weights.map(|(before, now)| (before - now) * share).collect();
         let mut tail = Vec::new();
-        put_sums(&mut tail, &self.since.1);
+        self.since.1.put(&mut tail);
         let summed = match self.recipe.compression {
             CompressionKind::None => self.exchange.sum_in_order(&[vector], &tail),
             _ => self.exchange.sum_compressed(&vector, &tail),
@@ -252,7 +240,7 @@ impl Summed {
     /// The sums of the vector, and those over the samples of all ranks, which were its tails.
     fn with_sums(self) -> (Vec<f32>, LossSums) {
         let mut all = LossSums::default();
-        self.tails.iter().for_each(|tail| all.add(&Reader(tail).sums()));
+        self.tails.iter().for_each(|tail| all.add(&LossSums::read(&mut Reader(tail))));
         (self.values, all)
     }
 }

@@ -1,7 +1,7 @@
 //! Numbers that one rank alone has, for checkpoints.
 
 use super::exchange::{slice_ranges, sum};
-use crate::training::Moments;
+use crate::optimiser::Moments;
 
 /// Numbers that one rank alone has: moments and residuals.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,13 +1,14 @@
 //! Strategies on ranks that are threads of one process: what they must equal, and that they resume.
 
 use super::*;
+use crate::checkpoint::Checkpoint;
 use crate::data::{Parts, Samples};
 use crate::experiment::{Experiment, RunInfo};
-use crate::recipe::{Algorithm, Recipe};
+use crate::recipe::{Algorithm, BatchOf, CompressionKind, Recipe, Reduction, ScaleOutRecipe, Strategy};
 use crate::run::{Folds, RunFolder, out_of_fold, train_on_ranks};
 use crate::single_camera::plain_network;
 use crate::spec::Spec;
-use crate::training::{Checkpoint, Diverged, Event, Trainer};
+use crate::training::{Diverged, Event, Trainer};
 use headwater_samples::Part;
 use std::path::{Path, PathBuf};
 
@@ -337,7 +338,7 @@ fn compressed_local_steps_send_a_thousandth_of_the_bytes() {
         let layout = &experiment.network.layout;
         let vector = vec![0.5; layout.parameter_count()];
         let sent = in_process::run(2, |rank| {
-            let mut exchange = exchange::Exchange::new(rank, recipe.compression(), layout);
+            let mut exchange = exchange::Exchange::new(rank, compression::of(&recipe), layout);
             match recipe.compression {
                 CompressionKind::None => exchange.sum_in_order(std::slice::from_ref(&vector), &[]),
                 _ => exchange.sum_compressed(&vector, &[]),

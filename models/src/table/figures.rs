@@ -10,11 +10,12 @@ use serde::Serialize;
 use super::metrics::{self, Hits};
 use super::plan::{Plan, Run};
 use super::run::RunLogits;
+use crate::account::answers;
 use crate::by_exit::ByExit;
 use crate::export::manifest;
 use crate::logits_file::PartFile;
 use crate::promise::Target;
-use crate::report::{PartReport, answers};
+use crate::report::PartReport;
 use crate::sample_cost::{CostSum, NetworkCost};
 use crate::tuning::{Candidates, Fitted, candidates};
 

@@ -3,7 +3,7 @@
 use headwater_protocol::Exit;
 
 use crate::data::Samples;
-use crate::evaluation::PartLogits;
+use crate::part_logits::PartLogits;
 
 /// Bins of the calibration error.
 const BINS: usize = 15;

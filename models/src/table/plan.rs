@@ -7,12 +7,11 @@ use headwater_protocol::{Slot, SlotSet};
 use headwater_samples::Part;
 
 use super::plan_file::PlanFile;
-pub use super::plan_file::{DataPlan, MetricsPlan, SimplePlan};
+pub use super::plan_file::{DataPlan, MetricsPlan, Row, SimplePlan};
 use crate::data::AbsentView;
 use crate::experiment::RunInfo;
 use crate::file_error::{self, FileError};
 use crate::recipe::Recipe;
-use crate::spec::Spec;
 
 /// Most sets of missing devices of an experiment: each is an evaluation of every run.
 const MAX_SETS: u128 = 1_000;
@@ -44,19 +43,6 @@ pub struct Plan {
     pub seeds: Vec<u64>,
     /// Largest number of devices that are missing in an evaluation.
     pub missing: usize,
-}
-
-/// A row of the table.
-#[derive(Clone, Debug)]
-pub struct Row {
-    /// Name in the table.
-    pub name: String,
-    /// The network.
-    pub spec: Spec,
-    /// The recipe; the seed is that of a run.
-    pub recipe: Recipe,
-    /// Input of the network for an absent view.
-    pub absent: AbsentView,
 }
 
 /// One run of a row.
@@ -211,14 +197,6 @@ fn count_of_sets(slots: usize, most: usize) -> u128 {
         sets += of_count;
     }
     sets
-}
-
-impl Row {
-    /// Name as a folder: letters, digits and hyphens.
-    pub fn slug(&self) -> String {
-        let words = self.name.split(|letter: char| !letter.is_ascii_alphanumeric());
-        words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-").to_lowercase()
-    }
 }
 
 impl Run {

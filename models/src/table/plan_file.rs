@@ -6,7 +6,6 @@ use headwater_samples::Part;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::plan::Row;
 use crate::data::AbsentView;
 use crate::file_error::{self, FileError};
 use crate::recipe::Recipe;
@@ -138,6 +137,27 @@ pub(super) struct RowPlan {
     network: Table,
     #[serde(default)]
     recipe: Table,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Name in the table.
+    pub name: String,
+    /// The network.
+    pub spec: Spec,
+    /// The recipe; the seed is that of a run.
+    pub recipe: Recipe,
+    /// Input of the network for an absent view.
+    pub absent: AbsentView,
+}
+
+impl Row {
+    /// Name as a folder: letters, digits and hyphens.
+    pub fn slug(&self) -> String {
+        let words = self.name.split(|letter: char| !letter.is_ascii_alphanumeric());
+        words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-").to_lowercase()
+    }
 }
 
 impl PlanFile {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::plan::{Plan, Run};
+use crate::coding_fit::fitted_coding;
 use crate::data::{AbsentView, Parts, Samples};
 use crate::evaluation::evaluate;
 use crate::experiment::{Experiment, RunInfo};
@@ -16,7 +17,6 @@ use crate::logits_file::{self, LogitsFileError, PartFile};
 use crate::number_file::write_whole;
 use crate::run::{RunError, RunFolder, train};
 use crate::training::Event;
-use crate::wire_coding::WireCoding;
 use headwater_samples::Part;
 
 /// Parts of the data, as one group of runs uses them.
@@ -152,7 +152,7 @@ pub fn complete(
     let folder = RunFolder::create(&folder.join(run.folder(plan)), &experiment)?;
     let mut checkpoint = train(&experiment, &folder, &parts.train, &parts.validation, notify)?;
     let state = &mut checkpoint.state;
-    state.coding = WireCoding::fit(&experiment, state, &parts.train, &parts.validation);
+    state.coding = fitted_coding(&experiment, state, &parts.train, &parts.validation);
     let files = LogitsFolder(folder.file("logits"));
     std::fs::create_dir_all(&files.0)?;
     let identity = &experiment.info.identity;

@@ -7,6 +7,7 @@ use crate::experiment::Experiment;
 use crate::fused::BatchStatistics;
 use crate::layers::{Layout, Pass, State, TrainedState};
 use crate::loss::LossSums;
+use crate::message::{Reader, put_f32s, put_u64};
 use crate::reduction::{Gradients, reduce};
 
 /// Gradient and statistics of the samples at `indices`, over all workers of this process.
@@ -85,6 +86,34 @@ pub fn combined(parts: &[Vec<Option<BatchStatistics>>], layout: &Layout) -> Vec<
     (0..layout.statistics.len()).map(of_norm).collect()
 }
 
+/// Appends the statistics of batch norms to a message, in their order; a count of 0 for one that took no part.
+pub fn put_statistics(message: &mut Vec<u8>, statistics: &[Option<BatchStatistics>]) {
+    for found in statistics {
+        let Some(BatchStatistics { count, mean, variance }) = found else {
+            put_u64(message, 0);
+            continue;
+        };
+        put_u64(message, *count);
+        put_f32s(message, mean);
+        put_f32s(message, variance);
+    }
+}
+
+/// Reads the statistics of batch norms with these numbers of channels, which [`put_statistics`] appended.
+pub fn read_statistics(
+    message: &mut Reader<'_>,
+    channels: impl Iterator<Item = usize>,
+) -> Vec<Option<BatchStatistics>> {
+    let one = |channels| {
+        let count = message.u64();
+        (count > 0).then(|| {
+            let (mean, variance) = (message.f32s(channels), message.f32s(channels));
+            BatchStatistics { count, mean, variance }
+        })
+    };
+    channels.map(one).collect()
+}
+
 /// Replaces the running statistics; a norm without any keeps them.
 pub fn set_statistics(layout: &Layout, state: &mut State, found: &[Option<BatchStatistics>]) {
     for (range, found) in layout.statistics.iter().zip(found) {
@@ -102,5 +131,29 @@ pub fn update_statistics(layout: &Layout, state: &mut State, found: &Gradients, 
         for (running, value) in state.statistics[range.clone()].iter_mut().zip(values) {
             *running += momentum * (value - *running);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_protocol::Exit;
+
+    use super::*;
+
+    #[test]
+    fn what_is_put_is_read_in_the_same_order() {
+        let mut sums = LossSums { samples: 7, loss: 1.0 / 3.0, ..LossSums::default() };
+        sums.correct.insert(Exit::CLOUD, 5);
+        let norms =
+            [None, Some(BatchStatistics { count: 3, mean: vec![0.1, -2.0], variance: vec![1.5, 0.0] })];
+        let mut message = Vec::new();
+        put_f32s(&mut message, &[1.5, f32::MIN_POSITIVE]);
+        sums.put(&mut message);
+        put_statistics(&mut message, &norms);
+        let mut reader = Reader(&message);
+        assert_eq!(reader.f32s(2), [1.5, f32::MIN_POSITIVE]);
+        assert_eq!(LossSums::read(&mut reader), sums);
+        assert_eq!(read_statistics(&mut reader, [4, 2].into_iter()), norms);
+        assert!(reader.0.is_empty());
     }
 }

@@ -1,22 +1,23 @@
 //! The epoch loop, without clock, folder and terminal: the caller handles the events of steps and epochs.
 
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Checkpoint, Moments, OptimiserStep, OwnShards, Progress, Shard, combined, exact_statistics,
-    set_statistics, step, update_statistics, worker_gradients,
+    OwnShards, Shard, combined, exact_statistics, put_statistics, read_statistics, set_statistics, step,
+    update_statistics, worker_gradients,
 };
-use crate::by_exit::ByExit;
+use crate::checkpoint::{Checkpoint, EpochRecord, Progress};
 use crate::data::Samples;
-use crate::evaluation::{ExitCounts, ExitShares, evaluate};
+use crate::evaluation::evaluate;
 use crate::experiment::Experiment;
 use crate::layers::State;
 use crate::loss::LossSums;
-use crate::recipe::Optimiser;
+use crate::message::{Reader, put_u64};
+use crate::optimiser::{Moments, OptimiserStep};
+use crate::part_logits::{ExitCounts, ExitShares};
+use crate::recipe::{Optimiser, ScaleOutRecipe};
 use crate::reduction::sums_of;
-use crate::scale_out::message::{Reader, put_statistics, put_u64};
-use crate::scale_out::{Alone, Communicator, NotFinite, Rank, RankState, RankStep, ScaleOutRecipe, shards};
+use crate::scale_out::{Alone, Communicator, NotFinite, Rank, RankState, RankStep, shards};
 
 /// A run in memory, or one rank of a run.
 pub struct Trainer<'a> {
@@ -47,22 +48,6 @@ struct Schedule {
     batch: usize,
     /// Settings of the optimiser for such steps.
     optimiser: Optimiser,
-}
-
-/// Results of one epoch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EpochRecord {
-    /// Number of the epoch, from 1.
-    pub epoch: u32,
-    /// Mean loss over the augmented train part.
-    pub loss: f64,
-    /// Share of correct answers of each exit while training.
-    #[serde(flatten, with = "crate::by_exit::train")]
-    pub train: ByExit<f64>,
-    /// Share of correct answers on the validation part.
-    pub validation: ExitShares,
-    /// Step size at the end of the epoch.
-    pub learning_rate: f32,
 }
 
 /// An event of a run.
@@ -347,7 +332,7 @@ impl<'a> Trainer<'a> {
             let of_rank = |message: &Vec<u8>| {
                 let mut reader = Reader(message);
                 let channels = || layout.statistics.iter().map(|range| range.len() / 2);
-                (0..reader.u64()).map(|_| reader.statistics(channels())).collect::<Vec<_>>()
+                (0..reader.u64()).map(|_| read_statistics(&mut reader, channels())).collect::<Vec<_>>()
             };
             combined(&all.iter().flat_map(of_rank).collect::<Vec<_>>(), layout)
         } else {

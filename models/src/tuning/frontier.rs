@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::Fitted;
 use super::interval::{MeasuredCost, units};
+use crate::account::answers;
 use crate::by_exit::ByExit;
 use crate::data::Samples;
-use crate::evaluation::PartLogits;
-use crate::report::answers;
+use crate::part_logits::PartLogits;
 use crate::sample_cost::{CostSum, MeanCost, NetworkCost};
 
 /// A part of the data with the logits of a network.

@@ -5,7 +5,7 @@ use headwater_inference::policy::{ExitPolicy, ExitRule, LearnedWeights, Policy, 
 use headwater_protocol::Exit;
 
 use crate::data::Samples;
-use crate::evaluation::PartLogits;
+use crate::part_logits::PartLogits;
 
 /// Least number of events at each early exit: ten for each weight.
 const LEAST_EVENTS: usize = 50;

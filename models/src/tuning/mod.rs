@@ -6,6 +6,7 @@ pub mod choice;
 pub mod frontier;
 pub mod interval;
 mod learned;
+mod origin;
 pub mod splits;
 #[cfg(test)]
 mod tests;
@@ -15,12 +16,13 @@ use headwater_inference::policy::{ExitRule, ExitThreshold, Policy, PolicyError, 
 use headwater_protocol::Exit;
 
 use crate::data::Samples;
-use crate::evaluation::PartLogits;
+use crate::part_logits::PartLogits;
 use crate::promise::by_missing::{Certificate, Certified};
 use crate::promise::outcomes::Outcomes;
 use crate::promise::path::{Step, path};
 use crate::promise::{CalibrationPart, PromiseError, Target, Units, binomial};
 use learned::with_learned_rules;
+pub use origin::{FittedPart, ThresholdOrigin};
 
 /// Rules that are compared, together with the learned one; they are the same at every exit.
 const RULES: [ExitRule; 3] = [ExitRule::Entropy, ExitRule::MaxProbability, ExitRule::Margin];

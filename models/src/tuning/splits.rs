@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use super::{Fitted, ORDER_SEED};
 use crate::data::Samples;
-use crate::evaluation::PartLogits;
+use crate::part_logits::PartLogits;
 use crate::promise::outcomes::Outcomes;
 use crate::promise::path::Step;
 use crate::promise::{CalibrationPart, PromiseError, Target, Units, binomial};

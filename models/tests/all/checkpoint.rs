@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use headwater_models::checkpoint::{Checkpoint, Progress};
 use headwater_models::layers::State;
-use headwater_models::training::{Checkpoint, Moments, Progress};
+use headwater_models::optimiser::Moments;
 use headwater_protocol::Exit;
 
 /// An empty folder of that name.

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use headwater_models::checkpoint::Checkpoint;
 use headwater_models::data::Parts;
 use headwater_models::experiment::{Experiment, RunInfo};
 use headwater_models::recipe::Recipe;
 use headwater_models::run::{RunError, RunFolder, train};
 use headwater_models::spec::Spec;
-use headwater_models::training::Checkpoint;
 use headwater_samples::Part;
 
 #[test]

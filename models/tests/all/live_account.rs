@@ -11,12 +11,13 @@ use headwater_inference::policy::{
     ExitPolicy, ExitRule, ExitThreshold, LearnedWeights, Policy, Threshold, Weight,
 };
 use headwater_inference::sections::{CloudSection, DeviceSection};
+use headwater_models::account::{ExitCount, PartAccount};
 use headwater_models::data::{Parts, Samples};
-use headwater_models::evaluation::{PartLogits, bundle_logits, evaluate};
+use headwater_models::evaluation::{bundle_logits, evaluate};
 use headwater_models::experiment::{Experiment, RunInfo};
 use headwater_models::export::{TrainedNetwork, bundle_writer, manifest};
+use headwater_models::part_logits::PartLogits;
 use headwater_models::recipe::Recipe;
-use headwater_models::report::{ExitCount, PartAccount};
 use headwater_models::spec::Spec;
 use headwater_protocol::{Decision, Degraded, Exit, SampleId, Slot, SlotSet};
 use headwater_samples::Part;

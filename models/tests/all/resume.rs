@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use headwater_models::checkpoint::Checkpoint;
 use headwater_models::experiment::RunInfo;
-use headwater_models::training::Checkpoint;
 
 fn recipe(folder: &Path) -> PathBuf {
     let file = folder.join("recipe.toml");

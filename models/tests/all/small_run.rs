@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::cost::DeviceBody;
 use headwater_inference::engine::TractEngine;
+use headwater_models::coding_fit::fitted_coding;
 use headwater_models::data::{Parts, load};
 use headwater_models::evaluation::bundle_logits;
 use headwater_models::experiment::{Experiment, RunInfo};
@@ -13,7 +14,6 @@ use headwater_models::report::PartReport;
 use headwater_models::run::{EvaluatedPart, EvaluationParts, Finished, finish};
 use headwater_models::spec::Spec;
 use headwater_models::training::{Diverged, Trainer};
-use headwater_models::wire_coding::WireCoding;
 use headwater_protocol::Exit;
 use headwater_samples::Part;
 use headwater_samples::data_set::OpenOptions;
@@ -37,7 +37,7 @@ fn trained(spec: Spec, parts: &Parts, limit: usize, epochs: u32) -> Finished {
     let mut trainer = Trainer::new(&experiment, &train, &validation, None);
     trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
     let mut checkpoint = trainer.checkpoint;
-    checkpoint.state.coding = WireCoding::fit(&experiment, &checkpoint.state, &train, &validation);
+    checkpoint.state.coding = fitted_coding(&experiment, &checkpoint.state, &train, &validation);
     let evaluated = |samples| EvaluatedPart::of(&experiment, &checkpoint.state, samples);
     let parts = EvaluationParts {
         class_prior: train.prior(),

@@ -1,9 +1,9 @@
 //! The result of `calibrate` as text and as JSON.
 
 use headwater_inference::bundle::Bundle;
+use headwater_models::account::PartAccount;
 use headwater_models::promise::by_missing::{Certificate, Certified};
 use headwater_models::promise::outcomes::Outcomes;
-use headwater_models::report::PartAccount;
 use headwater_models::tuning::splits::SplitReport;
 use serde_json::{Value, json};
 

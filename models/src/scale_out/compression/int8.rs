@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::Compression;
-use crate::scale_out::message::{Reader, put_f32s};
+use crate::message::{Reader, put_f32s};
 
 /// A signed byte a number: multiples of a 127th of the block's largest magnitude, rounded to the nearest.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,8 @@ mod top_k;
 
 use std::ops::Range;
 
-use super::message::{Reader, put_f32s};
+use crate::message::{Reader, put_f32s};
+use crate::recipe::{CompressionKind, ScaleOutRecipe};
 
 pub use int8::Int8;
 pub use one_bit::OneBit;
@@ -45,6 +46,16 @@ impl Compression for Uncompressed {
 
     fn decode(&self, message: &mut Reader<'_>, _blocks: &[Range<usize>], values: &mut [f32]) {
         values.copy_from_slice(&message.f32s(values.len()));
+    }
+}
+
+/// The compression of a recipe.
+pub fn of(recipe: &ScaleOutRecipe) -> Box<dyn Compression> {
+    match recipe.compression {
+        CompressionKind::None => Box::new(Uncompressed),
+        CompressionKind::Int8 => Box::new(Int8),
+        CompressionKind::OneBit => Box::new(OneBit),
+        CompressionKind::TopK => Box::new(TopK { share: recipe.top_k_share }),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::Compression;
-use crate::scale_out::message::{Reader, put_f32s};
+use crate::message::{Reader, put_f32s};
 
 /// A bit a number, 1 = not negative, least significant bit first: each number becomes plus or minus the block's mean magnitude (Tang et al. 2021,
 /// "1-bit Adam", section 4).

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::Compression;
-use crate::scale_out::message::{Reader, put_f32s};
+use crate::message::{Reader, put_f32s};
 
 /// The share of the numbers with the largest magnitudes, each with its index; the others become 0 (Aji and Heafield 2017, "Sparse communication").
 #[derive(Clone, Copy, Debug)]

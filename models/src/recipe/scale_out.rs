@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::compression::{Compression, Int8, OneBit, TopK, Uncompressed};
-
 /// Settings of training on ranks; docs/scale-out.md explains every key.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -114,16 +112,6 @@ impl Default for ScaleOutRecipe {
 }
 
 impl ScaleOutRecipe {
-    /// The compression.
-    pub fn compression(&self) -> Box<dyn Compression> {
-        match self.compression {
-            CompressionKind::None => Box::new(Uncompressed),
-            CompressionKind::Int8 => Box::new(Int8),
-            CompressionKind::OneBit => Box::new(OneBit),
-            CompressionKind::TopK => Box::new(TopK { share: self.top_k_share }),
-        }
-    }
-
     /// Whether a rank has numbers that others do not have: moments of its own, or what its messages left out.
     pub fn has_rank_state(&self) -> bool {
         self.strategy == Strategy::LocalSteps || self.compression != CompressionKind::None

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{EpochRecord, Moments};
+use crate::by_exit::ByExit;
 use crate::layers::State;
 use crate::loss::LossSums;
 use crate::number_file::{self, Magic, write_whole};
-use crate::scale_out::ScaleOutProgress;
+use crate::optimiser::Moments;
+use crate::part_logits::ExitShares;
 
 const MAGIC: Magic = *b"HWCKPT01";
 /// Number of checkpoints kept in a folder.
@@ -37,6 +38,33 @@ pub struct Progress {
     /// Exchange among ranks so far; `None` in a run of one process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_out: Option<ScaleOutProgress>,
+}
+
+/// Results of one epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpochRecord {
+    /// Number of the epoch, from 1.
+    pub epoch: u32,
+    /// Mean loss over the augmented train part.
+    pub loss: f64,
+    /// Share of correct answers of each exit while training.
+    #[serde(flatten, with = "crate::by_exit::train")]
+    pub train: ByExit<f64>,
+    /// Share of correct answers on the validation part.
+    pub validation: ExitShares,
+    /// Step size at the end of the epoch.
+    pub learning_rate: f32,
+}
+
+/// Exchange among ranks so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScaleOutProgress {
+    /// Ranks of the run since its last start.
+    pub ranks: usize,
+    /// Exchanges of gradients or weights.
+    pub exchanges: u64,
+    /// Bytes that rank 0 has sent to others, without the headers of the transport.
+    pub sent_bytes: u64,
 }
 
 /// A saved run.

@@ -1,5 +1,7 @@
 //! The recipe: a TOML file with the settings of a training run.
 
+mod scale_out;
+
 use std::path::Path;
 
 use headwater_inference::policy::Bound;
@@ -9,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use crate::data::Augment;
 use crate::file_error::{self, FileError};
 use crate::promise::Target;
-use crate::scale_out::ScaleOutRecipe;
 use crate::spec::Spec;
 
+pub use scale_out::{BatchOf, CompressionKind, RateScaling, Reduction, ScaleOutRecipe, Strategy};
+
 /// The recipe used when none is named.
-pub const DEFAULT: &str = include_str!("../recipes/default.toml");
+pub const DEFAULT: &str = include_str!("../../recipes/default.toml");
 
 /// Settings of a training run; docs/recipes.md explains every key.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -408,7 +411,7 @@ mod tests {
     fn a_term_for_coded_maps_needs_a_network_that_codes_them() {
         let text = DEFAULT.replace("[loss]", "[loss]\nmap_bits = 0.001");
         let recipe = Recipe::parse(Path::new("r.toml"), &text).unwrap();
-        let coded = include_str!("../networks/ddnn-c.toml");
+        let coded = include_str!("../../networks/ddnn-c.toml");
         let check = |text: &str| {
             let spec = Spec::parse(Path::new("network.toml"), text).unwrap();
             recipe.check_for(&spec, Path::new("r.toml")).map_err(|error| error.to_string())

@@ -1,0 +1,32 @@
+//! Why a device section has no packed form.
+
+use headwater_kernels::PackedError;
+use thiserror::Error;
+
+/// Obstacle to the packed form of a device section, which runs as ONNX then.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NoPackedForm {
+    /// A block is not binary.
+    #[error("block {0} is not a `convp` block")]
+    NotBinary(usize),
+    /// The head is not one binary layer to the classes.
+    #[error("the head is not one binary `fc` layer")]
+    Head,
+    /// Devices send their views.
+    #[error("devices have no section in configuration (a)")]
+    NoSection,
+    /// A filter has too many weights for a search over its sums.
+    #[error("block {block} has {taps} weights a filter, more than are packed")]
+    TooManyTaps {
+        /// Index of the block.
+        block: usize,
+        /// Weights of one filter.
+        taps: usize,
+    },
+    /// The batch norm of a block has numbers that are not finite.
+    #[error("the batch norm of block {0} changes its sign more than once")]
+    Threshold(usize),
+    /// The packed form does not support such a shape.
+    #[error(transparent)]
+    Shape(#[from] PackedError),
+}
