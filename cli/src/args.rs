@@ -11,7 +11,7 @@ use headwater_settings::{BrokerSettings, SecuritySettings, TlsSettings};
 use headwater_transport::BrokerAccess;
 
 use crate::BadUsage;
-use crate::demo::plan::{Kill, Rate};
+use crate::option_values::{Kill, Rate};
 
 /// Early-exit inference from the sensor to the cloud.
 #[derive(Debug, Parser)]

@@ -1,11 +1,21 @@
 //! The `headwater` command: `demo` runs all tiers on one machine, `trigger` asks a running group for samples, `enroll` makes certificates,
 //! `sign` signs bundles, `inspect` shows the contents of a bundle, `policy` shows and changes thresholds and waits, `doctor` looks for mistakes.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! commands        demo  trigger  inspect
+//! arguments       args
+//! commands        enroll  policy  sign  doctor
+//! shared          option_values  progress  shipped
+//! ```
 
 pub mod args;
 pub mod demo;
 pub mod doctor;
 pub mod enroll;
 pub mod inspect;
+pub mod option_values;
 pub mod policy;
 mod progress;
 mod shipped;

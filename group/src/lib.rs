@@ -11,6 +11,15 @@
 //! Every sample that is triggered or captured ends in one decision or one drop. [`SampleAccount`] shows which samples are lost
 //! and which have two different decisions. The feature `start` adds [`start`], which runs the services of a group in this
 //! process or as programs. The crate does not know how a sample is decided.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! start           start
+//! client          waits  client
+//! accounts        sample_account  known_devices
+//! errors          error
+//! ```
 
 mod client;
 mod error;

@@ -10,6 +10,16 @@
 //! ```
 //! The subject of a certificate says who its holder is: `O` the site, `OU` the group, `CN` the name. Mosquitto takes the subject as the
 //! user name, and the access rules have one block for each user.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! site            unfinished  site
+//! certificates    issue  signing
+//! members         access  member  host
+//! broker          mosquitto
+//! files           files  error
+//! ```
 
 mod access;
 mod error;

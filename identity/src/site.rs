@@ -16,7 +16,6 @@ use crate::host::check_hosts;
 use crate::issue::{Authority, Credentials, Revoked, Validity};
 use crate::member::{Member, Role};
 use crate::mosquitto::{self, BrokerOptions};
-use crate::unfinished::Unfinished;
 
 /// Version of `site.json`.
 const FORMAT: u32 = 1;
@@ -25,7 +24,7 @@ const FORMAT: u32 = 1;
 const LOCK: &str = "site.lock";
 const SITE: &str = "site.json";
 const AUTHORITY: &str = "authority.crt";
-const AUTHORITY_KEY: &str = "authority.key";
+pub(crate) const AUTHORITY_KEY: &str = "authority.key";
 const REVOKED: &str = "revoked.crl";
 /// Names of a member's files.
 pub(crate) const CERTIFICATE: &str = "certificate.pem";
@@ -220,17 +219,6 @@ impl Site {
         self.record.issued.iter().map(|issued| self.folder_of(&issued.member))
     }
 
-    /// Mistake in the files of the authority.
-    pub(crate) fn check_authority(&self) -> Option<Unfinished> {
-        let error = self.authority().err()?;
-        Some(Unfinished {
-            path: self.folder.join(AUTHORITY_KEY),
-            reason: error.to_string(),
-            advice: "put the key and the certificate of one authority there, from a copy of the folder"
-                .into(),
-        })
-    }
-
     /// The folder with a member's files.
     pub fn folder_of(&self, member: &Member) -> PathBuf {
         match &member.group {
@@ -392,7 +380,7 @@ impl Site {
     }
 
     /// The authority, once its key and its certificate are known to belong together: members trust the certificate.
-    fn authority(&self) -> Result<Authority, EnrollError> {
+    pub(crate) fn authority(&self) -> Result<Authority, EnrollError> {
         let (certificate, key) = (self.folder.join(AUTHORITY), self.folder.join(AUTHORITY_KEY));
         let authority = Authority::from_key(&self.record.site, &files::read(&key)?)?;
         let has_key = authority.is_certified_by(&files::read(&certificate)?);

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::denied;
-use crate::site::{CERTIFICATE, KEY, MEMBER_AUTHORITY, Site};
+use crate::site::{AUTHORITY_KEY, CERTIFICATE, KEY, MEMBER_AUTHORITY, Site};
 
 /// Something in the folder of a site that is not whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Site {
     /// Folders without a member, members' folders without a file, files that were not moved to their place, and an authority whose files
     /// do not belong together. A member whose folder was moved to its machine is whole.
     pub fn unfinished(&self) -> Vec<Unfinished> {
-        let mut found: Vec<_> = self.check_authority().into_iter().collect();
+        let mut found: Vec<_> = check_authority(self).into_iter().collect();
         let members: Vec<_> = self.holders().map(|member| (self.folder_of(member), member.clone())).collect();
         for (folder, member) in members.iter().filter(|(folder, _)| folder.is_dir()) {
             for name in [MEMBER_AUTHORITY, CERTIFICATE, KEY] {
@@ -74,6 +74,16 @@ impl Site {
         }
         found
     }
+}
+
+/// Mistake in the files of the authority.
+fn check_authority(site: &Site) -> Option<Unfinished> {
+    let error = site.authority().err()?;
+    Some(Unfinished {
+        path: site.folder().join(AUTHORITY_KEY),
+        reason: error.to_string(),
+        advice: "put the key and the certificate of one authority there, from a copy of the folder".into(),
+    })
 }
 
 /// A folder that this user may not look into.

@@ -21,9 +21,10 @@ use crate::backoff::{Backoff, random};
 use crate::counts::count;
 use crate::end_reason;
 use crate::failure::{Attempt, ConnectFailure, Progress};
-use crate::handle::{Incoming, Shared};
+use crate::incoming::Incoming;
 use crate::outage::{Outage, OutageLength};
 use crate::refused_publication::RefusalReporter;
+use crate::shared::Shared;
 
 /// Event loop of one link.
 pub(crate) struct Driver {

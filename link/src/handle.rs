@@ -18,9 +18,11 @@ use crate::counts::{Counters, LinkCounts, count};
 use crate::driver::Driver;
 use crate::error::LinkError;
 use crate::failure::ConnectFailure;
+use crate::incoming::Incoming;
 use crate::options::mqtt_options;
 use crate::outage::Outage;
-use crate::refused_publication::{PublishRefusal, RefusalReporter};
+use crate::refused_publication::RefusalReporter;
+use crate::shared::Shared;
 
 /// A connection to the broker that comes back by itself; clones share it.
 ///
@@ -29,51 +31,6 @@ use crate::refused_publication::{PublishRefusal, RefusalReporter};
 #[derive(Clone, Debug)]
 pub struct Link {
     inner: Arc<Inner>,
-}
-
-/// An event of a link.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Incoming {
-    /// The broker has accepted the subscriptions; the retained messages are queued.
-    Connected,
-    /// A message arrived.
-    Message {
-        /// Its topic.
-        topic: String,
-        /// Its payload, within the configured limit.
-        payload: Bytes,
-        /// Whether the broker had kept the message from before the subscription.
-        retain: bool,
-    },
-    /// The broker refused a message that was published at `QoS` 1; the connection goes on. A message with an
-    /// [`Acknowledgement`] has its answer there instead.
-    Refused {
-        /// Its topic.
-        topic: String,
-        /// Reason of the broker.
-        reason: PublishRefusal,
-    },
-    /// An established connection has ended; the link connects again.
-    Disconnected {
-        /// Reason, for people.
-        reason: String,
-    },
-}
-
-/// State shared by handle and driver.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) config: LinkConfig,
-    /// Opens the connections of the link and counts their bytes.
-    pub(crate) connector: Connector,
-    pub(crate) counters: Counters,
-    /// Whether the latest attempt to connect has an open connection, with TLS where the address asks for it.
-    pub(crate) is_open: Arc<AtomicBool>,
-    pub(crate) is_connected: AtomicBool,
-    /// Largest packet of the broker, from its CONNACK; 0 where it names none.
-    pub(crate) broker_max_packet_bytes: AtomicUsize,
-    /// Why the latest attempt to connect failed; `None` before the first attempt has failed and after a connection.
-    pub(crate) failure: watch::Sender<Option<ConnectFailure>>,
 }
 
 #[derive(Debug)]

@@ -8,6 +8,20 @@
 //! owner ── Link::publish ──> queue ──> driver task ──> Connection (transport) ──> broker
 //! owner <── channel of Incoming ────── driver task <── Connection (transport) <── broker
 //! ```
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! tests           testing
+//! link            handle
+//! connection      driver  probe  refused_publication
+//! state           shared  options
+//! settings        config
+//! waits           failure  outage  backoff  end_reason
+//! messages        incoming  acknowledgement  alias_start
+//! broker          broker
+//! ground          error  counts
+//! ```
 
 mod acknowledgement;
 mod alias_start;
@@ -21,10 +35,12 @@ mod end_reason;
 mod error;
 mod failure;
 mod handle;
+mod incoming;
 mod options;
 mod outage;
 mod probe;
 mod refused_publication;
+mod shared;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -33,7 +49,7 @@ pub use config::{LinkConfig, QoS, RetainedMessage, Subscription};
 pub use counts::LinkCounts;
 pub use error::LinkError;
 pub use failure::ConnectFailure;
-pub use handle::{Incoming, Link};
+pub use handle::Link;
 pub use headwater_transport::{Endpoint, WireBytes};
+pub use incoming::{Incoming, PublishRefusal};
 pub use probe::{BrokerLimits, BrokerProbe, RefusedSubscription, probe};
-pub use refused_publication::PublishRefusal;

@@ -236,7 +236,8 @@ mod tests {
     use super::*;
     use crate::broker::{EmbeddedBroker, ReservedPort};
     use crate::config::QoS;
-    use crate::handle::{Incoming, Link};
+    use crate::handle::Link;
+    use crate::incoming::Incoming;
 
     /// Longer than a broker takes for a message on a busy machine.
     const WAIT_LIMIT: Duration = Duration::from_secs(20);

@@ -3,23 +3,12 @@
 use std::sync::Arc;
 
 use rumqttc::{PubAckReason, PublishNotice, PublishNoticeError};
-use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::counts::count;
-use crate::handle::{Incoming, Shared};
-
-/// Why the broker refused a message.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PublishRefusal {
-    /// The broker's access rules do not allow this client to publish on the topic.
-    #[error("not authorized")]
-    NotAuthorized,
-    /// Another reason, by its name in MQTT.
-    #[error("{0}")]
-    Other(String),
-}
+use crate::incoming::{Incoming, PublishRefusal};
+use crate::shared::Shared;
 
 /// Waits for the broker's answers to messages at `QoS` 1, and reports each refusal as an event of the link.
 ///

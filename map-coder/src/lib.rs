@@ -18,6 +18,15 @@
 //! coded with another table.
 //!
 //! The crate has no std, no allocation, no sockets and no files. Which tables belong to which network it does not know.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! coding          counts  table
+//! pixels          contexts  rows  shape
+//! bits            arithmetic  check
+//! errors          error
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -7,6 +7,23 @@
 //! survives a kill.
 //!
 //! The crate knows no sockets, services and time limits. Outside [`run`] it reads no clock, and no file but spec and recipe.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! experiments     table
+//! runs            run  single_camera
+//! training        training  scale_out
+//! results         report  export  checkpoint
+//! evaluation      evaluation  coding_fit
+//! gradients       reduction  optimiser  loss
+//! experiment      experiment  recipe
+//! network         network  layers
+//! thresholds      tuning  promise  account  sample_cost  logits_file  part_logits
+//! computing       fused  workers
+//! inputs          data  spec
+//! ground          by_exit  message  number_file  random  wire_coding  file_error
+//! ```
 
 pub mod account;
 pub mod by_exit;

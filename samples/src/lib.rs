@@ -3,7 +3,7 @@
 //! Pixels are prepared here and nowhere else, so training and serving see the same bytes. The crate knows no network and no socket,
 //! reads no environment and has no clock: its callers give the paths.
 //!
-//! A module imports only modules to its right or in the lines below. The test `layers` checks this diagram:
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
 //! ```text
 //! catalogue       catalogue

@@ -2,6 +2,15 @@
 //!
 //! Counters and histograms of [`Metrics`] are changed by the service itself. A [`ReportMetric`] is read from a report of the service at
 //! each request for the metrics; [`report!`] declares it at the count that it shows. The crate does not know what a service measures.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! tests           testing
+//! of a service    live_check  service_manager  admin  report
+//! of a program    logs  reload  stop  output  work_loops
+//! shared          metrics  notify_socket
+//! ```
 
 mod admin;
 mod live_check;

@@ -1,4 +1,13 @@
 //! Support for tests across the tiers: shipped data, settings of groups for tests, brokers, and the leader's journal.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! sites           site  other_programs
+//! groups          group
+//! checks          schema_check  journal_contents  waits
+//! data            shipped
+//! ```
 
 pub mod group;
 pub mod journal_contents;

@@ -3,6 +3,17 @@
 //! An [`Endpoint`] is the address of a peer. A [`Connector`] opens connections to endpoints, counts the bytes on their sockets, and
 //! is the one place that knows TLS ([`tls`]). The features `http-client` and `http-server` add HTTP/1. The crate does not know what the
 //! bytes mean.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! access          broker_access
+//! HTTP            http_client  http_server
+//! connections     connector  connection  held_port  reachable
+//! TLS             tls
+//! files           secret  reloading  file
+//! sockets         socket  endpoint  redacted
+//! ```
 
 mod broker_access;
 mod connection;

@@ -16,8 +16,8 @@ use headwater_protocol::{GroupId, SiteId};
 use tempfile::TempDir;
 
 use super::inputs::Inputs;
-use super::plan::MAX_UNSETTLED;
 use crate::args::{DemoArgs, SecurityArgs};
+use crate::option_values::MAX_UNSETTLED;
 
 /// Limit for all services to find each other.
 pub(super) const READY_LIMIT: Duration = Duration::from_secs(60);

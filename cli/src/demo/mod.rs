@@ -2,7 +2,6 @@
 
 mod demo_site;
 mod inputs;
-pub mod plan;
 pub mod report;
 mod run;
 mod table;

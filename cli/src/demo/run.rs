@@ -11,9 +11,9 @@ use tokio::time::sleep_until;
 
 use super::demo_site::{DemoSite, READY_LIMIT, broker, operator, site_settings};
 use super::inputs::Inputs;
-use super::plan::{Kill, MAX_UNSETTLED, Rate};
 use super::report::{DemoReport, image_sizes};
 use crate::args::DemoArgs;
+use crate::option_values::{Kill, MAX_UNSETTLED, Rate};
 use crate::progress::{Progress, waiting};
 
 /// Limit for the broker to accept the demo.

@@ -1,5 +1,4 @@
-//! The crate from outside: the shipped samples, class folders, the order of the modules.
+//! The crate from outside: the shipped samples, class folders.
 
 mod class_folders;
-mod layers;
 mod shipped;

@@ -16,6 +16,7 @@ mod faults;
 mod identity;
 mod leaders;
 mod log_lines;
+mod module_orders;
 mod mosquitto;
 mod outages;
 mod parity;

@@ -14,7 +14,7 @@ use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
 use super::error::TlsError;
-use super::files::{certificates, revocation_lists};
+use super::pem::{certificates, revocation_lists};
 
 /// Object identifiers of the subject's parts (X.520).
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");

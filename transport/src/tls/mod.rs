@@ -8,6 +8,7 @@ mod client;
 mod error;
 mod files;
 mod objection;
+mod pem;
 mod server;
 
 use std::sync::{Arc, LazyLock};

@@ -1,4 +1,4 @@
-//! Options of the demo: the rate of samples, and which service is killed at which time.
+//! Values of options: the rate of samples, and which service of the demo is killed at which time.
 
 use std::str::FromStr;
 use std::time::Duration;

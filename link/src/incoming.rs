@@ -1,0 +1,44 @@
+//! Events of a link.
+
+use bytes::Bytes;
+use thiserror::Error;
+
+/// An event of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// The broker has accepted the subscriptions; the retained messages are queued.
+    Connected,
+    /// A message arrived.
+    Message {
+        /// Its topic.
+        topic: String,
+        /// Its payload, within the configured limit.
+        payload: Bytes,
+        /// Whether the broker had kept the message from before the subscription.
+        retain: bool,
+    },
+    /// The broker refused a message that was published at `QoS` 1; the connection goes on. A message with an
+    /// [`Acknowledgement`](crate::Acknowledgement) has its answer there instead.
+    Refused {
+        /// Its topic.
+        topic: String,
+        /// Reason of the broker.
+        reason: PublishRefusal,
+    },
+    /// An established connection has ended; the link connects again.
+    Disconnected {
+        /// Reason, for people.
+        reason: String,
+    },
+}
+
+/// Why the broker refused a message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PublishRefusal {
+    /// The broker's access rules do not allow this client to publish on the topic.
+    #[error("not authorized")]
+    NotAuthorized,
+    /// Another reason, by its name in MQTT.
+    #[error("{0}")]
+    Other(String),
+}
