@@ -8,6 +8,16 @@
 //!
 //! The crate has no std, no sockets and no files. The feature `std` adds detection of the processor's instructions. The feature `testing`
 //! adds references that compute the same plainly.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! sections        section
+//! blocks          block_kernel  pixel_words  pooling
+//! memory          memory  exit  bit_map  code_path
+//! tests           testing
+//! ground          dot  pack  shape  simd  threshold  error
+//! ```
 #![no_std]
 #![cfg_attr(
     not(all(target_arch = "x86_64", feature = "std")),
@@ -23,6 +33,7 @@ mod code_path;
 mod dot;
 mod error;
 mod exit;
+mod memory;
 mod pack;
 mod pixel_words;
 mod pooling;
@@ -33,17 +44,17 @@ mod simd;
 pub mod testing;
 mod threshold;
 
-pub use block_kernel::{LookupVector, SumTable};
 pub use code_path::CodePath;
 pub use dot::dot;
 pub use error::PackedError;
 pub use exit::Affine;
+pub use memory::{LookupVector, Needs, Outputs, Scratch, SumTable, Weights};
 pub use pack::{pack_signs, packed_len, unpack_signs};
 #[cfg(feature = "std")]
 pub use section::OwnedSection;
-pub use section::{
-    BlockParts, HeadParts, InputKind, MAX_BLOCKS, Needs, Outputs, Plan, Scratch, Section, VERSION, Weights,
-    write,
-};
-pub use shape::{Convp, Map, Window};
+pub use section::{BlockParts, HeadParts, MAX_BLOCKS, Plan, Section, write};
+pub use shape::{Convp, InputKind, Map, Window};
 pub use threshold::Threshold;
+
+/// Newest version of the form: of sections whose features are some of the channels. Others have version 1.
+pub const VERSION: u8 = 2;

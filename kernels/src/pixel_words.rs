@@ -19,8 +19,7 @@ use core::ops::Range;
 use crate::bit_map::{BitLayout, low_bits, or_bits_at, or_into};
 use crate::code_path::CodePath;
 use crate::pooling::pooled_rows;
-use crate::section::InputKind;
-use crate::shape::{Convp, Map, Window};
+use crate::shape::{Convp, InputKind, Map, Window};
 use crate::threshold::Threshold;
 
 /// Pixels in a word.

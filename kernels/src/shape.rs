@@ -127,6 +127,15 @@ impl Convp {
     }
 }
 
+/// The values that a section, or a block, takes as input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// Pixels in `0..=255`, one byte each, `[channels, rows, columns]`.
+    Pixels,
+    /// Features of an earlier section: ±1 as bits, `[channels, rows, columns]`, tail bits zero.
+    Bits,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,9 +2,9 @@
 
 use super::{Block, BlockKernel, InputLayout, WeightBits};
 use crate::code_path::CodePath;
+use crate::memory::{Needs, Scratch, Weights};
 use crate::pooling::{pool_across, pooled_rows};
-use crate::section::{InputKind, Needs, Scratch, Weights};
-use crate::shape::Convp;
+use crate::shape::{Convp, InputKind};
 use crate::simd::Simd;
 
 /// Direct sums; see the module.

@@ -23,13 +23,10 @@ mod sum_tables;
 #[cfg(test)]
 mod tests;
 
-pub use lookups::LookupVector;
-pub use sum_tables::SumTable;
-
 use crate::bit_map::BitLayout;
 use crate::code_path::CodePath;
-use crate::section::{InputKind, Needs, Scratch, Weights};
-use crate::shape::Convp;
+use crate::memory::{LookupVector, Needs, Scratch, Weights};
+use crate::shape::{Convp, InputKind};
 use crate::simd::Simd;
 use crate::threshold::Threshold;
 use bit_slices::BitSlices;

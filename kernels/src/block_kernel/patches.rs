@@ -17,9 +17,9 @@ use core::ops::Range;
 use super::{Block, BlockInput, BlockKernel, InputLayout, WeightBits};
 use crate::bit_map::{bits_at, low_bits, or_bits_at};
 use crate::code_path::CodePath;
+use crate::memory::{Needs, Scratch, Weights};
 use crate::pooling::{pool_across, pooled_rows};
-use crate::section::{InputKind, Needs, Scratch, Weights};
-use crate::shape::Convp;
+use crate::shape::{Convp, InputKind};
 use crate::simd::Simd;
 use crate::threshold::Threshold;
 

@@ -17,9 +17,9 @@ use core::ops::Range;
 use super::{Block, BlockKernel, InputLayout, WeightBits};
 use crate::bit_map::{low_bits, or_into};
 use crate::code_path::CodePath;
+use crate::memory::{Needs, Scratch, SumTable, Weights};
 use crate::pooling::pooled_rows;
-use crate::section::{InputKind, Needs, Scratch, Weights};
-use crate::shape::{Convp, Map, remainder};
+use crate::shape::{Convp, InputKind, Map, remainder};
 use crate::simd::{LANES, Simd};
 use crate::threshold::Threshold;
 
@@ -27,8 +27,6 @@ use crate::threshold::Threshold;
 const GROUP: usize = 3;
 /// Combinations of the signs of a group.
 const SIGNS: usize = 1 << GROUP;
-/// The eight sums of a group, for a segment of a row.
-pub type SumTable = [[i16; LANES]; SIGNS];
 
 /// Largest kernel side.
 const MAX_KERNEL: usize = 16;

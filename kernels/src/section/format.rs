@@ -14,16 +14,14 @@
 //! Numbers are little endian. Bits are least significant first, 1 = +1, and spare bits are zero. A section has exactly one form, and
 //! the reader accepts no other.
 
-use super::load::{check_affine, check_threshold};
-use super::memory::take;
-use super::{InputKind, MAX_BLOCKS, Plan};
+use super::plan::{check_affine, check_threshold};
+use super::{MAX_BLOCKS, Plan};
+use crate::VERSION;
 use crate::error::{PackedError, check_equal, check_range};
 use crate::exit::Affine;
-use crate::shape::{Convp, Map, Window};
+use crate::memory::take;
+use crate::shape::{Convp, InputKind, Map, Window};
 use crate::threshold::Threshold;
-
-/// Newest version of the form: of sections whose features are some of the channels. Others have version 1.
-pub const VERSION: u8 = 2;
 
 const MAGIC: [u8; 4] = *b"HWpk";
 const HEADER_BYTES: usize = 20;

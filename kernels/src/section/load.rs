@@ -1,13 +1,14 @@
 //! Reading of weights and thresholds into the memory of a section.
 
 use super::format::Reader;
-use super::memory::Prepared;
-use super::plan::max_sum;
-use super::{Plan, Section, Weights};
+use super::plan::{check_affine, check_threshold};
+use super::prepared::Prepared;
+use super::{Plan, Section};
 use crate::block_kernel::{KernelKind, WeightBits};
 use crate::code_path::CodePath;
-use crate::error::{PackedError, check_signed};
+use crate::error::PackedError;
 use crate::exit::Affine;
+use crate::memory::Weights;
 use crate::threshold::Threshold;
 
 impl<'a> Section<'a> {
@@ -83,16 +84,4 @@ fn load_exit(
         check_affine(*class, inputs)?;
     }
     Ok(())
-}
-
-/// Checks that a threshold lies within the sums of a block, or is the first number above them.
-pub(super) fn check_threshold(plan: &Plan, block: usize, threshold: Threshold) -> Result<(), PackedError> {
-    let max = i64::from(max_sum(plan.blocks()[block], plan.block_input(block)));
-    check_signed("threshold", Some(block), -max..=max + 1, i64::from(threshold.from))
-}
-
-/// Checks that the scores of a class fit in 32 bits, whatever the `inputs` of the exit are.
-pub(super) fn check_affine(class: Affine, inputs: usize) -> Result<(), PackedError> {
-    let largest = i64::from(class.factor).abs() * inputs as i64 + i64::from(class.offset).abs();
-    check_signed("largest score", None, 0..=i64::from(i32::MAX), largest)
 }

@@ -2,26 +2,26 @@
 
 mod format;
 mod load;
-mod memory;
 #[cfg(feature = "std")]
 mod owned;
 mod plan;
+mod prepared;
 
-pub use format::{BlockParts, HeadParts, VERSION, write};
-pub use memory::{Needs, Outputs, Scratch, Weights};
+pub use format::{BlockParts, HeadParts, write};
 #[cfg(feature = "std")]
 pub use owned::OwnedSection;
-pub use plan::{InputKind, MAX_BLOCKS, Plan};
+pub use plan::{MAX_BLOCKS, Plan};
 
 use crate::bit_map::{BitLayout, into_contiguous, into_rows, read_words, write_bits};
 use crate::block_kernel::{BlockInput, InputLayout};
 use crate::code_path::PathCode;
 use crate::exit::{self, Affine};
+use crate::memory::{Outputs, Scratch, take_mut};
 use crate::pooling::pool_rows;
-use crate::shape::Map;
+use crate::shape::{InputKind, Map};
 use crate::simd::Simd;
-use memory::{Prepared, take_mut};
 use plan::Schedule;
+use prepared::Prepared;
 
 /// A section that is ready to run.
 #[derive(Clone, Copy, Debug)]

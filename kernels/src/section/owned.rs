@@ -4,13 +4,13 @@ use core::ops::RangeInclusive;
 use std::vec;
 use std::vec::Vec;
 
-use super::memory::Prepared;
 use super::plan::Schedule;
-use super::{Outputs, Plan, Scratch, Section, Weights};
-use crate::block_kernel::{LookupVector, SumTable};
+use super::prepared::Prepared;
+use super::{Plan, Section};
 use crate::code_path::CodePath;
 use crate::error::PackedError;
 use crate::exit::Affine;
+use crate::memory::{LookupVector, Outputs, Scratch, SumTable, Weights};
 use crate::pack::packed_len;
 use crate::threshold::Threshold;
 

@@ -1,10 +1,12 @@
 //! The shapes of a section, and the kernels that run it.
 
-use super::Needs;
 use crate::block_kernel::KernelKind;
 use crate::code_path::CodePath;
-use crate::error::{PackedError, check_equal, check_range};
-use crate::shape::{Convp, Map, Window};
+use crate::error::{PackedError, check_equal, check_range, check_signed};
+use crate::exit::Affine;
+use crate::memory::Needs;
+use crate::shape::{Convp, InputKind, Map, Window};
+use crate::threshold::Threshold;
 
 /// Largest number of blocks of a section.
 pub const MAX_BLOCKS: usize = 8;
@@ -18,15 +20,6 @@ const MAX_TAPS: i64 = 1 << 22;
 const MAX_CLASSES: i64 = 4096;
 /// Largest kernel side, and largest stride.
 const MAX_WINDOW: i64 = 64;
-
-/// The values that a section, or a block, takes as input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputKind {
-    /// Pixels in `0..=255`, one byte each, `[channels, rows, columns]`.
-    Pixels,
-    /// Features of an earlier section: ±1 as bits, `[channels, rows, columns]`, tail bits zero.
-    Bits,
-}
 
 /// The shapes of a section.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -195,6 +188,18 @@ fn check_window(what: &'static str, block: usize, window: Window, map: Map) -> R
     check_range(what, block, 0..=window.kernel as i64 - 1, window.pad)?;
     let side = map.height.min(map.width) + 2 * window.pad;
     check_range(what, block, 1..=side as i64, window.kernel)
+}
+
+/// Checks that a threshold lies within the sums of a block, or is the first number above them.
+pub(super) fn check_threshold(plan: &Plan, block: usize, threshold: Threshold) -> Result<(), PackedError> {
+    let max = i64::from(max_sum(plan.blocks()[block], plan.block_input(block)));
+    check_signed("threshold", Some(block), -max..=max + 1, i64::from(threshold.from))
+}
+
+/// Checks that the scores of a class fit in 32 bits, whatever the `inputs` of the exit are.
+pub(super) fn check_affine(class: Affine, inputs: usize) -> Result<(), PackedError> {
+    let largest = i64::from(class.factor).abs() * inputs as i64 + i64::from(class.offset).abs();
+    check_signed("largest score", None, 0..=i64::from(i32::MAX), largest)
 }
 
 /// Largest sum of a filter.

@@ -1,7 +1,6 @@
 //! Counting with carry-save adders, over the pixels of a tile.
 
 use super::ROUND_GROUPS;
-use super::tile::{SIGNS, Sums};
 
 /// Pixels counted at once.
 pub(super) const TILE: usize = 256;
@@ -11,6 +10,14 @@ pub(super) const TILE_WORDS: usize = TILE / 64;
 pub(super) type TileRow = [u64; TILE_WORDS];
 pub(super) const NO_BITS: TileRow = [0; TILE_WORDS];
 const ALL_BITS: TileRow = [u64::MAX; TILE_WORDS];
+
+/// Neighbouring taps that are summed together.
+pub(super) const GROUP: usize = 3;
+/// Combinations of the signs of a group.
+pub(super) const SIGNS: usize = 1 << GROUP;
+/// Sums of three taps for each combination of signs: ones, then twos.
+pub(super) type Sums = [[TileRow; 2]; SIGNS];
+pub(super) const SUMS_WORDS: usize = SIGNS * 2 * TILE_WORDS;
 
 /// Largest number of binary digits of a count.
 pub(super) const MAX_DIGITS: usize = 15;

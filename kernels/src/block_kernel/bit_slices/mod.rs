@@ -26,13 +26,15 @@ use super::sum_tables::group_signs;
 use super::{Block, BlockKernel, InputLayout, WeightBits};
 use crate::bit_map::{bits_at, low_bits, or_bits_at, or_into};
 use crate::code_path::CodePath;
+use crate::memory::{Needs, Scratch, Weights};
 use crate::pixel_words::{self, PixelPadding, PixelWords};
 use crate::pooling::{pool_across, pooled_rows};
-use crate::section::{InputKind, Needs, Scratch, Weights};
-use crate::shape::{Convp, Map};
+use crate::shape::{Convp, InputKind, Map};
 use crate::simd::Simd;
-use adders::{MAX_DIGITS, MIN_DIGITS, NO_BITS, TILE, TILE_WORDS, count_up, reaches};
-use tile::{GROUP, SIGNS, SUMS_WORDS, TileMasks, fill_sums};
+use adders::{
+    GROUP, MAX_DIGITS, MIN_DIGITS, NO_BITS, SIGNS, SUMS_WORDS, TILE, TILE_WORDS, count_up, reaches,
+};
+use tile::{TileMasks, fill_sums};
 
 /// Groups that are counted at once.
 const ROUND_GROUPS: usize = 8;

@@ -1,15 +1,7 @@
 //! The sums of all groups of taps over one tile, shared by all filters.
 
 use super::Sizes;
-use super::adders::{NO_BITS, TILE, TILE_WORDS, TileRow, and, or, xor};
-
-/// Neighbouring taps that are summed together.
-pub(super) const GROUP: usize = 3;
-/// Combinations of the signs of a group.
-pub(super) const SIGNS: usize = 1 << GROUP;
-/// Sums of three taps for each combination of signs: ones, then twos.
-pub(super) type Sums = [[TileRow; 2]; SIGNS];
-pub(super) const SUMS_WORDS: usize = SIGNS * 2 * TILE_WORDS;
+use super::adders::{GROUP, NO_BITS, SIGNS, Sums, TILE, TILE_WORDS, TileRow, and, or, xor};
 
 /// Masks of all pixels, tile after tile.
 ///

@@ -27,9 +27,9 @@ mod run;
 use super::{Block, BlockKernel, BlockRun, InputLayout, WeightBits};
 use crate::bit_map::BitLayout;
 use crate::code_path::CodePath;
+use crate::memory::{LookupVector, Needs, Scratch, Weights};
 use crate::pixel_words::{self, PixelWords, WORD_PIXELS};
-use crate::section::{InputKind, Needs, Scratch, Weights};
-use crate::shape::Convp;
+use crate::shape::{Convp, InputKind};
 use crate::simd::{HALF, LANES, Simd};
 
 /// Channels that one lookup counts.
@@ -53,21 +53,6 @@ const BOUNDS: usize = 4;
 const ABSENT: u8 = 0x80;
 /// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
-
-/// A vector of prepared weights: 16 numbers of 16 bits, or 32 bytes, two a number.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(align(32))]
-pub struct LookupVector([i16; HALF]);
-
-impl LookupVector {
-    fn of_bytes(bytes: &[u8; LANES]) -> Self {
-        let mut vector = Self::default();
-        for (number, bytes) in vector.0.iter_mut().zip(bytes.as_chunks().0) {
-            *number = i16::from_ne_bytes(*bytes);
-        }
-        vector
-    }
-}
 
 /// Lookups of products; see the module.
 pub(super) struct Lookups;

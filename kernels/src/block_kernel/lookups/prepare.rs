@@ -3,7 +3,7 @@
 use super::{
     ABSENT, BOUNDS, CHANNELS, FILTERS, LookupVector, ROUND_LOOKUPS, Sizes, WORD_VECTORS, WeightBits,
 };
-use crate::section::Weights;
+use crate::memory::Weights;
 use crate::shape::Map;
 use crate::simd::{HALF, LANES};
 use crate::threshold::Threshold;

@@ -21,9 +21,9 @@ mod transpose;
 use super::{Block, BlockKernel, BlockRun, InputLayout, WeightBits};
 use crate::bit_map::BitLayout;
 use crate::code_path::CodePath;
+use crate::memory::{Needs, Scratch, Weights};
 use crate::pixel_words::{self, PixelPadding, PixelWords, WORD_PIXELS};
-use crate::section::{InputKind, Needs, Scratch, Weights};
-use crate::shape::Convp;
+use crate::shape::{Convp, InputKind};
 use crate::simd::{Simd, WORDS};
 
 /// Words of a patch counted per pass over the filters: they stay in registers, and their masks too.

@@ -1,10 +1,28 @@
 //! The memory that a section runs in. The caller brings it; nothing is allocated.
 
-use crate::block_kernel::{Block, BlockInput, LookupVector, SumTable};
 use crate::error::{PackedError, check_equal};
 use crate::exit::Affine;
-use crate::shape::Convp;
+use crate::simd::{HALF, LANES};
 use crate::threshold::Threshold;
+
+/// A vector of prepared weights: 16 numbers of 16 bits, or 32 bytes, two a number.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
+pub struct LookupVector(pub(crate) [i16; HALF]);
+
+impl LookupVector {
+    /// The vector of these bytes.
+    pub(crate) fn of_bytes(bytes: &[u8; LANES]) -> Self {
+        let mut vector = Self::default();
+        for (number, bytes) in vector.0.iter_mut().zip(bytes.as_chunks().0) {
+            *number = i16::from_ne_bytes(*bytes);
+        }
+        vector
+    }
+}
+
+/// The sums of three neighbouring taps for each combination of their signs, for a segment of a row.
+pub type SumTable = [[i16; LANES]; 8];
 
 /// Memory that a section takes, as numbers of elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +47,7 @@ pub struct Needs {
 
 impl Needs {
     /// Adds the needs of a block. Each block has its weights; all blocks share scratch memory.
-    pub(super) fn add_block(&mut self, block: Self, filters: usize) {
+    pub(crate) fn add_block(&mut self, block: Self, filters: usize) {
         self.weights += block.weights;
         self.signs += block.signs;
         self.vectors += block.vectors;
@@ -41,7 +59,7 @@ impl Needs {
     }
 }
 
-/// Weights and thresholds as kernels read them, in memory of [`Plan::needs`](super::Plan::needs).
+/// Weights and thresholds as kernels read them, in memory of [`Plan::needs`](crate::Plan::needs).
 #[derive(Debug)]
 pub struct Weights<'a> {
     /// `needs().weights` words.
@@ -57,7 +75,7 @@ pub struct Weights<'a> {
 }
 
 impl<'a> Weights<'a> {
-    pub(super) fn check(&self, needs: &Needs, classes: usize) -> Result<(), PackedError> {
+    pub(crate) fn check(&self, needs: &Needs, classes: usize) -> Result<(), PackedError> {
         check_equal("memory for weights", None, needs.weights, self.words.len())?;
         check_equal("memory for signs", None, needs.signs, self.signs.len())?;
         check_equal("memory for vectors", None, needs.vectors, self.vectors.len())?;
@@ -66,7 +84,7 @@ impl<'a> Weights<'a> {
     }
 
     /// Splits off the memory of a block.
-    pub(super) fn take_block(&mut self, needs: &Needs, filters: usize) -> Weights<'a> {
+    pub(crate) fn take_block(&mut self, needs: &Needs, filters: usize) -> Weights<'a> {
         Weights {
             words: take_mut(&mut self.words, needs.weights),
             signs: take_mut(&mut self.signs, needs.signs),
@@ -77,34 +95,7 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// Prepared weights and thresholds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Prepared<'a> {
-    pub(super) words: &'a [u64],
-    pub(super) signs: &'a [u8],
-    pub(super) vectors: &'a [LookupVector],
-    pub(super) thresholds: &'a [Threshold],
-}
-
-impl<'a> Prepared<'a> {
-    /// Splits off the weights of a block.
-    #[inline(always)]
-    pub(super) fn take_block<'b>(&mut self, shape: Convp, needs: &Needs, input: BlockInput<'b>) -> Block<'b>
-    where
-        'a: 'b,
-    {
-        Block {
-            shape,
-            input,
-            words: take(&mut self.words, needs.weights),
-            signs: take(&mut self.signs, needs.signs),
-            vectors: take(&mut self.vectors, needs.vectors),
-            thresholds: take(&mut self.thresholds, shape.filters),
-        }
-    }
-}
-
-/// Scratch memory of a run, in the sizes of [`Plan::needs`](super::Plan::needs).
+/// Scratch memory of a run, in the sizes of [`Plan::needs`](crate::Plan::needs).
 #[derive(Debug)]
 pub struct Scratch<'a> {
     /// `needs().words`.
@@ -120,7 +111,7 @@ pub struct Scratch<'a> {
 /// Output memory of a run.
 #[derive(Debug)]
 pub struct Outputs<'a> {
-    /// One score a class. A score times [`Plan::scale`](super::Plan::scale) is the logit.
+    /// One score a class. A score times [`Plan::scale`](crate::Plan::scale) is the logit.
     pub scores: &'a mut [i32],
     /// Packed features, `ceil(features / 8)` bytes, tail bits zero.
     pub features: &'a mut [u8],
@@ -128,7 +119,7 @@ pub struct Outputs<'a> {
 
 /// Splits the first elements off a slice.
 #[inline(always)]
-pub(super) fn take<'a, T>(from: &mut &'a [T], count: usize) -> &'a [T] {
+pub(crate) fn take<'a, T>(from: &mut &'a [T], count: usize) -> &'a [T] {
     let (taken, rest) = from.split_at(count);
     *from = rest;
     taken
@@ -136,7 +127,7 @@ pub(super) fn take<'a, T>(from: &mut &'a [T], count: usize) -> &'a [T] {
 
 /// Splits the first elements off a mutable slice.
 #[inline(always)]
-pub(super) fn take_mut<'a, T>(from: &mut &'a mut [T], count: usize) -> &'a mut [T] {
+pub(crate) fn take_mut<'a, T>(from: &mut &'a mut [T], count: usize) -> &'a mut [T] {
     let (taken, rest) = core::mem::take(from).split_at_mut(count);
     *from = rest;
     taken
