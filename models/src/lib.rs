@@ -20,7 +20,7 @@
 //! experiment      experiment  recipe
 //! network         network  layers
 //! thresholds      tuning  promise  account  sample_cost  logits_file  part_logits
-//! computing       fused  workers
+//! computing       onnx  fused  workers
 //! inputs          data  spec
 //! ground          by_exit  message  number_file  random  wire_coding  file_error
 //! ```
@@ -41,6 +41,7 @@ pub mod loss;
 pub mod message;
 pub mod network;
 pub mod number_file;
+pub mod onnx;
 pub mod optimiser;
 pub mod part_logits;
 pub mod promise;

@@ -239,7 +239,7 @@ impl ExitSection {
     /// Inputs of the signs that are the map that the head reads, by the running statistics; `None` where that map has floats.
     pub fn before_sign(&self, pass: &Pass<'_>, input: Tensor<4>) -> Option<Tensor<4>> {
         let (last, before) = self.blocks.split_last()?;
-        last.before_sign(pass, run(pass, before, input))
+        last.layer().before_sign(pass, run(pass, before, input))
     }
 }
 
@@ -309,7 +309,7 @@ fn chain(layout: &mut Layout, section: &str, shapes: &[LayerShape]) -> Vec<Block
 
 /// Runs blocks in sequence.
 fn run(pass: &Pass<'_>, blocks: &[Block], x: Tensor<4>) -> Tensor<4> {
-    blocks.iter().fold(x, |x, block| block.forward(pass, x))
+    blocks.iter().fold(x, |x, block| block.layer().forward(pass, x))
 }
 
 fn flat(x: Tensor<4>) -> Tensor<2> {

@@ -1,22 +1,16 @@
-//! From a trained network to a bundle. The files named after a layer kind lower its numbers.
+//! From a trained network to a bundle.
 
 mod bundle;
-mod conv;
-mod convp;
-mod fc;
 mod manifest;
-mod no_packed_form;
-pub mod onnx;
 pub mod packed;
 pub mod parity;
-mod pool;
 mod sections;
 
 pub use bundle::{ExportError, Exported, bundle_writer, export};
 pub use manifest::manifest;
-pub use no_packed_form::NoPackedForm;
 pub use sections::onnx_sections;
 
+pub use crate::layers::NoPackedForm;
 use crate::layers::{State, TrainedState};
 use crate::network::Network;
 

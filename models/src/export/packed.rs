@@ -5,10 +5,7 @@
 
 use headwater_kernels::{HeadParts, InputKind, Map, write};
 
-use super::convp::PackedConvp;
-use super::fc::PackedHead;
-use super::no_packed_form::NoPackedForm;
-use crate::layers::{Block, TrainedState};
+use crate::layers::{NoPackedForm, PackedBlock, PackedHead, TrainedState};
 use crate::network::ExitSection;
 
 /// The packed form of one device section over views of `[channels, height, width]`.
@@ -23,14 +20,13 @@ pub fn packed_section(
     let mut input = Map { channels, height, width };
     let mut blocks = Vec::new();
     for (index, block) in section.blocks.iter().enumerate() {
-        let Block::Convp(convp) = block else { return Err(NoPackedForm::NotBinary(index)) };
-        let packed = convp.packed(trained, input, index)?;
+        let packed = block.layer().packed(trained, input, index)?;
         input = packed.shape.output();
         blocks.push(packed);
     }
-    let [Block::Fc(head)] = &section.head[..] else { return Err(NoPackedForm::Head) };
-    let PackedHead { weights, classes, unit } = head.packed(trained)?;
-    let blocks: Vec<_> = blocks.iter().map(PackedConvp::parts).collect();
+    let [head] = &section.head[..] else { return Err(NoPackedForm::Head) };
+    let PackedHead { weights, classes, unit } = head.layer().packed_head(trained)?;
+    let blocks: Vec<_> = blocks.iter().map(PackedBlock::parts).collect();
     let head = HeadParts { weights: &weights, classes: &classes, scale: unit };
     let mut bytes = Vec::new();
     let [sent, ..] = section.map.shape();

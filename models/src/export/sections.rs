@@ -3,9 +3,9 @@
 use headwater_inference::manifest::{NetworkManifest, SectionManifest, Tier};
 
 use super::TrainedNetwork;
-use super::onnx::{Graph, Value};
 use crate::layers::{Block, TrainedState};
 use crate::network::SectionLayers;
+use crate::onnx::{Graph, Value};
 
 /// ONNX files of a network, in the order of the sections in its manifest.
 pub fn onnx_sections(network: &TrainedNetwork<'_>, manifest: &NetworkManifest) -> Vec<Vec<u8>> {
@@ -24,12 +24,7 @@ fn onnx(section: &SectionManifest, layers: &SectionLayers<'_>, trained: &Trained
     };
     let input = graph.input(name, &section.input.shape);
     let mut chain = |input: Value, blocks: &[Block]| {
-        blocks.iter().fold(input, |x, block| match block {
-            Block::Convp(block) => block.onnx(trained, &mut graph, &x),
-            Block::Conv(block) => block.onnx(trained, &mut graph, &x),
-            Block::Pool(block) => block.onnx(&mut graph, &x),
-            Block::Fc(block) => block.onnx(trained, &mut graph, &x),
-        })
+        blocks.iter().fold(input, |x, block| block.layer().onnx(trained, &mut graph, &x))
     };
     let values = match layers {
         SectionLayers::Exit(section) => {

@@ -1,25 +1,30 @@
-//! The layers: each computes in training and inference. Export reads their fields and the trained numbers.
+//! The layers: each computes in training and inference, and lowers its trained numbers to ONNX and to the packed form. A kind of block is a file, and
+//! its row in `layers!`.
 
 mod conv;
 mod convp;
 mod fc;
 mod norm;
+mod packed;
 mod parameters;
 mod pass;
 mod pool;
 
 use burn::tensor::Tensor;
+use headwater_kernels::Map;
 
 pub use conv::Conv;
 pub use convp::Convp;
 pub use fc::Fc;
 pub use norm::{Norm, NormOrBias};
+pub use packed::{NoPackedForm, PackedBlock, PackedHead};
 pub use parameters::{Init, Layout, Parameter, ParameterId, ParameterKind, State, StatisticsId};
 pub use pass::Pass;
 pub(crate) use pass::values;
 pub use pool::Pool;
 
 use crate::fused::sign_of;
+use crate::onnx::{Graph, Value};
 use crate::spec::{BlockSpec, LayerShape};
 
 /// The state of a network together with its layout: the source of each layer's numbers.
@@ -60,47 +65,70 @@ impl<'a> TrainedState<'a> {
     }
 }
 
-/// One block of a section; maps are `[batch, channels, h, w]`, vectors `[batch, values, 1, 1]`.
-#[derive(Clone, Debug)]
-pub enum Block {
-    /// Binary convolution, max pool, batch norm, sign.
-    Convp(Convp),
-    /// Float convolution, batch norm or bias, relu.
-    Conv(Conv),
-    /// Max pool.
-    Pool(Pool),
-    /// Fully connected.
-    Fc(Fc),
-}
-
-impl Block {
-    /// The block of that shape; `name` is the prefix of its parameters.
-    pub fn new(layout: &mut Layout, name: &str, shape: &LayerShape) -> Self {
-        match &shape.block {
-            BlockSpec::Convp(spec) => Self::Convp(Convp::new(layout, name, spec, shape.input[0])),
-            BlockSpec::Conv(spec) => Self::Conv(Conv::new(layout, name, spec, shape.input[0])),
-            BlockSpec::Pool(spec) => Self::Pool(Pool(*spec)),
-            BlockSpec::Fc(spec) => {
-                Self::Fc(Fc::new(layout, name, spec, shape.input.iter().product(), shape.output[0]))
-            }
-        }
-    }
-
-    /// Runs the block.
-    pub fn forward(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
-        match self {
-            Self::Convp(layer) => layer.forward(pass, x),
-            Self::Conv(layer) => layer.forward(pass, x),
-            Self::Pool(layer) => layer.forward(x),
-            Self::Fc(layer) => layer.forward(pass, x),
-        }
-    }
+/// What a block computes.
+pub trait Layer {
+    /// Outputs of a batch; maps are `[batch, channels, h, w]`, vectors `[batch, values, 1, 1]`.
+    fn forward(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4>;
 
     /// Inputs of the sign that ends the block, by the running statistics; `None` for a block with float outputs.
-    pub fn before_sign(&self, pass: &Pass<'_>, x: Tensor<4>) -> Option<Tensor<4>> {
-        match self {
-            Self::Convp(layer) => Some(layer.before_sign(pass, x)),
-            Self::Conv(_) | Self::Pool(_) | Self::Fc(_) => None,
-        }
+    fn before_sign(&self, _pass: &Pass<'_>, _x: Tensor<4>) -> Option<Tensor<4>> {
+        None
     }
+
+    /// Adds the block to an ONNX graph.
+    fn onnx(&self, trained: &TrainedState<'_>, graph: &mut Graph, x: &Value) -> Value;
+
+    /// The packed form of the block; `index` counts the blocks of the section from 0.
+    ///
+    /// # Errors
+    /// [`NoPackedForm`], by default since the block is not binary.
+    fn packed(&self, _: &TrainedState<'_>, _: Map, index: usize) -> Result<PackedBlock, NoPackedForm> {
+        Err(NoPackedForm::NotBinary(index))
+    }
+
+    /// The packed form of the block as the head of a device.
+    ///
+    /// # Errors
+    /// [`NoPackedForm`], by default since the block is no binary head.
+    fn packed_head(&self, _: &TrainedState<'_>) -> Result<PackedHead, NoPackedForm> {
+        Err(NoPackedForm::Head)
+    }
+}
+
+/// Declares [`Block`] with a variant for each kind of block.
+macro_rules! layers {
+    ($($(#[$doc:meta])* $Kind:ident,)*) => {
+        /// One block of a section.
+        #[derive(Clone, Debug)]
+        pub enum Block {
+            $($(#[$doc])* $Kind($Kind),)*
+        }
+
+        impl Block {
+            /// The block of that shape; `name` is the prefix of its parameters.
+            pub fn new(layout: &mut Layout, name: &str, shape: &LayerShape) -> Self {
+                match &shape.block {
+                    $(BlockSpec::$Kind(spec) => Self::$Kind($Kind::new(layout, name, spec, shape)),)*
+                }
+            }
+
+            /// What the block computes.
+            pub fn layer(&self) -> &dyn Layer {
+                match self {
+                    $(Self::$Kind(layer) => layer,)*
+                }
+            }
+        }
+    };
+}
+
+layers! {
+    /// Binary convolution, max pool, batch norm, sign.
+    Convp,
+    /// Float convolution, batch norm or bias, relu.
+    Conv,
+    /// Max pool.
+    Pool,
+    /// Fully connected.
+    Fc,
 }

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{BlockSpec, LayerShape, SectionShapes, Shapes, Spec};
+use super::blocks::BlockCost;
+use super::{LayerShape, SectionShapes, Shapes, Spec};
 
 /// Costs of the sections of a network, from their shapes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -66,30 +67,8 @@ fn total<'a>(layers: impl IntoIterator<Item = &'a LayerShape>) -> SectionCost {
 
 impl LayerShape {
     fn cost(&self) -> SectionCost {
-        let (input, output) = (len(self.input), len(self.output));
-        let channels = self.output[0] as u64;
-        let (parameters, macs, intermediate) = match &self.block {
-            BlockSpec::Convp(spec) => {
-                let [_, h, w] = self.input.map(|side| spec.conv_window().positions(side) as u64);
-                let positions = h * w;
-                let taps = (self.input[0] * spec.kernel * spec.kernel) as u64;
-                (taps * channels + 2 * channels, taps * channels * positions, channels * positions)
-            }
-            BlockSpec::Conv(spec) => {
-                let taps = (self.input[0] * spec.kernel * spec.kernel) as u64;
-                let offsets = if spec.norm { 2 * channels } else { channels };
-                (taps * channels + offsets, taps * output, output)
-            }
-            BlockSpec::Pool(_) => (0, 0, output),
-            BlockSpec::Fc(spec) => {
-                let offsets = if spec.has_norm() { 2 * channels } else { channels };
-                (input * channels + offsets, input * channels, output)
-            }
-        };
+        let [input, output] = [self.input, self.output].map(|shape| shape.iter().product::<usize>() as u64);
+        let BlockCost { parameters, macs, intermediate } = self.block.kind().cost(self.input, self.output);
         SectionCost { parameters, macs, memory_bytes: 4 * (input + intermediate.max(output)) }
     }
-}
-
-fn len(shape: [usize; 3]) -> u64 {
-    shape.iter().product::<usize>() as u64
 }

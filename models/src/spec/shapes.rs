@@ -142,12 +142,12 @@ fn section(
     let (Some(last), Some(shape)) = (blocks.get_ref().last(), fitted.last()) else {
         return Err(Misfit::new(blocks.span(), format!("{name}.blocks"), "at least one block", "none"));
     };
-    if matches!(last.get_ref(), BlockSpec::Fc(_)) {
-        let expected = "a block that gives a map (convp, conv, pool)";
-        return Err(Misfit::new(last.span(), format!("last {name} block"), expected, "fc"));
+    if last.get_ref().kind().is_flat() {
+        let (expected, found) = ("a block that gives a map, such as convp", last.get_ref().name());
+        return Err(Misfit::new(last.span(), format!("last {name} block"), expected, found));
     }
     let output = shape.output;
-    let is_bits = last.get_ref().ends_in_sign();
+    let is_bits = last.get_ref().kind().ends_in_sign();
     let features = map_of(output, if is_bits { FeatureEncoding::Bits } else { FeatureEncoding::F32 });
     let what = format!("{name}.head");
     let head_blocks = HeadSpec::blocks(head);
@@ -191,7 +191,7 @@ fn check_wire(spec: &NetworkSpec, features: &FeatureMap) -> Result<(), Misfit> {
     }
     let last = spec.device.blocks.as_ref().and_then(|blocks| blocks.get_ref().last());
     if let (FeatureEncoding::Bits, Some(last)) = (element, last) {
-        let expected = "a block that ends in sign (convp), since features travel as bits";
+        let expected = "a block that ends in sign, such as convp, since features travel as bits";
         return Err(Misfit::new(last.span(), "last device block", expected, last.get_ref().name()));
     }
     let (name, why) = match fits {

@@ -47,7 +47,7 @@ fn features_that_are_not_binary_are_refused_with_the_line() {
     refuses(
         r#"{ kind = "convp", filters = 8 }"#,
         r#"{ kind = "conv", filters = 8 }"#,
-        "ddnn-c.toml:13: last device block: expected a block that ends in sign (convp), since features travel as bits, found conv",
+        "ddnn-c.toml:13: last device block: expected a block that ends in sign, such as convp, since features travel as bits, found conv",
     );
 }
 
@@ -256,7 +256,7 @@ fn wire_features_must_be_the_encoding_of_the_last_device_block() {
     refuses(
         r#"{ kind = "convp", filters = 8 }"#,
         r#"{ kind = "fc", outputs = 9, activation = "sign" }"#,
-        "ddnn-c.toml:13: last device block: expected a block that gives a map (convp, conv, pool), found fc",
+        "ddnn-c.toml:13: last device block: expected a block that gives a map, such as convp, found fc",
     );
 }
 
@@ -321,7 +321,7 @@ fn what_cannot_be_coded_is_named() {
         "b-lenet-b.toml",
         "features = \"f32\"",
         "features = \"coded\"",
-        "expected a block that ends in sign (convp), since features travel as bits",
+        "expected a block that ends in sign, such as convp, since features travel as bits",
     );
     let wide = "input = [3, 32, 320]";
     refused(

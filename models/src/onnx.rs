@@ -126,7 +126,7 @@ impl Graph {
     }
 
     /// The output of a node of that kind.
-    pub(super) fn node(&mut self, kind: &str, inputs: &[&Value], attributes: Vec<AttributeProto>) -> Value {
+    pub(crate) fn node(&mut self, kind: &str, inputs: &[&Value], attributes: Vec<AttributeProto>) -> Value {
         let name = self.name();
         self.push(kind, name.clone(), inputs, attributes);
         Value(name)
@@ -150,7 +150,7 @@ impl Graph {
 }
 
 /// Attributes of a zero-padded `Conv` or of a `MaxPool`, whose padding is never the maximum.
-pub(super) fn windowed(window: Window) -> Vec<AttributeProto> {
+pub(crate) fn windowed(window: Window) -> Vec<AttributeProto> {
     let Window { kernel, stride, pad } = window;
     [("kernel_shape", vec![kernel; 2]), ("strides", vec![stride; 2]), ("pads", vec![pad; 4])]
         .map(|(name, values)| integers(name, &values))
@@ -166,7 +166,7 @@ fn integers(name: &str, values: &[usize]) -> AttributeProto {
     }
 }
 
-pub(super) fn integer(name: &str, value: i64) -> AttributeProto {
+pub(crate) fn integer(name: &str, value: i64) -> AttributeProto {
     AttributeProto {
         name: name.to_owned(),
         r#type: AttributeType::Int as i32,

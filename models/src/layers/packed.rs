@@ -1,6 +1,6 @@
-//! Why a device section has no packed form.
+//! Parts of a packed device section, and why it may have no packed form.
 
-use headwater_kernels::PackedError;
+use headwater_kernels::{Affine, BlockParts, Convp, PackedError, Threshold};
 use thiserror::Error;
 
 /// Obstacle to the packed form of a device section, which runs as ONNX then.
@@ -29,4 +29,33 @@ pub enum NoPackedForm {
     /// The packed form does not support such a shape.
     #[error(transparent)]
     Shape(#[from] PackedError),
+}
+
+/// A packed block with its weights.
+#[derive(Clone, Debug)]
+pub struct PackedBlock {
+    /// Shape of the block.
+    pub shape: Convp,
+    /// Whether each weight is +1, `[filters, channels, kernel, kernel]`.
+    pub weights: Vec<bool>,
+    /// Threshold of each filter.
+    pub thresholds: Vec<Threshold>,
+}
+
+/// A packed head with its weights.
+#[derive(Clone, Debug)]
+pub struct PackedHead {
+    /// Whether each weight is +1, `[classes, inputs]`.
+    pub weights: Vec<bool>,
+    /// Factor and summand of each class.
+    pub classes: Vec<Affine>,
+    /// Value of one integer unit of a score.
+    pub unit: f32,
+}
+
+impl PackedBlock {
+    /// The block as the packed form takes it.
+    pub fn parts(&self) -> BlockParts<'_> {
+        BlockParts { shape: self.shape, weights: &self.weights, thresholds: &self.thresholds }
+    }
 }

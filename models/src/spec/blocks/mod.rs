@@ -1,0 +1,217 @@
+//! The blocks of a section, as written in a spec: a file for each kind, and its row in `kinds!`.
+
+mod conv;
+mod convp;
+mod fc;
+mod pool;
+
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use toml::Spanned;
+
+use super::Window;
+
+pub use conv::ConvSpec;
+pub use convp::ConvpSpec;
+pub use fc::FcSpec;
+pub use pool::PoolSpec;
+
+/// What a spec says of one block.
+pub trait BlockKind {
+    /// Shape of the output over `input`, both `[channels, height, width]`; a vector is `[values, 1, 1]`.
+    ///
+    /// # Errors
+    /// [`BlockMisfit`]: the block does not fit the input.
+    fn output(&self, input: [usize; 3], classes: usize) -> Result<[usize; 3], BlockMisfit>;
+
+    /// Trainable parameters, multiply-accumulates, and values of the largest map between the layers of the block.
+    fn cost(&self, input: [usize; 3], output: [usize; 3]) -> BlockCost;
+
+    /// Whether the outputs are signs.
+    fn ends_in_sign(&self) -> bool {
+        false
+    }
+
+    /// Whether the block takes a vector, and gives one: it has no rows and columns that a window could slide over.
+    fn is_flat(&self) -> bool {
+        false
+    }
+
+    /// What a flat block gives instead of one number a class; `None` where it may end a section.
+    fn instead_of_classes(&self, _classes: usize) -> Option<String> {
+        None
+    }
+}
+
+/// A contradiction between a block and its input: what was expected, and what was found.
+#[derive(Clone, Debug)]
+pub struct BlockMisfit {
+    /// The expectation.
+    pub expected: String,
+    /// The finding.
+    pub found: String,
+}
+
+/// Cost of one block for one sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockCost {
+    /// Trainable parameters.
+    pub parameters: u64,
+    /// Multiply-accumulates.
+    pub macs: u64,
+    /// Values of the largest map inside the block; 0 where none is larger than the output.
+    pub intermediate: u64,
+}
+
+/// Declares [`BlockSpec`] with a variant for each kind.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $Kind:ident($name:literal, $Spec:ident),)*) => {
+        /// One block.
+        #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+        #[serde(tag = "kind", deny_unknown_fields)]
+        pub enum BlockSpec {
+            $($(#[$doc])* #[serde(rename = $name)] $Kind($Spec),)*
+        }
+
+        impl BlockSpec {
+            /// Name of the kind, as in a spec.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$Kind(_) => $name,)*
+                }
+            }
+
+            /// What the block is.
+            pub fn kind(&self) -> &dyn BlockKind {
+                match self {
+                    $(Self::$Kind(spec) => spec,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Binary convolution, max pool, batch norm, sign.
+    Convp("convp", ConvpSpec),
+    /// Float convolution, batch norm or bias, relu or nothing.
+    Conv("conv", ConvSpec),
+    /// Max pool.
+    Pool("pool", PoolSpec),
+    /// Fully connected layer over the flattened input.
+    Fc("fc", FcSpec),
+}
+
+/// Blocks from features to scores: one block, or a list of blocks (the branches of `BranchyNet`).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum HeadSpec {
+    /// One block.
+    One(BlockSpec),
+    /// Blocks in order.
+    Several(Vec<Spanned<BlockSpec>>),
+}
+
+/// Activation after a float convolution or a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FloatActivation {
+    /// None.
+    #[default]
+    None,
+    /// Relu.
+    Relu,
+}
+
+/// Activation at the end of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Activation {
+    /// None: scores or logits.
+    #[default]
+    None,
+    /// `max(z, 0)`.
+    Relu,
+    /// `z >= 0 -> +1`, else `-1`; the gradient passes where `|z| <= 1`.
+    Sign,
+}
+
+impl From<FloatActivation> for Activation {
+    fn from(value: FloatActivation) -> Self {
+        match value {
+            FloatActivation::None => Self::None,
+            FloatActivation::Relu => Self::Relu,
+        }
+    }
+}
+
+impl HeadSpec {
+    /// The blocks, each with its span in the text; `head` has the span of the whole head.
+    pub(super) fn blocks(head: &Spanned<Self>) -> Vec<Spanned<BlockSpec>> {
+        match head.get_ref() {
+            Self::One(block) => vec![Spanned::new(head.span(), block.clone())],
+            Self::Several(blocks) => blocks.clone(),
+        }
+    }
+}
+
+/// Written by hand, since serde's untagged enums lose the spans in the text.
+impl<'de> Deserialize<'de> for HeadSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrSeveral;
+
+        impl<'de> Visitor<'de> for OneOrSeveral {
+            type Value = HeadSpec;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a block or a list of blocks")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<HeadSpec, A::Error> {
+                BlockSpec::deserialize(MapAccessDeserializer::new(map)).map(HeadSpec::One)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<HeadSpec, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(HeadSpec::Several)
+            }
+        }
+
+        deserializer.deserialize_any(OneOrSeveral)
+    }
+}
+
+impl BlockMisfit {
+    fn new(expected: impl Into<String>, found: impl ToString) -> Self {
+        Self { expected: expected.into(), found: found.to_string() }
+    }
+}
+
+/// Positions of a window over a map, `[rows, columns]`.
+fn slide(window: Window, [_, h, w]: [usize; 3]) -> Result<[usize; 2], BlockMisfit> {
+    let Window { kernel, stride, pad } = window;
+    if !(1..=64).contains(&kernel) {
+        return Err(BlockMisfit::new("a window of 1 to 64", kernel));
+    }
+    if !(1..=64).contains(&stride) {
+        return Err(BlockMisfit::new("a stride of 1 to 64", stride));
+    }
+    if pad >= kernel {
+        return Err(BlockMisfit::new(format!("a padding below the window's side {kernel}"), pad));
+    }
+    let (padded_h, padded_w) = (h + 2 * pad, w + 2 * pad);
+    if kernel > padded_h.min(padded_w) {
+        let expected = format!("a window of at most {padded_h}x{padded_w} (map {h}x{w}, padding {pad})");
+        return Err(BlockMisfit::new(expected, format!("{kernel}x{kernel}")));
+    }
+    Ok([window.positions(h), window.positions(w)])
+}
+
+/// Values of a map.
+fn len(shape: [usize; 3]) -> u64 {
+    shape.iter().product::<usize>() as u64
+}
+
+fn number<const N: usize>() -> usize {
+    N
+}
