@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_transport::{Connector, WireBytes};
+use headwater_transport::WireBytes;
 use rumqttc::{AsyncClient, ClientError, PublishNotice, PublishOptions};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;

@@ -234,7 +234,9 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
-    use crate::broker::{EmbeddedBroker, ReservedPort};
+    use headwater_transport::{Endpoint, held_port};
+
+    use crate::broker::EmbeddedBroker;
     use crate::config::QoS;
     use crate::handle::Link;
     use crate::incoming::Incoming;
@@ -268,8 +270,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_port_without_a_broker_is_no_answer() {
-        let port = ReservedPort::at(0).expect("a free port");
-        let failure = probe(&LinkConfig::new(port.address(), "probe")).await.expect_err("nobody listens");
+        let nobody = Endpoint::mqtt("127.0.0.1", held_port().expect("a free port")).expect("an address");
+        let failure = probe(&LinkConfig::new(nobody, "probe")).await.expect_err("nobody listens");
         assert!(matches!(failure, ConnectFailure::Unreachable(_)), "{failure}");
     }
 

@@ -5,10 +5,10 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use headwater_link::broker::{EmbeddedBroker, ReservedPort};
+use headwater_link::broker::EmbeddedBroker;
 use headwater_link::testing::TcpProxy;
 use headwater_link::{Delivery, Incoming, Link, LinkConfig, LinkError, PublishRefusal, QoS, RetainedMessage};
-use headwater_transport::Endpoint;
+use headwater_transport::{Endpoint, held_port};
 use support::{MAX_WAIT, broker, connected, next, next_message, reader, until_connected};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -57,13 +57,14 @@ async fn a_topic_that_was_sent_goes_as_its_alias_until_the_connection_ends() {
 
 #[tokio::test]
 async fn a_link_connects_to_a_broker_that_starts_later() {
-    let port = ReservedPort::at(0).expect("a free port");
-    let (link, mut incoming) = Link::start(LinkConfig::new(port.address(), "early")).expect("valid settings");
+    let port = held_port().expect("a free port");
+    let address = Endpoint::mqtt("127.0.0.1", port).expect("an address");
+    let (link, mut incoming) = Link::start(LinkConfig::new(address, "early")).expect("valid settings");
     assert_eq!(link.publish("early", "x", QoS::AtMostOnce, false), Err(LinkError::NotConnected));
     while link.counts().disconnected < 2 {
         tokio::task::yield_now().await;
     }
-    let _broker = EmbeddedBroker::start_at(port).expect("the port is reserved");
+    let _broker = EmbeddedBroker::start_at(port).expect("the port is held");
     assert_eq!(next(&mut incoming).await, Incoming::Connected);
     assert_eq!(link.publish("early", "x", QoS::AtMostOnce, false), Ok(()));
     assert_eq!(link.counts().refused_not_connected, 1);
@@ -390,7 +391,7 @@ async fn a_link_that_leaves_publishes_no_last_message() {
 
 #[test]
 fn a_port_in_use_is_named() {
-    let error = ReservedPort::at(broker().port()).expect_err("a broker listens there");
+    let error = EmbeddedBroker::start_at(broker().port()).expect_err("a broker listens there");
     assert!(error.to_string().contains(&broker().port().to_string()), "{error}");
 }
 
@@ -402,7 +403,7 @@ async fn a_broker_that_stops_ends_its_connections_and_frees_its_port() {
     server.stop();
     let Incoming::Disconnected { reason } = next(&mut incoming).await else { panic!("expected an end") };
     assert!(reason.contains("shut"), "{reason}");
-    let next_server = EmbeddedBroker::start_at(ReservedPort::at(port).expect("free")).expect("free");
+    let next_server = EmbeddedBroker::start_at(port).expect("free");
     assert_eq!(next_server.address().port(), port);
     until_connected(&mut incoming).await;
     assert!(link.is_connected());

@@ -10,7 +10,7 @@ use headwater_group::start::{
     SiteSettings, find_program,
 };
 use headwater_inference::policy::Policy;
-use headwater_link::broker::{EmbeddedBroker, ReservedPort};
+use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{Endpoint, QoS};
 use headwater_protocol::{GroupId, SiteId};
 use tempfile::TempDir;
@@ -39,7 +39,7 @@ pub(super) fn broker(args: &DemoArgs) -> anyhow::Result<(Endpoint, Option<Embedd
     if let Some(address) = &args.broker {
         return Ok((address.clone(), None));
     }
-    let started = ReservedPort::at(args.port.unwrap_or(0)).and_then(EmbeddedBroker::start_at);
+    let started = EmbeddedBroker::start_at(args.port.unwrap_or(0));
     let broker = started.context("starting the embedded broker")?;
     Ok((broker.address(), Some(broker)))
 }

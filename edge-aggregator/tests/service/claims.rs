@@ -5,9 +5,9 @@ use std::time::Duration;
 use headwater_edge_aggregator::{
     Aggregator, AggregatorConfig, GroupConfig, GroupLeader, JournalConfig, LeadState, Shared,
 };
-use headwater_link::broker::ReservedPort;
-use headwater_link::{Incoming, Link, LinkConfig, QoS};
+use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{DeviceState, InstanceId, LeaderClaim, SampleId, Topic};
+use headwater_transport::held_port;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -235,18 +235,18 @@ async fn a_leader_leads_within_a_second_on_a_new_broker() {
 
 #[tokio::test]
 async fn a_broker_that_is_killed_and_forgets_the_claim_leaves_one_leader() {
-    let (folder, port) = (TempDir::new().unwrap(), ReservedPort::at(0).unwrap());
-    let Some(broker) = Mosquitto::start(&folder, &port).await else {
+    let (folder, port) = (TempDir::new().unwrap(), held_port().unwrap());
+    let Some(broker) = Mosquitto::start(&folder, port).await else {
         return eprintln!("skipped: mosquitto is not installed (scripts/install/test-tools)");
     };
-    let group = Group::named("gate", port.address(), SURE);
+    let group = Group::named("gate", Endpoint::mqtt("127.0.0.1", port).unwrap(), SURE);
     let first = leader(&group, "first", |_| {}).await;
     wait_for(&first, LeadState::Leading).await;
     let second = leader(&group, "second", |_| {}).await;
     wait_for(&second, LeadState::Waiting).await;
     // SIGKILL; this broker keeps nothing on disk.
     drop(broker);
-    let _broker = Mosquitto::start(&folder, &port).await.expect("it was installed before");
+    let _broker = Mosquitto::start(&folder, port).await.expect("it was installed before");
     let mut claims = Claims::of(&group).await;
     let claim = claims.until(DeviceState::Up, None).await;
     wait_for(&second, LeadState::Waiting).await;
@@ -264,8 +264,8 @@ async fn a_broker_that_is_killed_and_forgets_the_claim_leaves_one_leader() {
 
 #[tokio::test]
 async fn on_mosquitto_a_waiting_leader_follows_one_that_is_killed() {
-    let (folder, port) = (TempDir::new().unwrap(), ReservedPort::at(0).unwrap());
-    let Some(broker) = Mosquitto::start(&folder, &port).await else {
+    let (folder, port) = (TempDir::new().unwrap(), held_port().unwrap());
+    let Some(broker) = Mosquitto::start(&folder, port).await else {
         return eprintln!("skipped: mosquitto is not installed (scripts/install/test-tools)");
     };
     let group = Group::named("gate", broker.1.clone(), SURE);
@@ -336,8 +336,8 @@ async fn answer_that(
 
 #[tokio::test]
 async fn a_leader_whose_claim_the_broker_refuses_is_not_ready_and_says_why() {
-    let (folder, port) = (TempDir::new().unwrap(), ReservedPort::at(0).unwrap());
-    let Some(broker) = Mosquitto::start_with(&folder, &port, "topic read #\n").await else {
+    let (folder, port) = (TempDir::new().unwrap(), held_port().unwrap());
+    let Some(broker) = Mosquitto::start_with(&folder, port, "topic read #\n").await else {
         return eprintln!("skipped: mosquitto is not installed (scripts/install/test-tools)");
     };
     let group = Group::named("gate", broker.1.clone(), SURE);
@@ -357,7 +357,7 @@ async fn a_leader_whose_claim_the_broker_refuses_is_not_ready_and_says_why() {
     answer_that(admin, "/metrics", |answer| answer.contains(count)).await;
     drop(broker);
     // The right rules: the link connects again, and the claim is taken.
-    let _broker = Mosquitto::start(&folder, &port).await.expect("it was installed before");
+    let _broker = Mosquitto::start(&folder, port).await.expect("it was installed before");
     answer_that(admin, "/ready", |answer| answer == "ready\n").await;
     let leads = "headwater_aggregator_leader_state{group=\"gate\",site=\"plant\"} 1\n";
     answer_that(admin, "/metrics", |answer| answer.contains(leads)).await;
@@ -366,9 +366,9 @@ async fn a_leader_whose_claim_the_broker_refuses_is_not_ready_and_says_why() {
 
 #[tokio::test]
 async fn a_result_that_the_broker_refuses_is_counted_by_its_topic() {
-    let (folder, port) = (TempDir::new().unwrap(), ReservedPort::at(0).unwrap());
+    let (folder, port) = (TempDir::new().unwrap(), held_port().unwrap());
     let rules = "topic read #\ntopic write headwater/v1/plant/gate/leader\ntopic write headwater/v1/plant/gate/dev/#\n";
-    let Some(broker) = Mosquitto::start_with(&folder, &port, rules).await else {
+    let Some(broker) = Mosquitto::start_with(&folder, port, rules).await else {
         return eprintln!("skipped: mosquitto is not installed (scripts/install/test-tools)");
     };
     let group = Group::named("gate", broker.1.clone(), SURE);

@@ -2,10 +2,12 @@
 
 use headwater_edge_aggregator::AggregatorError;
 use headwater_edge_aggregator::{GroupConfig, GroupLeader, Role, Shared};
-use headwater_link::broker::{EmbeddedBroker, ReservedPort};
+use headwater_link::Endpoint;
+use headwater_link::broker::EmbeddedBroker;
 use headwater_protocol::{
     Degraded, DeviceId, Exit, NetworkId, Presence, SampleId, Slot, SlotPresence, SlotSet,
 };
+use headwater_transport::held_port;
 
 use crate::group::{Group, filled};
 
@@ -148,8 +150,8 @@ async fn garbage_and_another_network_are_counted_and_the_other_devices_still_dec
 
 #[tokio::test]
 async fn a_leader_waits_for_an_absent_broker() {
-    let port = ReservedPort::at(0).unwrap();
-    let group = Group::named("gate", port.address(), SURE);
+    let port = held_port().unwrap();
+    let group = Group::named("gate", Endpoint::mqtt("127.0.0.1", port).unwrap(), SURE);
     let leader = group.leader().await;
     let _broker = EmbeddedBroker::start_at(port).unwrap();
     let camera = group.camera(0).await;

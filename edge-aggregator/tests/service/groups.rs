@@ -11,8 +11,9 @@ use headwater_edge_aggregator::{
     Role,
 };
 use headwater_link::Endpoint;
-use headwater_link::broker::{EmbeddedBroker, ReservedPort};
+use headwater_link::broker::EmbeddedBroker;
 use headwater_protocol::{EdgeId, EdgeIndex, SampleId, SlotSet};
+use headwater_transport::held_port;
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
@@ -141,13 +142,13 @@ pub(crate) struct Mosquitto(Child, pub(crate) Endpoint);
 
 impl Mosquitto {
     /// `None` where no Mosquitto is installed.
-    pub(crate) async fn start(folder: &TempDir, port: &ReservedPort) -> Option<Self> {
+    pub(crate) async fn start(folder: &TempDir, port: u16) -> Option<Self> {
         Self::start_with(folder, port, "topic readwrite #\n").await
     }
 
     /// A broker with these access rules. `None` where no Mosquitto is installed.
-    pub(crate) async fn start_with(folder: &TempDir, port: &ReservedPort, rules: &str) -> Option<Self> {
-        let (address, port) = (port.address(), port.address().port());
+    pub(crate) async fn start_with(folder: &TempDir, port: u16, rules: &str) -> Option<Self> {
+        let address = Endpoint::mqtt("127.0.0.1", port).unwrap();
         let [file, access] = ["mosquitto.conf", "access.rules"].map(|name| folder.path().join(name));
         std::fs::write(&access, rules).unwrap();
         // Started by root it would become a user who may not read the folder.
@@ -178,8 +179,8 @@ impl Drop for Mosquitto {
 
 #[tokio::test]
 async fn two_groups_decide_their_own_samples_on_mosquitto() {
-    let (folder, port) = (TempDir::new().unwrap(), ReservedPort::at(0).unwrap());
-    match Mosquitto::start(&folder, &port).await {
+    let (folder, port) = (TempDir::new().unwrap(), held_port().unwrap());
+    match Mosquitto::start(&folder, port).await {
         Some(broker) => each_group_decides_its_own_samples(&broker.1).await,
         None => eprintln!("skipped: mosquitto is not installed (scripts/install/test-tools)"),
     }

@@ -40,39 +40,11 @@ pub struct EmbeddedBroker {
     address: Endpoint,
     dropped: Arc<AtomicU64>,
     /// `None` once the broker is stopping.
-    running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+    running: Option<Running>,
 }
 
-/// A port of 127.0.0.1 that is taken and refuses connections, until a broker starts there.
-#[derive(Debug)]
-pub struct ReservedPort {
-    socket: Socket,
-    address: Endpoint,
-}
-
-impl ReservedPort {
-    /// Takes this port, or any free one for 0.
-    ///
-    /// # Errors
-    /// [`BrokerError`] when the port is not available.
-    pub fn at(port: u16) -> Result<Self, BrokerError> {
-        let bind = || {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-            // Old connections of a broker before this one may still hold the port.
-            socket.set_reuse_address(true)?;
-            socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
-            let port = socket.local_addr()?.as_socket().map_or(port, |bound| bound.port());
-            let address = Endpoint::mqtt("127.0.0.1", port).map_err(io::Error::other)?;
-            Ok(Self { socket, address })
-        };
-        bind().map_err(|source| BrokerError { port, source })
-    }
-
-    /// Address of the broker that will listen here.
-    pub fn address(&self) -> Endpoint {
-        self.address.clone()
-    }
-}
+/// Sender whose end stops the thread, and the thread.
+type Running = (oneshot::Sender<()>, JoinHandle<()>);
 
 impl EmbeddedBroker {
     /// Starts a broker on a free port of 127.0.0.1. It accepts connections when the function returns.
@@ -80,18 +52,17 @@ impl EmbeddedBroker {
     /// # Errors
     /// [`BrokerError`] when the system gives no port or no thread.
     pub fn start() -> Result<Self, BrokerError> {
-        Self::start_at(ReservedPort::at(0)?)
+        Self::start_at(0)
     }
 
-    /// Starts a broker on a port that was taken before.
+    /// Starts a broker on this port of 127.0.0.1, or on a free one for 0.
     ///
     /// # Errors
-    /// [`BrokerError`] when another program listens there.
-    pub fn start_at(port: ReservedPort) -> Result<Self, BrokerError> {
-        let ReservedPort { socket, address } = port;
+    /// [`BrokerError`] when the port is not available.
+    pub fn start_at(port: u16) -> Result<Self, BrokerError> {
         let dropped = Arc::new(AtomicU64::new(0));
-        let running = Self::listen(socket, &dropped);
-        let running = running.map_err(|source| BrokerError { port: address.port(), source })?;
+        let started = Self::listen(port, &dropped);
+        let (address, running) = started.map_err(|source| BrokerError { port, source })?;
         info!(%address, "embedded broker, for a first try on this machine alone; sites run on Mosquitto (docs/site.md)");
         Ok(Self { address, dropped, running: Some(running) })
     }
@@ -109,10 +80,16 @@ impl EmbeddedBroker {
     /// Ends every connection and frees the port. Sessions and retained messages are gone.
     pub fn stop(self) {}
 
-    fn listen(socket: Socket, dropped: &Arc<AtomicU64>) -> io::Result<(oneshot::Sender<()>, JoinHandle<()>)> {
+    fn listen(port: u16, dropped: &Arc<AtomicU64>) -> io::Result<(Endpoint, Running)> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        // Old connections of a broker before this one may still hold the port.
+        socket.set_reuse_address(true)?;
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
         // Connections that may wait to be accepted.
         socket.listen(1024)?;
         socket.set_nonblocking(true)?;
+        let bound = socket.local_addr()?.as_socket().map_or(port, |bound| bound.port());
+        let address = Endpoint::mqtt("127.0.0.1", bound).map_err(io::Error::other)?;
         let (stop, stopped) = oneshot::channel();
         let (listener, dropped) = (TcpListener::from(socket), Arc::clone(dropped));
         let serve = move || {
@@ -120,7 +97,7 @@ impl EmbeddedBroker {
                 error!(%error, "the embedded broker ended");
             }
         };
-        Ok((stop, thread::Builder::new().name("broker".into()).spawn(serve)?))
+        Ok((address, (stop, thread::Builder::new().name("broker".into()).spawn(serve)?)))
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use headwater_end_device::{Device, Frames};
 use headwater_group::start::{InProcessGroup, Service};
 use headwater_inference::testing::TinyNetwork;
-use headwater_link::broker::{EmbeddedBroker, ReservedPort};
+use headwater_link::Endpoint;
+use headwater_link::broker::EmbeddedBroker;
 use headwater_protocol::{Degraded, DeviceId, Exit, SampleId, SlotPresence};
 use headwater_tests::group::{
     WAIT_LIMIT, bundle, client_of, group_at, ids, shipped_group, slot, start, with_local_threshold,
@@ -14,6 +15,7 @@ use headwater_tests::group::{
 use headwater_tests::other_programs::silent_server;
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
+use headwater_transport::held_port;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_device_is_missing_and_not_waited_for() {
@@ -92,10 +94,13 @@ async fn a_restarted_cloud_is_used_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn services_that_start_before_their_broker_find_each_other() {
-    let port = ReservedPort::at(0).expect("a free port");
-    let group = InProcessGroup::start(group_at(port.address(), shipped::bundle())).await.unwrap();
+    let port = held_port().expect("a free port");
+    let group =
+        InProcessGroup::start(group_at(Endpoint::mqtt("127.0.0.1", port).unwrap(), shipped::bundle()))
+            .await
+            .unwrap();
     assert!(!group.leader().expect("a leader").is_connected());
-    let _broker = EmbeddedBroker::start_at(port).expect("the port is reserved");
+    let _broker = EmbeddedBroker::start_at(port).expect("the port is held");
     group.wait_until_ready(WAIT_LIMIT).await.unwrap();
     let mut client = client_of(&group).await;
     assert_eq!(client.decide(SampleId(1)).await.unwrap().presence.missing_count(), 0);

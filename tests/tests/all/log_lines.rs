@@ -6,9 +6,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use headwater_group::start::{Program, find_program};
-use headwater_link::broker::{EmbeddedBroker, ReservedPort};
+use headwater_link::broker::EmbeddedBroker;
 use headwater_tests::group::WAIT_LIMIT;
 use headwater_tests::shipped;
+use headwater_transport::held_port;
 use tokio::time::{sleep, timeout};
 
 /// Time between two checks of a log.
@@ -38,12 +39,12 @@ async fn until_logged(log: &Path, parts: &[&str]) {
 #[tokio::test]
 async fn the_broker_and_the_devices_are_logged_when_they_come_and_go() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let port = ReservedPort::at(0).expect("a free port");
-    let address = port.address().to_string();
+    let port = held_port().expect("a free port");
+    let address = format!("mqtt://127.0.0.1:{port}");
     let log = folder.path().join("aggregator.log");
     let _aggregator = start("headwater-aggregator", &["--broker-address", &address], &log);
     until_logged(&log, &["WARN", "cannot connect", "refused", "away_s=0"]).await;
-    let _broker = EmbeddedBroker::start_at(port).expect("the port is reserved");
+    let _broker = EmbeddedBroker::start_at(port).expect("the port is held");
     until_logged(&log, &["INFO", "connected", "away_s="]).await;
 
     let frames = shipped::frames_path().display().to_string();

@@ -16,7 +16,8 @@ use x509_cert::ext::pkix::name::GeneralName;
 
 use super::PROVIDER;
 use super::error::TlsError;
-use super::files::{IdentityFiles, Material, certificates};
+use super::files::{IdentityFiles, Material};
+use super::pem::certificates;
 
 /// End of a connection that shows a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
