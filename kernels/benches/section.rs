@@ -5,7 +5,7 @@
 //! programs that count instructions.
 //!
 //! Each round runs every code path once; the table shows medians of the rounds, in microseconds a view. Weights are random; no time
-//! depends on them. For a comparison with other engines see the bench `device_sections` of `headwater-models`.
+//! depends on them. For a comparison with other engines see the bench `device_sections` of `headwater-training`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

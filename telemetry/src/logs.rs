@@ -49,27 +49,30 @@ fn env_filter(filter: &str) -> Result<EnvFilter, FilterError> {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// First part of the targets of our events: names of our crates and programs, with `_` in place of `-`.
-const TARGETS: [&str; 21] = [
+const TARGETS: [&str; 24] = [
     "headwater",
     "headwater_aggregator",
+    "headwater_calibration",
     "headwater_cloud",
     "headwater_cloud_service",
     "headwater_device",
     "headwater_edge_aggregator",
     "headwater_end_device",
+    "headwater_experiments",
     "headwater_group",
     "headwater_identity",
     "headwater_inference",
     "headwater_kernels",
     "headwater_map_coder",
     "headwater_link",
-    "headwater_models",
     "headwater_protocol",
     "headwater_samples",
     "headwater_settings",
+    "headwater_spec",
     "headwater_telemetry",
     "headwater_tests",
     "headwater_train",
+    "headwater_training",
     "headwater_transport",
 ];
 

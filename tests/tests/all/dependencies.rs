@@ -27,8 +27,9 @@ const LICENCES: [&str; 15] = [
 /// Our crates that each of our crates may import.
 ///
 /// ```text
-/// {protocol, kernels, map-coder} <- inference <- {models, services}
-/// samples <- {models, end-device, group, cli}
+/// {protocol, kernels, map-coder} <- inference <- {spec, calibration, services}
+/// samples <- {calibration, end-device, group, cli}
+/// {spec, calibration} <- training <- experiments <- trainer
 /// transport <- {telemetry, settings, link, services, group}
 /// link <- {end-device, edge-aggregator, group, cli}
 /// {protocol, transport} <- identity <- cli
@@ -47,17 +48,24 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("headwater-samples", &["protocol"]),
     ("headwater-link", &["transport"]),
     ("headwater-identity", &["protocol", "transport"]),
+    ("headwater-spec", &["protocol", "kernels", "inference"]),
+    ("headwater-calibration", &["protocol", "kernels", "inference", "samples"]),
     (
-        "headwater-models",
+        "headwater-training",
+        &["protocol", "kernels", "map-coder", "inference", "samples", "spec", "calibration"],
+    ),
+    ("headwater-experiments", &["protocol", "inference", "samples", "spec", "calibration", "training"]),
+    (
+        "headwater-train",
         &[
             "build-features",
             "protocol",
-            "kernels",
-            "map-coder",
             "inference",
             "samples",
-            "settings",
-            "telemetry",
+            "spec",
+            "calibration",
+            "training",
+            "experiments",
         ],
     ),
     (
@@ -215,7 +223,7 @@ fn only_the_training_crate_links_burn() {
             .flatten()
             .any(|dependency| text(dependency, "name").starts_with("burn"));
         assert!(
-            !burns || text(package, "name") == "headwater-models",
+            !burns || text(package, "name") == "headwater-training",
             "{} links burn",
             text(package, "name")
         );

@@ -1,0 +1,232 @@
+//! Logits of the samples of a part, and the correct answers of each exit.
+
+use headwater_inference::exit::{Assessment, ExitInput, argmax};
+use headwater_inference::manifest::Configuration;
+use headwater_protocol::{Exit, Slot, SlotSet};
+use serde::{Deserialize, Serialize};
+
+use crate::by_exit::ByExit;
+use crate::data::Samples;
+use crate::message::{Reader, put_f32s, put_u64};
+
+/// Logits of every exit for every sample of a part.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PartLogits {
+    /// Number of classes.
+    pub classes: usize,
+    /// For each slot `[samples, classes]`, zeros for a sample that the slot does not see (under
+    /// [`AbsentView::Black`](crate::data::AbsentView::Black) the scores of a black image); empty where devices have no section.
+    pub devices: Vec<Vec<f32>>,
+    /// `[samples, classes]` of each exit; zeros for a sample that no slot sees.
+    pub exits: ByExit<Vec<f32>>,
+    /// For each slot `[samples]`: bytes of the coded map, 0 for a sample that the slot does not see; empty where messages carry maps as they are.
+    pub map_bytes: Vec<Vec<f32>>,
+}
+
+/// Share of correct answers by exit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExitShares {
+    /// Each device, over the samples seen; empty where devices have no section.
+    pub devices: Vec<f64>,
+    /// Each exit, over all samples.
+    #[serde(flatten, with = "crate::by_exit::plain")]
+    pub exits: ByExit<f64>,
+}
+
+/// Right answers by exit, of a part or of a shard of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExitCounts {
+    /// Each device, over the samples seen; empty where devices have no section.
+    pub devices: Vec<Count>,
+    /// Each exit, over all samples.
+    pub exits: ByExit<Count>,
+}
+
+/// Right answers among some samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Right answers.
+    pub right: u64,
+    /// Samples.
+    pub samples: u64,
+}
+
+impl PartLogits {
+    /// Logits of one sample at an exit.
+    ///
+    /// # Panics
+    /// When there is no such exit or sample.
+    pub fn of(&self, exit: Exit, sample: usize) -> &[f32] {
+        &self.exits[exit][sample * self.classes..][..self.classes]
+    }
+
+    /// The input of an exit for one sample that the slots `seen` see.
+    ///
+    /// # Panics
+    /// When there is no such exit, sample or slot.
+    pub fn input(&self, exit: Exit, sample: usize, seen: SlotSet) -> ExitInput<'_> {
+        // Devices without a section have no scores.
+        let scores = seen.iter().filter_map(|slot| self.devices.get(slot.index()));
+        let classes = scores.map(|scores| argmax(&scores[sample * self.classes..][..self.classes]));
+        ExitInput::new(self.of(exit, sample), seen.len() as u32, classes)
+    }
+
+    /// Right or wrong for each sample at an exit; the class prior answers a sample that no slot sees, as in serving.
+    ///
+    /// # Panics
+    /// When there is no such exit.
+    pub fn right(&self, exit: Exit, samples: &Samples, class_prior: &[f32]) -> Vec<bool> {
+        let prior = Assessment::of_prior(class_prior).class;
+        let right = |sample: usize| {
+            let unseen = samples.seen[sample].is_empty();
+            let class = if unseen { prior } else { argmax(self.of(exit, sample)) };
+            class == samples.labels[sample]
+        };
+        (0..samples.len()).map(right).collect()
+    }
+
+    /// Number of samples.
+    pub fn samples(&self) -> usize {
+        self.exits.iter().next().map_or(0, |(_, logits)| logits.len() / self.classes.max(1))
+    }
+
+    /// Appends the logits to a message.
+    pub fn put(&self, message: &mut Vec<u8>) {
+        let mut put_list = |list: Option<&Vec<f32>>| {
+            put_u64(message, list.map_or(u64::MAX, |list| list.len() as u64));
+            put_f32s(message, list.map_or(&[], Vec::as_slice));
+        };
+        Exit::FIRST.iter().for_each(|exit| put_list(self.exits.get(*exit)));
+        self.devices.iter().for_each(|list| put_list(Some(list)));
+        put_list(None);
+        self.map_bytes.iter().for_each(|list| put_list(Some(list)));
+        put_list(None);
+        put_u64(message, self.classes as u64);
+    }
+
+    /// Reads the logits that [`put`](Self::put) appended.
+    pub fn read(message: &mut Reader<'_>) -> Self {
+        let mut list = || {
+            let len = message.u64();
+            (len != u64::MAX).then(|| message.f32s(len as usize))
+        };
+        let exits = Exit::FIRST.into_iter().filter_map(|exit| Some((exit, list()?))).collect();
+        let devices = std::iter::from_fn(&mut list).collect();
+        let map_bytes = std::iter::from_fn(&mut list).collect();
+        Self { classes: message.u64() as usize, devices, exits, map_bytes }
+    }
+
+    /// The rows of these samples, in their order.
+    ///
+    /// # Panics
+    /// When there is no such sample.
+    #[must_use]
+    pub fn subset(&self, samples: &[usize]) -> Self {
+        let rows = |all: &Vec<f32>| -> Vec<f32> {
+            samples.iter().flat_map(|sample| &all[sample * self.classes..][..self.classes]).copied().collect()
+        };
+        Self {
+            classes: self.classes,
+            devices: self.devices.iter().map(rows).collect(),
+            exits: self.exits.map(|_, all| rows(all)),
+            map_bytes: self
+                .map_bytes
+                .iter()
+                .map(|all| samples.iter().map(|sample| all[*sample]).collect())
+                .collect(),
+        }
+    }
+
+    /// Zeros for every device with a section and every exit of a configuration.
+    pub fn zeros(configuration: Configuration, slots: usize, classes: usize, samples: usize) -> Self {
+        let zeros = vec![0.0; samples * classes];
+        let exits = configuration.exits().iter().map(|exit| (*exit, zeros.clone())).collect();
+        let devices = if configuration.has_device_section() { slots } else { 0 };
+        Self { classes, devices: vec![zeros; devices], exits, map_bytes: Vec::new() }
+    }
+
+    /// Adds the rows of other samples of the same network behind these.
+    pub fn append(&mut self, other: Self) {
+        self.classes = other.classes;
+        self.devices.resize(other.devices.len(), Vec::new());
+        self.devices.iter_mut().zip(other.devices).for_each(|(all, more)| all.extend(more));
+        self.map_bytes.resize(other.map_bytes.len(), Vec::new());
+        self.map_bytes.iter_mut().zip(other.map_bytes).for_each(|(all, more)| all.extend(more));
+        for (exit, more) in other.exits.iter() {
+            self.exits.get_or_insert_with(exit, Vec::new).extend(more);
+        }
+    }
+}
+
+impl ExitShares {
+    /// Shares over a part.
+    pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32]) -> Self {
+        ExitCounts::of(logits, samples, class_prior).shares()
+    }
+}
+
+impl ExitCounts {
+    /// Counts over a part, or over a rank's shard of it.
+    pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32]) -> Self {
+        let devices = Slot::first(samples.slots).zip(&logits.devices).map(|(slot, scores)| {
+            let seen = samples.seen_by(slot);
+            let row = |sample: usize| &scores[sample * logits.classes..][..logits.classes];
+            let right = seen.iter().filter(|sample| argmax(row(**sample)) == samples.labels[**sample]);
+            Count { right: right.count() as u64, samples: seen.len() as u64 }
+        });
+        let exits = logits.exits.map(|exit, _| {
+            let right = logits.right(exit, samples, class_prior);
+            Count { right: right.iter().filter(|right| **right).count() as u64, samples: right.len() as u64 }
+        });
+        Self { devices: devices.collect(), exits }
+    }
+
+    /// Counts of nothing, for a shard without samples.
+    pub fn none(configuration: Configuration, slots: usize) -> Self {
+        let devices = if configuration.has_device_section() { slots } else { 0 };
+        let exits = configuration.exits().iter().map(|exit| (*exit, Count::default())).collect();
+        Self { devices: vec![Count::default(); devices], exits }
+    }
+
+    /// The counts of this shard and of another one together.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        let devices =
+            self.devices.iter().zip(&other.devices).map(|(count, more)| count.with(*more)).collect();
+        let exits =
+            self.exits.map(|exit, count| count.with(other.exits.get(exit).copied().unwrap_or_default()));
+        Self { devices, exits }
+    }
+
+    /// Appends the counts to a message.
+    pub fn put(&self, message: &mut Vec<u8>) {
+        let exits = self.exits.iter().map(|(_, count)| count);
+        for count in self.devices.iter().chain(exits) {
+            put_u64(message, count.right);
+            put_u64(message, count.samples);
+        }
+    }
+
+    /// Reads the counts of another shard, which has the same devices and exits.
+    #[must_use]
+    pub fn read(&self, message: &mut Reader<'_>) -> Self {
+        let mut count = || Count { right: message.u64(), samples: message.u64() };
+        let devices = self.devices.iter().map(|_| count()).collect();
+        Self { devices, exits: self.exits.map(|_, _| count()) }
+    }
+
+    /// The shares.
+    pub fn shares(&self) -> ExitShares {
+        let share = |count: Count| count.right as f64 / count.samples.max(1) as f64;
+        ExitShares {
+            devices: self.devices.iter().copied().map(share).collect(),
+            exits: self.exits.map(|_, count| share(*count)),
+        }
+    }
+}
+
+impl Count {
+    fn with(self, other: Self) -> Self {
+        Self { right: self.right + other.right, samples: self.samples + other.samples }
+    }
+}

@@ -1,0 +1,243 @@
+//! Figures of one run, from its logits.
+
+use std::collections::BTreeMap;
+
+use headwater_inference::cost::DeviceBody;
+use headwater_inference::policy::{ExitPolicy, ExitRule, Policy, PolicyError};
+use headwater_protocol::{Exit, SlotSet};
+use serde::Serialize;
+
+use super::metrics::{self, Hits};
+use super::plan::{Plan, Run};
+use super::run::RunLogits;
+use headwater_calibration::account::PartReport;
+use headwater_calibration::account::answers;
+use headwater_calibration::by_exit::ByExit;
+use headwater_calibration::logits_file::PartFile;
+use headwater_calibration::promise::Target;
+use headwater_calibration::sample_cost::{CostSum, NetworkCost};
+use headwater_calibration::tuning::{Candidates, Fitted, candidates};
+use headwater_spec::manifest;
+
+/// Figures of one run.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunFigures {
+    /// Name of the row.
+    pub row: String,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Division of the data into parts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fold: Option<usize>,
+    /// Commit of the program that trained.
+    pub commit: Option<String>,
+    /// Policy chosen on the validation part, with a promise where the data has a calibration part that allows one.
+    pub policy: Policy,
+    /// The part whose figures these are.
+    pub part: &'static str,
+    /// Figures of the part with every device.
+    pub report: PartReport,
+    /// Objects or scenes of the part where its samples share them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<usize>,
+    /// Whether the samples are frames of one recording, which depend on each other.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_recording: bool,
+    /// Mean accuracy over the named classes that the part has, of the given answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balanced_accuracy: Option<f64>,
+    /// Right answers of each counted class.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counted: Vec<Hits>,
+    /// Expected calibration error of each exit; absent below 1,000 samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibration_error: Option<ExitValues>,
+    /// Area under the curve of each exit score for "wrong here, right at the last exit", for each exit before the last one.
+    pub auroc: Vec<ScoreAuroc>,
+    /// Mean multiply-accumulates of a sample over all tiers.
+    pub macs: f64,
+    /// Figures with thresholds for other losses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_losses: Vec<LossFigures>,
+    /// Figures with devices missing, by the set of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<MissingFigures>,
+    /// Right answers of each object or scene, by its number.
+    #[serde(skip)]
+    pub groups_right: BTreeMap<u32, GroupRight>,
+}
+
+/// Figures of the part with thresholds for another loss than that of the recipe.
+#[derive(Clone, Debug, Serialize)]
+pub struct LossFigures {
+    /// Points that all exits together may lose.
+    pub loss_points: f64,
+    /// Policy chosen for this loss.
+    pub policy: Policy,
+    /// Figures with every device.
+    pub report: PartReport,
+}
+
+/// Right answers among the samples of one object or scene.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupRight {
+    /// Samples.
+    pub samples: usize,
+    /// Under the policy.
+    pub overall: usize,
+    /// Of each exit, over all samples.
+    pub exits: ByExit<usize>,
+}
+
+/// A value for each exit.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExitValues(#[serde(with = "headwater_calibration::by_exit::plain")] pub ByExit<f64>);
+
+/// Area under the curve of one exit score at one exit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ScoreAuroc {
+    /// The exit.
+    pub exit: Exit,
+    /// The exit score.
+    pub rule: ExitRule,
+    /// Area under the curve.
+    pub auroc: f64,
+}
+
+/// Figures of the part with some devices missing.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MissingFigures {
+    /// Slots that are missing.
+    pub slots: Vec<u8>,
+    /// Share of right answers under the policy.
+    pub overall: f64,
+    /// Share of right answers of each exit over all samples.
+    #[serde(flatten, with = "headwater_calibration::by_exit::plain")]
+    pub every: ByExit<f64>,
+    /// Share of samples that leave at the first exit.
+    pub first_share: f64,
+}
+
+impl RunFigures {
+    /// The figures of a run.
+    ///
+    /// # Errors
+    /// [`PolicyError`] for logits that are not finite.
+    pub fn of(plan: &Plan, run: Run, logits: &RunLogits) -> Result<Self, PolicyError> {
+        let row = &plan.rows[run.row];
+        let manifest = manifest(&row.spec, logits.class_prior.clone());
+        let body = DeviceBody::of(&manifest);
+        let target = Target::from(row.recipe.exit);
+        let policy = policy(plan, &target, logits)?;
+        let report_under = |policy: &Policy, part: &PartFile| {
+            PartReport::of(&part.logits, &part.samples, &logits.class_prior, policy, body)
+        };
+        let report = |part: &PartFile| report_under(&policy, part);
+        let (_, all) = &logits.evaluated[0];
+        let answers = answers(&all.logits, &all.samples, &logits.class_prior, &policy);
+        let given: Vec<u16> = answers.iter().map(|answer| answer.assessment.class).collect();
+        let costs = NetworkCost::of(&manifest).of_samples(&all.logits, &all.samples, &answers);
+        let class =
+            |name: &String| manifest.labels.iter().position(|label| label == name).unwrap_or_default() as u16;
+        let balanced: Vec<u16> = plan.metrics.balanced.iter().map(class).collect();
+        let labels = &all.samples.labels;
+        let other_losses = plan.loss_points.iter().map(|loss_points| {
+            let policy = self::policy(plan, &Target { loss: loss_points / 100.0, ..target }, logits)?;
+            Ok(LossFigures { loss_points: *loss_points, report: report_under(&policy, all), policy })
+        });
+        let other_losses = other_losses.collect::<Result<_, PolicyError>>()?;
+        let counted = plan.metrics.counted.iter().map(|name| metrics::hits(&given, labels, class(name)));
+        let missing =
+            logits.evaluated[1..].iter().map(|(slots, part)| MissingFigures::of(*slots, &report(part)));
+        Ok(Self {
+            row: row.name.clone(),
+            seed: run.seed,
+            fold: run.fold,
+            commit: logits.commit.clone(),
+            part: plan.part.name(),
+            report: report(all),
+            groups: all.samples.group_count(),
+            is_recording: logits.is_recording,
+            balanced_accuracy: metrics::balanced_accuracy(&given, labels, &balanced),
+            counted: counted.collect(),
+            calibration_error: calibration_error(all, &policy),
+            auroc: auroc(all, &candidates(&logits.validation.logits, &logits.validation.samples)?),
+            macs: costs.into_iter().sum::<CostSum>().mean().macs,
+            other_losses,
+            missing: missing.collect(),
+            groups_right: groups_right(all, &given, &logits.class_prior),
+            policy,
+        })
+    }
+}
+
+impl MissingFigures {
+    fn of(slots: SlotSet, report: &PartReport) -> Self {
+        let first_share = report.share.iter().next().map_or(0.0, |(_, share)| *share);
+        Self {
+            slots: slots.positions().collect(),
+            overall: report.overall,
+            every: report.every.clone(),
+            first_share,
+        }
+    }
+}
+
+/// Right answers of each group, given the answers under the policy.
+fn groups_right(part: &PartFile, given: &[u16], class_prior: &[f32]) -> BTreeMap<u32, GroupRight> {
+    let PartFile { samples, logits } = part;
+    let by_exit = logits.exits.map(|exit, _| logits.right(exit, samples, class_prior));
+    let mut groups: BTreeMap<u32, GroupRight> = BTreeMap::new();
+    for (sample, group) in samples.groups.iter().enumerate() {
+        let counts = groups.entry(*group).or_default();
+        counts.samples += 1;
+        counts.overall += usize::from(given[sample] == samples.labels[sample]);
+        for (exit, right) in by_exit.iter() {
+            *counts.exits.get_or_insert_with(exit, usize::default) += usize::from(right[sample]);
+        }
+    }
+    groups
+}
+
+/// The policy of a run for a target.
+fn policy(plan: &Plan, target: &Target, logits: &RunLogits) -> Result<Policy, PolicyError> {
+    let fitted = Fitted::of(&logits.validation.logits, &logits.validation.samples, target)?;
+    Ok(match &logits.calibration {
+        None => fitted.measured(target),
+        Some(part) => fitted.promised_or_measured(target, &part.logits, &part.samples, &plan.data.name),
+    })
+}
+
+/// The policy with another exit score at an exit, at the same temperature.
+fn with_rule(policy: &Policy, exit: Exit, rule: ExitRule) -> Policy {
+    let mut policy = policy.clone();
+    policy.of_mut(exit).rule = rule;
+    policy
+}
+
+fn calibration_error(part: &PartFile, policy: &Policy) -> Option<ExitValues> {
+    let errors = part.logits.exits.iter().map(|(exit, _)| {
+        let policy = with_rule(policy, exit, ExitRule::MaxProbability);
+        let seen = (0..part.samples.len()).filter(|sample| !part.samples.seen[*sample].is_empty());
+        let answers = seen.map(|sample| {
+            let answer = policy.of(exit).assess(part.logits.input(exit, sample, part.samples.seen[sample]));
+            (answer.confidence, answer.class == part.samples.labels[sample])
+        });
+        Some((exit, metrics::calibration_error(&answers.collect::<Vec<_>>())?))
+    });
+    errors.collect::<Option<ByExit<f64>>>().map(ExitValues)
+}
+
+/// The area under the curve of each exit score, with temperatures and weights from the validation part.
+fn auroc(part: &PartFile, candidates: &Candidates) -> Vec<ScoreAuroc> {
+    let PartFile { samples, logits } = part;
+    let exits: Vec<Exit> = logits.exits.iter().map(|(exit, _)| exit).collect();
+    let Some((&last, early)) = exits.split_last() else { return Vec::new() };
+    let of = |exit: Exit, policy: &ExitPolicy| {
+        let score = |sample: usize| policy.uncertainty(logits.input(exit, sample, samples.seen[sample]));
+        let scores = metrics::scores_and_losses(logits, samples, [exit, last], score);
+        Some(ScoreAuroc { exit, rule: policy.rule, auroc: metrics::auroc(scores)? })
+    };
+    let policies: Vec<&Policy> = [&candidates.first].into_iter().chain(&candidates.others).collect();
+    early.iter().flat_map(|exit| policies.iter().filter_map(|policy| of(*exit, policy.of(*exit)))).collect()
+}

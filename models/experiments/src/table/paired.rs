@@ -1,0 +1,165 @@
+//! Comparison of a row with the reference, run by run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_protocol::Exit;
+use puruspe::betai;
+
+use super::figures::{GroupRight, RunFigures};
+use headwater_calibration::random::Random;
+use headwater_calibration::tuning::interval::{LEAST_UNITS, percentiles};
+
+/// Draws of the bootstrap.
+const DRAWS: usize = 10_000;
+/// Answers that are compared: those given under the policy, or of one exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ComparedAnswers {
+    /// Answers given under the policy.
+    Overall,
+    /// Answers of an exit to every sample.
+    Exit(Exit),
+}
+
+/// Runs of a row and of the reference with the same seed and fold.
+pub(super) struct Pairs<'a>(Vec<[&'a RunFigures; 2]>);
+
+impl ComparedAnswers {
+    /// Name in a table.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Overall => "overall",
+            Self::Exit(exit) => exit.name(),
+        }
+    }
+
+    fn of(self, run: &RunFigures) -> Option<f64> {
+        match self {
+            Self::Overall => Some(run.report.overall),
+            Self::Exit(exit) => run.report.every.get(exit).copied(),
+        }
+    }
+
+    fn right(self, group: &GroupRight) -> usize {
+        match self {
+            Self::Overall => group.overall,
+            Self::Exit(exit) => group.exits.get(exit).copied().unwrap_or_default(),
+        }
+    }
+}
+
+impl<'a> Pairs<'a> {
+    /// The runs of a row with those of the reference.
+    pub(super) fn of(row: impl Iterator<Item = &'a RunFigures>, reference: &[&'a RunFigures]) -> Self {
+        let pair = |run: &'a RunFigures| {
+            let same = |other: &&&RunFigures| (other.seed, other.fold) == (run.seed, run.fold);
+            Some([run, *reference.iter().find(same)?])
+        };
+        Self(row.filter_map(pair).collect())
+    }
+
+    /// Difference of each pair, as a share.
+    pub(super) fn differences(&self, answers: ComparedAnswers) -> Vec<f64> {
+        let difference =
+            |[run, reference]: &[&RunFigures; 2]| Some(answers.of(run)? - answers.of(reference)?);
+        self.0.iter().filter_map(difference).collect()
+    }
+
+    /// 95 % interval of the mean difference, by a bootstrap over groups: a group is drawn with its samples in all runs. It is for the networks as trained: other
+    /// seeds and other training objects are not drawn. `None` for samples without groups, or few groups.
+    pub(super) fn interval(&self, answers: ComparedAnswers) -> Option<[f64; 2]> {
+        // Of each group: run, samples, and the difference of right answers.
+        let mut groups: BTreeMap<u32, Vec<(usize, f64, f64)>> = BTreeMap::new();
+        for (at, [run, reference]) in self.0.iter().enumerate() {
+            for (group, right) in &run.groups_right {
+                let Some(of_reference) = reference.groups_right.get(group) else { continue };
+                let difference = answers.right(right) as f64 - answers.right(of_reference) as f64;
+                groups.entry(*group).or_default().push((at, right.samples as f64, difference));
+            }
+        }
+        let groups: Vec<_> = groups.into_values().collect();
+        if groups.len() < LEAST_UNITS {
+            return None;
+        }
+        let mut random = Random::new(1, &[]);
+        let mean = |_: usize| {
+            let mut sums = vec![(0.0, 0.0); self.0.len()];
+            for _ in 0..groups.len() {
+                for (run, samples, difference) in &groups[random.below(groups.len())] {
+                    sums[*run].0 += samples;
+                    sums[*run].1 += difference;
+                }
+            }
+            let of_runs = sums.iter().filter(|(samples, _)| *samples > 0.0);
+            let (runs, sum) = of_runs.fold((0.0, 0.0), |(runs, sum), of| (runs + 1.0, sum + of.1 / of.0));
+            sum / runs
+        };
+        percentiles((0..DRAWS).map(mean).collect())
+    }
+}
+
+/// Groups that any of these runs has.
+pub(super) fn group_count(runs: &[RunFigures]) -> usize {
+    runs.iter().flat_map(|run| run.groups_right.keys()).collect::<BTreeSet<_>>().len()
+}
+
+/// Two-sided p-value of the paired t-test; `None` below three pairs, or where all differences are equal.
+pub(super) fn t_test(differences: &[f64]) -> Option<f64> {
+    let n = differences.len() as f64;
+    if differences.len() < 3 {
+        return None;
+    }
+    let mean = differences.iter().sum::<f64>() / n;
+    let variance = differences.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    // Equal differences differ by rounding.
+    if variance.sqrt() <= 1e-9 * mean.abs() {
+        return None;
+    }
+    let t_squared = mean.powi(2) / (variance / n);
+    // Both tails of Student's distribution by the incomplete beta function (Abramowitz and Stegun 1964, 26.7.1).
+    let freedom = n - 1.0;
+    Some(betai(freedom / 2.0, 0.5, freedom / (freedom + t_squared)))
+}
+
+/// P-values adjusted for their number (Holm 1979): each one below a level is significant at that level for all of them together. `None` stays.
+pub(super) fn holm(p_values: &[Option<f64>]) -> Vec<Option<f64>> {
+    let mut order: Vec<(usize, f64)> =
+        p_values.iter().enumerate().filter_map(|(at, p)| Some((at, (*p)?))).collect();
+    order.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let mut adjusted = vec![None; p_values.len()];
+    let mut largest = 0.0f64;
+    for (rank, (at, p)) in order.iter().enumerate() {
+        largest = largest.max(p * (order.len() - rank) as f64).min(1.0);
+        adjusted[*at] = Some(largest);
+    }
+    adjusted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_p_value_is_that_of_students_distribution() {
+        // t = 2.776 with 4 degrees of freedom is the 97.5 % quantile of the published table.
+        let with_t = |t: f64| {
+            let spread = [-2.0, -1.0, 0.0, 1.0, 2.0];
+            let error = (2.5f64 / 5.0).sqrt();
+            spread.map(|value| value + t * error)
+        };
+        assert!((t_test(&with_t(2.776_445)).unwrap() - 0.05).abs() < 1e-6);
+        assert!((t_test(&with_t(-4.604_095)).unwrap() - 0.01).abs() < 1e-6);
+        let one_of_171 = [130.0, 131.0, 140.0, 99.0, 7.0].map(|right| right / 171.0 - (right - 1.0) / 171.0);
+        assert_eq!([t_test(&[1.0, 2.0]), t_test(&[0.0; 5]), t_test(&one_of_171)], [None; 3]);
+    }
+
+    #[test]
+    fn holm_multiplies_by_the_tests_that_are_left_and_never_falls() {
+        let adjusted = holm(&[Some(0.03), None, Some(0.01), Some(0.02), Some(0.9)]);
+        let expected = [Some(0.06), None, Some(0.04), Some(0.06), Some(0.9)];
+        for (found, expected) in adjusted.iter().zip(expected) {
+            assert_eq!(found.is_some(), expected.is_some());
+            assert!((found.unwrap_or(0.0) - expected.unwrap_or(0.0)).abs() < 1e-12, "{found:?} {expected:?}");
+        }
+        assert_eq!(holm(&[Some(0.7), Some(0.6)]), [Some(1.0), Some(1.0)]);
+    }
+}

@@ -1,0 +1,328 @@
+//! The experiment file: rows, each a network and a recipe, for some seeds and folds.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use headwater_protocol::{Slot, SlotSet};
+use headwater_samples::Part;
+
+use super::plan_file::PlanFile;
+pub use super::plan_file::{DataPlan, MetricsPlan, Row, SimplePlan};
+use headwater_calibration::data::AbsentView;
+use headwater_spec::file_error::{self, FileError};
+use headwater_training::experiment::RunInfo;
+use headwater_training::recipe::Recipe;
+
+/// Most sets of missing devices of an experiment: each is an evaluation of every run.
+const MAX_SETS: u128 = 1_000;
+
+/// An experiment.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Name of the file without its ending.
+    pub name: String,
+    /// Headline of the page.
+    pub title: String,
+    /// Text below the headline.
+    pub about: String,
+    /// Data of every row.
+    pub data: DataPlan,
+    /// Part of the data whose figures the page shows.
+    pub part: Part,
+    /// Losses in points, beside that of a row's recipe, for which thresholds are chosen too.
+    pub loss_points: Vec<f64>,
+    /// Figures beside the accuracies.
+    pub metrics: MetricsPlan,
+    /// Baselines without a network of several devices.
+    pub simple: SimplePlan,
+    /// Rows of the table.
+    pub rows: Vec<Row>,
+    /// Row that the others are compared with, run by run.
+    pub reference: Option<usize>,
+    /// Seeds of each row.
+    pub seeds: Vec<u64>,
+    /// Largest number of devices that are missing in an evaluation.
+    pub missing: usize,
+}
+
+/// One run of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Number of the row.
+    pub row: usize,
+    /// Seed of weights, order and augmentation.
+    pub seed: u64,
+    /// Division of the data into parts.
+    pub fold: Option<usize>,
+}
+
+impl Plan {
+    /// Reads an experiment file, and the spec and recipe files that it names.
+    ///
+    /// # Errors
+    /// [`FileError`] with the file and the first key that does not fit.
+    pub fn read(file: &Path) -> Result<Self, FileError> {
+        let text = file_error::read("experiment", file)?;
+        let plan: PlanFile =
+            toml::from_str(&text).map_err(|error| FileError::invalid(file, error.to_string()))?;
+        let folder = file.parent().unwrap_or(Path::new(""));
+        let rows = plan.rows(file, folder)?;
+        let slots = rows.iter().map(|row| row.spec.network.slots()).min().unwrap_or_default();
+        if plan.missing >= slots.max(1) || count_of_sets(slots, plan.missing) > MAX_SETS {
+            let message = format!(
+                "missing: expected less than the {slots} devices, and at most {MAX_SETS} sets of missing devices, found {}",
+                plan.missing
+            );
+            return Err(FileError::invalid(file, message));
+        }
+        let mut reference = None;
+        if let Some(name) = &plan.reference {
+            reference = rows.iter().position(|row| row.name == *name);
+            if reference.is_none() {
+                return Err(FileError::invalid(
+                    file,
+                    format!("reference: expected the name of a row, found {name:?}"),
+                ));
+            }
+        }
+        let seeds: BTreeSet<u64> = plan.seeds.iter().copied().collect();
+        if seeds.is_empty() || seeds.len() < plan.seeds.len() {
+            let message = format!("seeds: expected one or more, each once, found {:?}", plan.seeds);
+            return Err(FileError::invalid(file, message));
+        }
+        for (key, found) in [("data.folds", plan.data.folds), ("data.limit_train", plan.data.limit_train)] {
+            if found == Some(0) {
+                return Err(FileError::invalid(file, format!("{key}: expected 1 or more, found 0")));
+            }
+        }
+        let repeated = |at: usize| plan.loss_points[..at].contains(&plan.loss_points[at]);
+        if let Some(at) = (0..plan.loss_points.len()).find(|at| repeated(*at)) {
+            return Err(FileError::invalid(
+                file,
+                format!("loss_points: expected each once, found {} twice", plan.loss_points[at]),
+            ));
+        }
+        if let Some(found) = plan.loss_points.iter().find(|points| !(0.001..=99.0).contains(*points)) {
+            return Err(FileError::invalid(
+                file,
+                format!("loss_points: expected 0.001 to 99, found {found}"),
+            ));
+        }
+        let labels = rows[0].spec.network.network.labels.get_ref();
+        if let Some(unknown) =
+            plan.metrics.balanced.iter().chain(&plan.metrics.counted).find(|name| !labels.contains(name))
+        {
+            return Err(FileError::invalid(
+                file,
+                format!("metrics: expected one of {labels:?}, found {unknown:?}"),
+            ));
+        }
+        Ok(Self {
+            name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            title: plan.title,
+            about: plan.about,
+            data: plan.data,
+            part: plan.part.into(),
+            loss_points: plan.loss_points,
+            metrics: plan.metrics,
+            simple: plan.simple,
+            rows,
+            reference,
+            seeds: plan.seeds,
+            missing: plan.missing,
+        })
+    }
+
+    /// Folds of the data: one without a number where there are none.
+    pub fn folds(&self) -> Vec<Option<usize>> {
+        self.data.folds.map_or_else(|| vec![None], |folds| (0..folds).map(Some).collect())
+    }
+
+    /// Every run: fold by fold, the seeds of a row side by side.
+    pub fn runs(&self) -> Vec<Run> {
+        let of_fold = |fold: Option<usize>| {
+            let of_row = move |row: usize| self.seeds.iter().map(move |seed| Run { row, seed: *seed, fold });
+            (0..self.rows.len()).flat_map(of_row)
+        };
+        self.folds().into_iter().flat_map(of_fold).collect()
+    }
+
+    /// Sets of missing devices that are evaluated: none first, then by number.
+    pub fn patterns(&self, slots: usize) -> Vec<SlotSet> {
+        let most = self.missing.min(slots.saturating_sub(1));
+        (0..=most).flat_map(|count| combinations(slots, count)).collect()
+    }
+
+    /// The recipe and the identity of a run.
+    pub fn identity(&self, run: Run) -> (Recipe, RunInfo) {
+        let row = &self.rows[run.row];
+        let recipe = Recipe { seed: run.seed, ..row.recipe.clone() };
+        let mut data = self.data.name.clone();
+        if !self.data.path.as_os_str().is_empty() {
+            data += &format!(", at {}", self.data.path.display());
+        }
+        if let Some(fold) = run.fold {
+            data += &format!(", fold {fold}");
+        }
+        if row.absent == AbsentView::Black {
+            data += ", absent views black";
+        }
+        let info = RunInfo::new(&row.spec, &recipe, data, self.data.limit_train);
+        (recipe, info)
+    }
+}
+
+/// Sets of `count` of the first `slots` slots, in the order of their positions.
+fn combinations(slots: usize, count: usize) -> Vec<SlotSet> {
+    let mut sets = vec![(SlotSet::EMPTY, 0)];
+    for _ in 0..count {
+        let longer = |(set, next): (SlotSet, usize)| {
+            Slot::first(slots).skip(next).map(move |slot| {
+                let mut set = set;
+                set.insert(slot);
+                (set, slot.index() + 1)
+            })
+        };
+        sets = sets.into_iter().flat_map(longer).collect();
+    }
+    sets.into_iter().map(|(set, _)| set).collect()
+}
+
+/// Number of sets of at most `most` of `slots` slots.
+fn count_of_sets(slots: usize, most: usize) -> u128 {
+    let mut sets = 1u128;
+    let mut of_count = 1u128;
+    for count in 1..=most {
+        of_count = of_count * (slots - count + 1) as u128 / count as u128;
+        sets += of_count;
+    }
+    sets
+}
+
+impl Run {
+    /// Name in messages.
+    pub fn name(self, plan: &Plan) -> String {
+        let fold = self.fold.map(|fold| format!(", fold {fold}")).unwrap_or_default();
+        format!("{}{fold}, seed {}", plan.rows[self.row].name, self.seed)
+    }
+
+    /// Folder of the run below that of the experiment.
+    pub fn folder(self, plan: &Plan) -> PathBuf {
+        let fold = self.fold.map(|fold| format!("fold-{fold}-")).unwrap_or_default();
+        Path::new("rows").join(plan.rows[self.row].slug()).join(format!("{fold}seed-{}", self.seed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = r#"
+        title = "a table"
+        about = "for a test"
+        network = "network.toml"
+        seeds = [1, 2]
+        missing = 1
+        reference = "f = 8, sum"
+        data = { name = "drawn", folds = 2, absent = "black" }
+        [changes.recipe]
+        epochs = 3
+        [[axes]]
+        values = [
+            { name = "f = 4", network = { device = { blocks = [{ kind = "convp", filters = 4 }] } } },
+            { name = "f = 8", recipe = { loss = { local = 0.5 } } },
+        ]
+        [[axes]]
+        values = [{ name = "mean" }, { name = "sum", absent = "absent" }]
+    "#;
+
+    fn plan(text: &str) -> Result<Plan, FileError> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("network.toml"), include_str!("../../../networks/ddnn-c.toml"))
+            .unwrap();
+        let file = dir.path().join("a-table.toml");
+        std::fs::write(&file, text).unwrap();
+        Plan::read(&file)
+    }
+
+    #[test]
+    fn rows_are_all_combinations_of_the_axes_with_their_changes() {
+        let plan = plan(PLAN).unwrap();
+        let names: Vec<&str> = plan.rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["f = 4, mean", "f = 4, sum", "f = 8, mean", "f = 8, sum"]);
+        assert_eq!((plan.name.as_str(), plan.reference), ("a-table", Some(3)));
+        assert!(plan.rows.iter().all(|row| row.recipe.epochs == 3));
+        let filters = plan.rows.iter().map(|row| row.spec.shapes.features.channels).collect::<Vec<_>>();
+        assert_eq!(filters, [4, 4, 8, 8]);
+        assert_eq!(
+            plan.rows.iter().map(|row| row.recipe.loss.local).collect::<Vec<_>>(),
+            [1.0, 1.0, 0.5, 0.5]
+        );
+        let absent = plan.rows.iter().map(|row| row.absent).collect::<Vec<_>>();
+        assert_eq!(absent, [AbsentView::Black, AbsentView::Absent, AbsentView::Black, AbsentView::Absent]);
+    }
+
+    #[test]
+    fn every_row_runs_with_every_seed_in_every_fold_and_each_run_has_its_own_identity() {
+        let plan = plan(PLAN).unwrap();
+        let runs = plan.runs();
+        assert_eq!(runs.len(), 4 * 2 * 2);
+        let mut identities: Vec<String> = runs.iter().map(|run| plan.identity(*run).1.identity).collect();
+        let mut folders: Vec<PathBuf> = runs.iter().map(|run| run.folder(&plan)).collect();
+        assert_eq!(folders[0], Path::new("rows/f-4-mean/fold-0-seed-1"));
+        identities.sort();
+        identities.dedup();
+        assert_eq!(identities.len(), runs.len());
+        folders.sort();
+        folders.dedup();
+        assert_eq!(folders.len(), runs.len());
+    }
+
+    #[test]
+    fn patterns_are_all_sets_of_up_to_so_many_missing_devices() {
+        let mut plan = plan(PLAN).unwrap();
+        let patterns =
+            |plan: &Plan| plan.patterns(6).iter().map(|missing| missing.bits()).collect::<Vec<_>>();
+        assert_eq!(patterns(&plan), [0, 1, 2, 4, 8, 16, 32]);
+        plan.missing = 2;
+        assert_eq!(patterns(&plan).len(), 1 + 6 + 15);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (from, to, expected) in [
+            (
+                "reference = \"f = 8, sum\"",
+                "reference = \"f = 9\"",
+                "reference: expected the name of a row, found \"f = 9\"",
+            ),
+            ("seeds = [1, 2]", "seeds = []", "seeds: expected one or more"),
+            (
+                "epochs = 3",
+                "epochs = 0",
+                "row \"f = 4, mean\": default recipe with the changes of the experiment: epochs: expected 1 to",
+            ),
+            ("name = \"sum\"", "name = \"mean\"", "expected names of different letters and digits"),
+            ("seeds = [1, 2]", "seeds = [3, 3]", "each once, found [3, 3]"),
+            ("folds = 2", "folds = 0", "data.folds: expected 1 or more, found 0"),
+            ("missing = 1", "mising = 1", "unknown field `mising`"),
+            ("missing = 1", "loss_points = [0.0]", "loss_points: expected 0.001 to 99, found 0"),
+            ("missing = 1", "loss_points = [0.5, 0.5]", "loss_points: expected each once, found 0.5 twice"),
+            ("missing = 1", "part = \"train\"", "unknown variant `train`"),
+            ("filters = 4", "filters = 0", "network.toml with the changes of the experiment: device"),
+            (
+                "{ name = \"mean\" }, { name = \"sum\", absent = \"absent\" }",
+                "",
+                "axes: expected one value or more",
+            ),
+        ] {
+            let error = plan(&PLAN.replace(from, to).replace("reference = \"f = 8, sum\"", "")).map(|_| ());
+            let error =
+                if from.starts_with("reference") { plan(&PLAN.replace(from, to)).map(|_| ()) } else { error };
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(expected), "{expected}: {error}");
+        }
+        let error = plan(&(PLAN.to_owned() + &"[[rows]]\nname = \"further\"\n".repeat(1000))).unwrap_err();
+        assert!(error.to_string().contains("rows: expected at most 1000"), "{error}");
+    }
+}

@@ -1,0 +1,227 @@
+//! One run of a table: trains, and writes the logits of every part and presence pattern into its folder.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use headwater_protocol::SlotSet;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::plan::{Plan, Run};
+use headwater_calibration::data::{AbsentView, Parts, Samples};
+use headwater_calibration::logits_file::{self, LogitsFileError, PartFile};
+use headwater_calibration::number_file::write_whole;
+use headwater_samples::Part;
+use headwater_training::coding_fit::fitted_coding;
+use headwater_training::evaluation::evaluate;
+use headwater_training::experiment::{Experiment, RunInfo};
+use headwater_training::run::{RunError, RunFolder, train};
+use headwater_training::training::Event;
+
+/// Parts of the data, as one group of runs uses them.
+pub struct LoadedParts {
+    /// Train part.
+    pub train: Samples,
+    /// Validation part.
+    pub validation: Samples,
+    /// Calibration part; empty where the data has none, where it allows no promise, and where the page shows the validation part: each recipe that is compared
+    /// on it would spend the promise of the one that is chosen.
+    pub calibration: Samples,
+    /// Part whose figures the page shows.
+    pub evaluated: Samples,
+    /// Whether the samples are frames of one recording.
+    pub is_recording: bool,
+}
+
+/// A run that cannot end.
+#[derive(Debug, Error)]
+pub enum TableError {
+    /// Training failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The system refuses a thread, or the folder cannot be written or has another run.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Logits cannot be written or read.
+    #[error(transparent)]
+    Logits(#[from] LogitsFileError),
+}
+
+/// Logits of a finished run.
+#[derive(Clone, Debug)]
+pub struct RunLogits {
+    /// Commit of the program that trained; `None` without git.
+    pub commit: Option<String>,
+    /// Share of each class in the train part.
+    pub class_prior: Vec<f32>,
+    /// Whether the samples are frames of one recording.
+    pub is_recording: bool,
+    /// Validation part.
+    pub validation: PartFile,
+    /// Calibration part; `None` where no threshold is chosen on one.
+    pub calibration: Option<PartFile>,
+    /// Part whose figures the page shows, for each set of missing devices, none missing first.
+    pub evaluated: Vec<(SlotSet, PartFile)>,
+}
+
+impl LoadedParts {
+    /// All parts; views are computed on `threads` threads.
+    pub fn load(parts: &Parts, plan: &Plan, absent: AbsentView, threads: usize) -> Self {
+        let part = |part, limit| Samples { absent, ..parts.part(part, limit, threads) };
+        let is_kept_apart = plan.part == Part::Validation || parts.data.promise_obstacle().is_some();
+        Self {
+            train: part(Part::Train, plan.data.limit_train),
+            validation: part(Part::Validation, None),
+            calibration: part(Part::Calibration, is_kept_apart.then_some(0)),
+            evaluated: part(plan.part, None),
+            is_recording: parts.data.is_recording(),
+        }
+    }
+}
+
+/// Marker of a finished run: class prior, and names of its files of logits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Done {
+    /// Share of each class in the train part.
+    class_prior: Vec<f32>,
+    /// Whether the samples are frames of one recording.
+    is_recording: bool,
+    /// Names of the files of logits.
+    files: Vec<String>,
+}
+
+/// Folder of the logits in that of a run, and its files.
+struct LogitsFolder(PathBuf);
+
+impl LogitsFolder {
+    fn part(&self, part: Part) -> PathBuf {
+        self.0.join(format!("{}.hwlogits", part.name()))
+    }
+
+    /// The file of a part with some devices missing.
+    fn without(&self, part: Part, missing: SlotSet) -> PathBuf {
+        let slots: Vec<String> = missing.positions().map(|slot| slot.to_string()).collect();
+        match slots.is_empty() {
+            true => self.part(part),
+            false => self.0.join(format!("{}-without-{}.hwlogits", part.name(), slots.join("-"))),
+        }
+    }
+
+    /// Written last: its presence says that all files are there.
+    fn done(&self) -> PathBuf {
+        self.0.join("done.json")
+    }
+
+    /// The marker of a finished run; `None` where it is missing or damaged.
+    fn read_done(&self) -> Option<Done> {
+        let done: Done = serde_json::from_slice(&std::fs::read(self.done()).ok()?).ok()?;
+        let is_share = |share: &f32| (0.0..=1.0).contains(share);
+        done.class_prior.iter().all(is_share).then_some(done)
+    }
+}
+
+/// Whether a run below `folder` has all its files.
+pub fn is_done(plan: &Plan, run: Run, folder: &Path) -> bool {
+    let folder = folder.join(run.folder(plan));
+    let recorded = std::fs::read(folder.join("run.json")).ok();
+    let recorded: Option<RunInfo> = recorded.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let is_same = recorded.is_some_and(|info| info.identity == plan.identity(run).1.identity);
+    let files = LogitsFolder(folder.join("logits"));
+    let slots = plan.rows[run.row].spec.network.slots();
+    is_same
+        && files.read_done().is_some_and(|done| done.files.iter().all(|file| files.0.join(file).exists()))
+        && plan.patterns(slots).into_iter().all(|missing| files.without(plan.part, missing).exists())
+}
+
+/// Trains a run below `folder` to its end, from its newest checkpoint, and writes its logits.
+///
+/// # Errors
+/// [`TableError`].
+pub fn complete(
+    plan: &Plan,
+    run: Run,
+    (folder, commit): (&Path, Option<String>),
+    parts: &LoadedParts,
+    notify: impl FnMut(&Event<'_>),
+) -> Result<(), TableError> {
+    let (recipe, info) = plan.identity(run);
+    let info = RunInfo { commit, ..info };
+    let spec = plan.rows[run.row].spec.clone();
+    let experiment = Experiment::new(spec, recipe, info).map_err(io::Error::other)?;
+    let folder = RunFolder::create(&folder.join(run.folder(plan)), &experiment)?;
+    let mut checkpoint = train(&experiment, &folder, &parts.train, &parts.validation, notify)?;
+    let state = &mut checkpoint.state;
+    state.coding = fitted_coding(&experiment, state, &parts.train, &parts.validation);
+    let files = LogitsFolder(folder.file("logits"));
+    std::fs::create_dir_all(&files.0)?;
+    let identity = &experiment.info.identity;
+    let mut names = Vec::new();
+    let mut write = |file: &Path, samples: &Samples| {
+        let logits = evaluate(&experiment, &checkpoint.state, samples);
+        names.push(file_name(file));
+        logits_file::write(file, &named(identity, file), samples, &logits)
+    };
+    // The evaluated part with no device missing is written below.
+    if plan.part != Part::Validation {
+        write(&files.part(Part::Validation), &parts.validation)?;
+    }
+    if !parts.calibration.is_empty() {
+        write(&files.part(Part::Calibration), &parts.calibration)?;
+    }
+    let mut evaluated = parts.evaluated.clone();
+    for missing in plan.patterns(evaluated.slots) {
+        evaluated.seen = parts.evaluated.seen.iter().map(|seen| *seen - missing).collect();
+        write(&files.without(plan.part, missing), &evaluated)?;
+    }
+    let done = Done { class_prior: parts.train.prior(), is_recording: parts.is_recording, files: names };
+    write_whole(&files.done(), &serde_json::to_vec(&done).map_err(io::Error::other)?)?;
+    Ok(())
+}
+
+/// Identity of one file of a run: no file of the same run stands in for another.
+fn named(identity: &str, file: &Path) -> String {
+    format!("{identity} {}", file_name(file))
+}
+
+fn file_name(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn read_named(file: &Path, identity: &str) -> Result<PartFile, LogitsFileError> {
+    logits_file::read(file, &named(identity, file))
+}
+
+/// Reads the logits of a run below `folder` that is done.
+///
+/// # Errors
+/// [`TableError`]: a file is missing, damaged or of another run.
+pub fn read(plan: &Plan, run: Run, folder: &Path) -> Result<RunLogits, TableError> {
+    let folder = folder.join(run.folder(plan));
+    let identity = plan.identity(run).1.identity;
+    let files = LogitsFolder(folder.join("logits"));
+    let info: RunInfo =
+        serde_json::from_slice(&std::fs::read(folder.join("run.json"))?).map_err(io::Error::other)?;
+    let Done { class_prior, is_recording, files: names } = files.read_done().ok_or_else(|| {
+        io::Error::other(format!("{}: expected the end of a run, found none", files.done().display()))
+    })?;
+    let validation = read_named(&files.part(Part::Validation), &identity)?;
+    let calibration = files.part(Part::Calibration);
+    let has_calibration = names.contains(&file_name(&calibration));
+    let calibration = has_calibration.then(|| read_named(&calibration, &identity)).transpose()?;
+    let patterns = plan.patterns(validation.samples.slots).into_iter();
+    let of_missing = |missing| Ok((missing, read_named(&files.without(plan.part, missing), &identity)?));
+    let evaluated = patterns.map(of_missing).collect::<Result<_, LogitsFileError>>()?;
+    Ok(RunLogits { commit: info.commit, class_prior, is_recording, validation, calibration, evaluated })
+}
+
+/// Runs by fold and by what they need for an absent view, so that parts are loaded once for each group.
+pub fn groups(plan: &Plan, runs: &[Run]) -> Vec<(Option<usize>, AbsentView, Vec<Run>)> {
+    let mut groups: BTreeMap<(Option<usize>, bool), Vec<Run>> = BTreeMap::new();
+    for run in runs {
+        let is_black = plan.rows[run.row].absent == AbsentView::Black;
+        groups.entry((run.fold, is_black)).or_default().push(*run);
+    }
+    let absent = |is_black| if is_black { AbsentView::Black } else { AbsentView::Absent };
+    groups.into_iter().map(|((fold, is_black), runs)| (fold, absent(is_black), runs)).collect()
+}

@@ -1,0 +1,52 @@
+//! The manifest `network.json` of a trained network.
+
+use headwater_inference::manifest::{
+    EdgeTier, FORMAT_VERSION, NetworkManifest, PixelScale, Preprocessing, SectionManifest,
+};
+use headwater_protocol::Slot;
+
+use super::{SectionCost, Spec};
+
+/// The manifest of a spec; the bundle writer fills in the hashes of the sections.
+pub fn manifest(spec: &Spec, class_prior: Vec<f32>) -> NetworkManifest {
+    let tables = &spec.network;
+    let [channels, height, width] = tables.view().map(|n| n as u32);
+    let mut manifest = NetworkManifest {
+        exits: Vec::new(),
+        format: FORMAT_VERSION,
+        name: tables.network.name.clone(),
+        configuration: tables.configuration(),
+        labels: tables.network.labels.get_ref().clone(),
+        class_prior,
+        preprocessing: Preprocessing { channels, height, width, scale: PixelScale::Unit },
+        slots: tables.slots() as u8,
+        scores: tables.scores(),
+        // Fitted after training.
+        score_levels: Vec::new(),
+        features: spec.shapes.features,
+        // Unused without the exit `local`.
+        local_aggregation: tables.local_aggregation(),
+        edge: edge_tier(spec),
+        cloud_aggregation: tables.cloud.aggregation,
+        sections: Vec::new(),
+        spec: serde_json::json!(tables),
+    };
+    let sections = manifest.expected_sections().into_iter().zip(spec.section_costs());
+    let sections = sections.map(|(section, cost)| {
+        let SectionCost { parameters, macs, .. } = cost;
+        SectionManifest { parameters, macs, ..section }
+    });
+    manifest.sections = sections.collect();
+    manifest
+}
+
+fn edge_tier(spec: &Spec) -> Option<EdgeTier> {
+    let slots: Vec<Slot> = Slot::first(spec.network.slots()).collect();
+    let group = |group: &Vec<usize>| group.iter().map(|slot| slots[*slot]).collect();
+    Some(EdgeTier {
+        groups: spec.shapes.groups.iter().map(group).collect(),
+        aggregation: spec.network.edge_aggregation(),
+        fusion: spec.network.fusion(),
+        features: spec.shapes.edges.first()?.features,
+    })
+}

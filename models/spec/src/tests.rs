@@ -1,0 +1,345 @@
+//! Specs that fit and specs that do not.
+
+use headwater_inference::manifest::FeatureEncoding;
+
+use super::*;
+
+/// The shipped spec with `from` replaced by `to`.
+#[track_caller]
+fn changed(from: &str, to: &str) -> Result<Spec, FileError> {
+    let text = include_str!("../../networks/ddnn-c.toml");
+    assert!(text.contains(from), "{from:?} is not in the shipped spec");
+    Spec::parse(Path::new("ddnn-c.toml"), &text.replace(from, to))
+}
+
+#[track_caller]
+fn refuses(from: &str, to: &str, message: &str) {
+    let error = changed(from, to).expect_err("must be refused").to_string();
+    assert_eq!(error, message);
+}
+
+#[test]
+fn the_shipped_specs_fit() {
+    let spec = changed("ddnn-c", "ddnn-c").unwrap();
+    assert_eq!(spec.shapes.features.shape(), [8, 16, 16]);
+    assert_eq!(spec.shapes.cloud_input, [54, 16, 16]);
+    let published = include_str!("../../networks/ddnn-c-published.toml");
+    let published = Spec::parse(Path::new("published"), published).unwrap();
+    assert_eq!(published.shapes.features.shape(), [4, 16, 16]);
+}
+
+#[test]
+fn zero_devices_are_refused_with_the_line() {
+    refuses("count = 6", "count = 0", "ddnn-c.toml:10: device.count: expected 1 to 64 device slots, found 0");
+}
+
+#[test]
+fn a_window_larger_than_its_map_is_refused_with_the_line() {
+    refuses(
+        "filters = 64, kernel = 3, stride = 2, pad = 1",
+        "filters = 64, kernel = 11, stride = 2, pad = 1",
+        "ddnn-c.toml:25: cloud block 3 (conv): expected a window of at most 10x10 (map 8x8, padding 1), found 11x11",
+    );
+}
+
+#[test]
+fn features_that_are_not_binary_are_refused_with_the_line() {
+    refuses(
+        r#"{ kind = "convp", filters = 8 }"#,
+        r#"{ kind = "conv", filters = 8 }"#,
+        "ddnn-c.toml:13: last device block: expected a block that ends in sign, such as convp, since features travel as bits, found conv",
+    );
+}
+
+#[test]
+fn a_cloud_that_does_not_end_in_the_classes_is_refused_with_the_line() {
+    refuses(
+        r#"{ kind = "fc" },"#,
+        r#"{ kind = "fc", outputs = 7 },"#,
+        "ddnn-c.toml:26: last cloud block: expected an fc block with 10 outputs (one a class) and no activation, found 7 outputs",
+    );
+}
+
+#[test]
+fn an_unknown_key_and_an_unknown_block_are_refused_with_the_line() {
+    let error = changed("count = 6", "count = 6\ncuont = 7").unwrap_err().to_string();
+    assert!(error.starts_with("ddnn-c.toml:11: ") && error.contains("cuont"), "{error}");
+    let error = changed(r#"kind = "fc" }"#, r#"kind = "fcc" }"#).unwrap_err().to_string();
+    assert!(error.contains("fcc"), "{error}");
+    let error = changed("filters = 8", "filtres = 8").unwrap_err().to_string();
+    assert!(error.contains("filtres"), "{error}");
+}
+
+#[test]
+fn the_costs_follow_the_formula() {
+    let spec = changed("ddnn-c", "ddnn-c").unwrap();
+    let cost = spec.cost();
+    assert_eq!(cost.device.macs, 27 * 8 * 32 * 32 + 2048 * 10);
+    assert_eq!(cost.device.parameters, 27 * 8 + 2 * 8 + 2048 * 10 + 2 * 10);
+    assert_eq!(cost.cloud.macs, 54 * 9 * 32 * 256 + 32 * 9 * 48 * 64 + 48 * 9 * 64 * 16 + 1024 * 10);
+}
+
+/// A spec in `models/networks` with `from` replaced by `to`.
+#[track_caller]
+fn changed_in(name: &str, from: &str, to: &str) -> Result<Spec, FileError> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../networks").join(name);
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains(from), "{from:?} is not in {name}");
+    Spec::parse(Path::new(name), &text.replacen(from, to, 1))
+}
+
+#[track_caller]
+fn refuses_in(name: &str, from: &str, to: &str, message: &str) {
+    let error = changed_in(name, from, to).expect_err("must be refused").to_string();
+    assert_eq!(error, format!("{name}:{message}"));
+}
+
+#[test]
+fn every_network_in_the_folder_fits() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../networks");
+    let mut letters: Vec<char> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| Spec::read(&file.unwrap().path()).unwrap().network.configuration().letter())
+        .collect();
+    letters.sort_unstable();
+    letters.dedup();
+    assert_eq!(letters, ['a', 'b', 'c', 'd', 'e', 'f']);
+}
+
+#[test]
+fn without_wire_the_encoding_is_that_of_the_last_device_block() {
+    let encoding = |name| changed_in(name, "name", "name").unwrap().shapes.features.encoding;
+    assert_eq!(encoding("ddnn-a.toml"), FeatureEncoding::Pixels);
+    assert_eq!(encoding("ddnn-f.toml"), FeatureEncoding::Bits);
+    let wire = "\n[wire]\nscores = \"f32\"\nfeatures = \"f32\"";
+    assert_eq!(
+        changed_in("b-lenet-b.toml", wire, "").unwrap().shapes.features.encoding,
+        FeatureEncoding::F32
+    );
+}
+
+#[test]
+fn only_devices_with_a_section_have_blocks_and_a_head() {
+    refuses_in(
+        "ddnn-a.toml",
+        "count = 6",
+        "count = 6\nblocks = [{ kind = \"convp\", filters = 4 }]",
+        "11: device.blocks: expected nothing, since devices send their views in configuration (a), found blocks",
+    );
+    refuses_in(
+        "ddnn-a.toml",
+        "count = 6",
+        "count = 6\nhead = { kind = \"fc\" }",
+        "11: device.head: expected nothing, since devices send their views in configuration (a), found a head",
+    );
+    refuses_in(
+        "ddnn-a.toml",
+        "configuration = \"a\"",
+        "configuration = \"b\"",
+        "10: device.count: expected 1 device slot in configuration (b), found 6",
+    );
+    refuses_in(
+        "ddnn-b.toml",
+        "head = {",
+        "# {",
+        "10: device.head: expected a block or a list of them, since devices run a section in configuration (b), found nothing",
+    );
+}
+
+#[test]
+fn tables_of_exits_are_required_exactly_where_the_configuration_has_the_exit() {
+    refuses_in(
+        "ddnn-e.toml",
+        "[local]\naggregation = \"ap\" ",
+        "#",
+        "6: local: expected [local], since configuration (e) has the exit `local`, found none",
+    );
+    refuses_in(
+        "ddnn-b.toml",
+        "[cloud]",
+        "[local]\naggregation = \"ap\"\n[cloud]",
+        "18: local: expected no [local], since configuration (b) has no exit `local`, found [local]",
+    );
+    refuses_in(
+        "ddnn-d.toml",
+        "configuration = \"d\"",
+        "configuration = \"b\"",
+        "17: edge: expected no [edge], since configuration (b) has no exit `edge`, found [edge]",
+    );
+    refuses_in(
+        "ddnn-b.toml",
+        "configuration = \"b\"",
+        "configuration = \"d\"",
+        "6: edge: expected [edge], since configuration (d) has the exit `edge`, found none",
+    );
+}
+
+#[test]
+fn every_slot_belongs_to_one_edge() {
+    let groups = "groups = [[0, 1, 2], [3, 4, 5]]";
+    let refuses = |to: &str, message: &str| refuses_in("ddnn-f.toml", groups, to, message);
+    let each = "each of the slots 0 to 5 in one group, rising, no group empty";
+    for bad in [
+        "[[0, 1, 2], [3, 4]]",
+        "[[0, 1, 2], [2, 3, 4, 5]]",
+        "[[0, 1, 2, 3, 4, 5], []]",
+        "[[2, 1, 0], [3, 4, 5]]",
+    ] {
+        refuses(&format!("groups = {bad}"), &format!("19: edge.groups: expected {each}, found {bad}"));
+    }
+    refuses(
+        "groups = [[0, 1, 2, 3, 4, 5]]",
+        "19: edge.groups: expected two edges or more, found [[0, 1, 2, 3, 4, 5]]",
+    );
+    refuses(
+        "#",
+        "21: edge.groups: expected the slots of each edge, as in [[0, 1, 2], [3, 4, 5]], found nothing",
+    );
+    refuses_in(
+        "ddnn-e.toml",
+        "[edge] ",
+        "[edge]\ngroups = [[0, 1], [2, 3, 4, 5]]\n#",
+        "19: edge.groups: expected one edge, found [[0, 1], [2, 3, 4, 5]]",
+    );
+    refuses_in(
+        "ddnn-e.toml",
+        "[edge] ",
+        "[edge]\nfusion = \"ap\"\n#",
+        "19: edge.fusion: expected nothing, since there is one edge, found ap",
+    );
+}
+
+#[test]
+fn edges_with_different_numbers_of_slots_give_the_same_map() {
+    let groups = "[[0, 1, 2], [3, 4, 5]]";
+    let spec = changed_in("ddnn-f.toml", groups, "[[0, 5], [1, 2, 3, 4]]").unwrap();
+    let inputs: Vec<_> = spec.shapes.edges.iter().map(|edge| edge.input).collect();
+    assert_eq!(inputs, [[18, 16, 16], [36, 16, 16]]);
+    assert_eq!(spec.shapes.cloud_input, [2 * 16 + 2, 8, 8]);
+    let edges = spec.cost().edges;
+    assert!(edges[0].parameters < edges[1].parameters && edges[0].macs < edges[1].macs);
+    let text = "[[0, 5], [1, 2, 3, 4]]\nblocks = [{ kind = \"pool\" }]\nhead = { kind = \"fc\" }\naggregation = \"cc\"\n[cloud]";
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../networks/ddnn-f.toml");
+    let whole = std::fs::read_to_string(file).unwrap();
+    let (before, _) = whole.split_once(groups).unwrap();
+    let (_, after) = whole.split_once("[cloud]").unwrap();
+    let error = Spec::parse(Path::new("f"), &[before, text, after].concat()).unwrap_err().to_string();
+    let expected = "f:20: edge.blocks: expected the same map from every edge, [18, 8, 8] as from the first, found [36, 8, 8]";
+    assert!(error.starts_with(expected), "{error}");
+}
+
+#[test]
+fn wire_features_must_be_the_encoding_of_the_last_device_block() {
+    refuses(
+        "features = \"coded\"",
+        "features = \"f32\"",
+        "ddnn-c.toml:31: wire.features: expected bits or coded, since the last device block ends in sign, found f32",
+    );
+    refuses_in(
+        "b-lenet-b.toml",
+        "features = \"f32\"",
+        "features = \"pixels\"",
+        "39: wire.features: expected f32, since the last device block gives floats, found pixels",
+    );
+    refuses(
+        r#"{ kind = "convp", filters = 8 }"#,
+        r#"{ kind = "fc", outputs = 9, activation = "sign" }"#,
+        "ddnn-c.toml:13: last device block: expected a block that gives a map, such as convp, found fc",
+    );
+}
+
+#[test]
+fn a_misfit_in_a_head_or_after_an_fc_block_is_refused_with_the_line() {
+    refuses_in(
+        "b-lenet-b.toml",
+        "filters = 10, kernel = 3, pad = 1",
+        "filters = 10, kernel = 33, pad = 1",
+        "21: device head block 1 (conv): expected a window of at most 17x17 (map 15x15, padding 1), found 33x33",
+    );
+    refuses_in(
+        "b-lenet-b.toml",
+        "    { kind = \"fc\" },",
+        "    { kind = \"fc\", outputs = 12 },",
+        "23: device.head: expected an fc block with 10 outputs (one a class) and no activation, found 12 outputs",
+    );
+    refuses_in(
+        "b-lenet-b.toml",
+        "{ kind = \"fc\", outputs = 84 },",
+        "{ kind = \"fc\", outputs = 84 }, { kind = \"pool\" },",
+        "33: cloud block 6 (pool): expected an fc block, as the one in front of it, found pool",
+    );
+    let error = changed_in("b-lenet-b.toml", "head = [", "head = [7,").unwrap_err().to_string();
+    assert!(error.starts_with("b-lenet-b.toml:20: "), "{error}");
+}
+
+#[test]
+fn branchynets_lenet_has_the_published_costs() {
+    let cost = changed_in("b-lenet-b.toml", "b-lenet-b", "b-lenet-b").unwrap().cost();
+    let (first, branch) = (25 * 5 * 30 * 30, 9 * 5 * 10 * 15 * 15 + 640 * 10);
+    // 0.220 M up to exit 1 and 1.140 M along the trunk, as the reference counts.
+    assert_eq!((cost.device.macs, first + branch), (220_150, 220_150));
+    assert_eq!(first + cost.cloud.macs, 1_140_070);
+    let d = changed_in("b-lenet-d.toml", "b-lenet-d", "b-lenet-d").unwrap().cost();
+    assert_eq!(d.edges[0].macs + d.cloud.macs, cost.cloud.macs + 810 * 10);
+}
+
+#[test]
+fn scores_and_maps_may_be_coded() {
+    let spec = changed("ddnn-c", "ddnn-c").unwrap();
+    assert_eq!((spec.network.scores(), spec.codes_features()), (ScoreEncoding::Bits4, true));
+    assert_eq!(spec.shapes.features.encoding, FeatureEncoding::Bits);
+    assert!(!changed("\"coded\"", "\"bits\"").unwrap().codes_features());
+    let error = changed("4_bits", "5_bits").unwrap_err().to_string();
+    assert!(error.contains("5_bits") && error.contains("4_bits"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_coded_is_named() {
+    let refused = |name, from, to, words: &str| {
+        let error = changed_in(name, from, to).expect_err("must be refused").to_string();
+        assert!(error.contains(words), "{error}");
+    };
+    refused(
+        "ddnn-a.toml",
+        "[cloud]",
+        "[wire]\nscores = \"4_bits\"\n[cloud]",
+        "wire.scores: expected f32, since devices of configuration (a) have no scores, found 4 bits",
+    );
+    refused(
+        "b-lenet-b.toml",
+        "features = \"f32\"",
+        "features = \"coded\"",
+        "expected a block that ends in sign, such as convp, since features travel as bits",
+    );
+    let wide = "input = [3, 32, 320]";
+    refused(
+        "ddnn-c.toml",
+        "input = [3, 32, 32]",
+        wide,
+        "wire.features: expected a map that can be coded, found shape",
+    );
+}
+
+#[test]
+fn a_device_may_send_some_channels_of_the_map_that_its_head_reads() {
+    let head = "head = { kind = \"fc\", binary = true }";
+    let with = |sent: &str| changed(head, &format!("{head}\nsent_channels = {sent}"));
+    let spec = with("3").unwrap();
+    let device = spec.shapes.device.as_ref().unwrap();
+    assert_eq!((device.head[0].input, spec.shapes.features.shape()), ([8, 16, 16], [3, 16, 16]));
+    assert_eq!(spec.shapes.cloud_input, [6 * 4, 16, 16]);
+    assert_eq!(spec.cost().device, changed("ddnn-c", "ddnn-c").unwrap().cost().device);
+    for wrong in ["0", "9"] {
+        assert_eq!(
+            with(wrong).expect_err("must be refused").to_string(),
+            format!(
+                "ddnn-c.toml:16: device.sent_channels: expected 1 to 8, the channels of the last device block, found {wrong}"
+            )
+        );
+    }
+    let error = changed_in("ddnn-a.toml", "[cloud]", "sent_channels = 1\n[cloud]").unwrap_err().to_string();
+    assert!(
+        error.contains("device.sent_channels: expected nothing, since devices send their views"),
+        "{error}"
+    );
+}

@@ -1,0 +1,60 @@
+//! `headwater-train eval`.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use headwater_calibration::account::PartReport;
+use headwater_calibration::evaluation::bundle_logits;
+use headwater_inference::cost::DeviceBody;
+use headwater_inference::engine::TractEngine;
+
+use super::dataset::{Dataset, PARTS};
+use super::kept_apart::learnt_samples_warning;
+use super::output::{print, print_error};
+use super::{Failure, open_bundle, part_report, print_json};
+
+/// Arguments of `eval`.
+#[derive(Args)]
+pub(crate) struct Eval {
+    /// Bundle to measure.
+    #[arg(value_name = "BUNDLE")]
+    bundle: PathBuf,
+    #[command(flatten)]
+    dataset: Dataset,
+    /// Part of the data: choices belong to validation, reports to test.
+    #[arg(long, value_parser = PARTS, default_value = "test")]
+    part: String,
+    /// Use the first N samples of the part only.
+    #[arg(long, value_name = "N")]
+    limit: Option<NonZero<usize>>,
+    /// Print the figures as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Eval {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let bundle = open_bundle(&self.bundle)?;
+        let manifest = bundle.manifest();
+        let parts = self.dataset.open_for_bundle(&bundle, &self.bundle)?;
+        let warning = learnt_samples_warning(&bundle, &self.bundle, &self.dataset);
+        warning.iter().for_each(|warning| print_error(&format!("warning: {warning}")));
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let samples = self.dataset.samples(&parts, &self.part, self.limit.map(NonZero::get), threads)?;
+        let logits = bundle_logits(&bundle, &TractEngine, &samples)
+            .with_context(|| format!("running {}", self.bundle.display()))?;
+        let body = DeviceBody::of(manifest);
+        let report = PartReport::of(&logits, &samples, &manifest.class_prior, bundle.policy(), body);
+        if self.json {
+            let mut value = serde_json::json!(report);
+            value["part"] = self.part.as_str().into();
+            value["warning"] = serde_json::json!(warning);
+            value["network_id"] = bundle.network_id().to_string().into();
+            return print_json(&value);
+        }
+        print(&part_report::lines(&self.part, &report))
+    }
+}

@@ -1,0 +1,212 @@
+//! Progress on stderr: one line that is rewritten in a terminal, one line every few seconds in a log.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use headwater_calibration::by_exit::ByExit;
+use headwater_protocol::Exit;
+use headwater_training::loss::LossSums;
+use headwater_training::training::Event;
+
+use super::output::{print_error, print_status};
+
+/// Prints the events of a run.
+pub(crate) struct Reporter {
+    epochs: u32,
+    /// Text before each line of a fold: `fold 2 of 4  `.
+    fold: String,
+    pub(crate) status: StatusLine,
+    /// Time and number of the first step since this start.
+    first: Option<(Instant, u64)>,
+    /// Time and samples after the first and the last step of the epoch.
+    epoch: Option<[(Instant, u64); 2]>,
+}
+
+impl Reporter {
+    /// A reporter for a run of `epochs`.
+    pub(crate) fn new(epochs: u32) -> Self {
+        Self { epochs, fold: String::new(), status: StatusLine::new(), first: None, epoch: None }
+    }
+
+    /// The reporter of the training of a fold, with its name.
+    pub(crate) fn of_fold(self, name: String) -> Self {
+        Self { fold: name + "  ", ..self }
+    }
+
+    /// Prints one event; a step only if the last one was printed some time ago.
+    pub(crate) fn show(&mut self, event: &Event<'_>) {
+        let Self { epochs, fold, .. } = self;
+        let epochs = *epochs;
+        match event {
+            Event::Resumed { progress, skipped } => {
+                skipped.iter().for_each(|reason| self.status.line(&format!("warning: {reason}")));
+                let (epoch, steps) = (progress.epoch, progress.step_in_epoch);
+                self.status.line(&format!("resuming after epoch {epoch} + {steps} steps"));
+            }
+            Event::Step { progress, steps_per_epoch } => {
+                let now = (Instant::now(), progress.sums.samples);
+                self.epoch.get_or_insert([now, now])[1] = now;
+                let (started, first) = *self.first.get_or_insert_with(|| (Instant::now(), progress.step));
+                self.status.show(|| {
+                    let all = u64::from(*steps_per_epoch) * u64::from(epochs);
+                    let done = u64::from(progress.epoch) * u64::from(*steps_per_epoch)
+                        + u64::from(progress.step_in_epoch);
+                    let pace = Pace::of(progress.step.saturating_sub(first), started.elapsed());
+                    let pace = pace.map_or_else(String::new, |pace| {
+                        let left = clock(pace.time_for(all.saturating_sub(done)));
+                        format!("  {:.1} steps/s  left {left}", pace.per_second)
+                    });
+                    format!(
+                        "{fold}epoch {:>3}/{epochs} step {:>4}/{steps_per_epoch}{}{pace}",
+                        progress.epoch + 1,
+                        progress.step_in_epoch,
+                        figures(&progress.sums),
+                    )
+                });
+            }
+            Event::Checkpoint(..) => {}
+            Event::Epoch(record) => {
+                // Steps alone: neither evaluation nor checkpoints.
+                let speed = self.epoch.take().and_then(|[(started, first), (ended, last)]| {
+                    let pace = Pace::of(last.saturating_sub(first), ended.duration_since(started))?;
+                    Some(format!("  {:.0} samples/s", pace.per_second))
+                });
+                self.status.line(&format!(
+                    "{fold}epoch {:>3}/{epochs}  loss {:.4}  train{}  validation{}{}",
+                    record.epoch,
+                    record.loss,
+                    percents(&record.train),
+                    percents(&record.validation.exits),
+                    speed.unwrap_or_default(),
+                ));
+            }
+        }
+    }
+}
+
+/// `  loss 1.234  local 87.2 %  cloud 88.4 %`; nothing before ranks have exchanged theirs.
+fn figures(sums: &LossSums) -> String {
+    if sums.samples == 0 {
+        return String::new();
+    }
+    let samples = sums.samples as f64;
+    let exit =
+        |(exit, hits): (Exit, &u64)| format!("  {} {:.1} %", exit.name(), 100.0 * *hits as f64 / samples);
+    let exits: String = sums.correct.iter().map(exit).collect();
+    format!("  loss {:.3}{exits}", sums.loss / samples)
+}
+
+/// ` local 87.21 % cloud 88.40 %`.
+fn percents(shares: &ByExit<f64>) -> String {
+    shares.iter().map(|(exit, share)| format!(" {} {:.2} %", exit.name(), 100.0 * share)).collect()
+}
+
+/// Speed of work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Pace {
+    /// Pieces of work in a second, above 0.
+    pub(crate) per_second: f64,
+}
+
+impl Pace {
+    /// The pace of work that is done; `None` before the first piece, because nothing can be said then.
+    pub(crate) fn of(done: u64, elapsed: Duration) -> Option<Self> {
+        (done > 0 && !elapsed.is_zero()).then(|| Self { per_second: done as f64 / elapsed.as_secs_f64() })
+    }
+
+    /// Time for work that is left.
+    pub(crate) fn time_for(self, left: u64) -> Duration {
+        Duration::try_from_secs_f64(left as f64 / self.per_second).unwrap_or(Duration::MAX)
+    }
+}
+
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+/// The status line of a command.
+pub(crate) struct StatusLine {
+    terminal: bool,
+    shown: Option<Instant>,
+}
+
+impl StatusLine {
+    /// A status line that shows nothing yet.
+    pub(crate) fn new() -> Self {
+        Self { terminal: std::io::stderr().is_terminal(), shown: None }
+    }
+
+    /// Shows a status, unless the last one was shown a moment ago.
+    pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
+        let every = if self.terminal { Duration::from_millis(500) } else { Duration::from_secs(15) };
+        if self.shown.is_some_and(|shown| shown.elapsed() < every) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        if self.terminal {
+            print_status(&format!("\r\x1b[2K{}", text()));
+        } else {
+            print_error(&text());
+        }
+    }
+
+    /// Prints a permanent line.
+    pub(crate) fn line(&self, text: &str) {
+        self.clear();
+        print_error(text);
+    }
+
+    /// Removes the status from a terminal.
+    pub(crate) fn clear(&self) {
+        if self.terminal {
+            print_status("\r\x1b[2K");
+        }
+    }
+}
+
+/// The status line of work that is often done at once: nothing is shown in the first two seconds.
+pub(crate) struct SlowStatus {
+    line: StatusLine,
+    started: Instant,
+}
+
+impl SlowStatus {
+    /// A status of work that begins now.
+    pub(crate) fn new() -> Self {
+        Self { line: StatusLine::new(), started: Instant::now() }
+    }
+
+    /// Shows the status of a new stage of the work, unless the work has just begun.
+    pub(crate) fn stage(&mut self, text: &str) {
+        self.line.clear();
+        self.line.shown = None;
+        self.show(|| text.to_owned());
+    }
+
+    /// Shows a status, unless the work has just begun or the last one was shown a moment ago.
+    pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
+        if self.started.elapsed() >= Duration::from_secs(2) {
+            self.line.show(text);
+        }
+    }
+
+    /// Removes the status from a terminal.
+    pub(crate) fn clear(&self) {
+        self.line.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_estimated_before_the_first_step() {
+        assert_eq!(Pace::of(0, Duration::from_secs(3)), None);
+        assert_eq!(Pace::of(5, Duration::ZERO), None);
+        let pace = Pace::of(6, Duration::from_secs(3)).expect("six steps");
+        assert_eq!((pace.per_second, clock(pace.time_for(130))), (2.0, "1:05".to_owned()));
+        assert_eq!(Pace { per_second: f64::MIN_POSITIVE }.time_for(u64::MAX), Duration::MAX);
+    }
+}

@@ -1,0 +1,382 @@
+//! `headwater-train train`.
+
+use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::str::FromStr;
+
+use anyhow::Context;
+use clap::Args;
+use headwater_calibration::data::{Parts, fingerprint_of_all};
+use headwater_samples::Part;
+use headwater_spec::Spec;
+use headwater_training::checkpoint::Checkpoint;
+use headwater_training::experiment::{Experiment, RunInfo};
+use headwater_training::recipe::Recipe;
+use headwater_training::run::{
+    EvaluationParts, Finished, Folds, OtherParts, RunFolder, finish, out_of_fold, train,
+};
+use headwater_training::scale_out::{Alone, Communicator};
+
+use super::dataset::Dataset;
+use super::output::print;
+use super::progress::Reporter;
+use super::{Failure, part_report, print_json};
+
+/// Arguments of `train`.
+#[derive(Args)]
+pub(crate) struct Train {
+    /// Network spec (TOML): configuration, devices, blocks, exits, edges, cloud; see models/networks/.
+    #[arg(long, value_name = "FILE")]
+    network: PathBuf,
+    #[command(flatten)]
+    dataset: Dataset,
+    /// Recipe (TOML); models/recipes/default.toml when left out. docs/recipes.md explains every key.
+    #[arg(long, value_name = "FILE")]
+    recipe: Option<PathBuf>,
+    /// Run folder; `runs/NAME` with the name of the network when left out. An unfinished run of the same spec, recipe, seed and data
+    /// resumes from its newest checkpoint and ends with the same weights.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Only resume a run that exists.
+    #[arg(long)]
+    resume: bool,
+    /// Epochs, instead of the recipe's: more is slower and better.
+    #[arg(long, value_name = "N")]
+    epochs: Option<u32>,
+    /// Seed, instead of the recipe's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Threads that train, instead of the recipe's; or `mpi`: this process is one of the ranks that `mpirun` started, each with a shard of the
+    /// train part (docs/scale-out.md).
+    #[arg(long, value_name = "N|mpi")]
+    workers: Option<Workers>,
+    /// Threads of each rank, with --workers mpi.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+    /// Longest wait for another rank in seconds, with --workers mpi; then this rank ends, and with it the job.
+    #[arg(long, value_name = "S", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    rank_timeout_s: u64,
+    /// Use the first N samples of the train part only; quick, and worse.
+    #[arg(long, value_name = "N")]
+    limit_train: Option<NonZero<usize>>,
+    /// Print the report as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Who trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Workers {
+    /// Threads of this process.
+    Threads(usize),
+    /// The ranks that `mpirun` started.
+    Mpi,
+}
+
+impl FromStr for Workers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            _ if text == "mpi" => Ok(Self::Mpi),
+            Ok(threads) => Ok(Self::Threads(threads)),
+            Err(_) => Err("expected a number of threads, or mpi".to_owned()),
+        }
+    }
+}
+
+impl Train {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        if self.workers == Some(Workers::Mpi) {
+            return self.run_on_ranks();
+        }
+        let (spec, recipe) = self.spec_and_recipe()?;
+        // `[scale_out]` is for ranks; a run of one process with it is the same run without.
+        let recipe = Recipe { scale_out: None, ..recipe };
+        let parts = self.dataset.open_for(&spec)?;
+        let out = self.out(&spec);
+        self.check_resume(&out)?;
+        let info = RunInfo::new(&spec, &recipe, self.dataset.identity(), self.limit_train());
+        let fingerprint = Some(fingerprint_of_all(&parts, self.limit_train()));
+        let info = RunInfo { commit: commit(), fingerprint, ..info };
+        let experiment = Experiment::new(spec, recipe, info).context("starting the workers")?;
+        let folder = RunFolder::create(&out, &experiment).map_err(Failure::usage)?;
+        let _lock = folder.lock().map_err(Failure::usage)?;
+        let finished = self.train(&experiment, &folder, &parts)?;
+        self.print(&finished, &folder)
+    }
+
+    /// Spec and recipe of the arguments.
+    fn spec_and_recipe(&self) -> Result<(Spec, Recipe), Failure> {
+        let spec = Spec::read(&self.network).map_err(Failure::usage)?;
+        let mut recipe = Recipe::read(self.recipe.as_deref()).map_err(Failure::usage)?;
+        recipe.epochs = self.epochs.unwrap_or(recipe.epochs);
+        recipe.seed = self.seed.unwrap_or(recipe.seed);
+        match self.workers {
+            None => {}
+            Some(Workers::Threads(threads)) => recipe.workers = threads,
+            Some(Workers::Mpi) => recipe.workers = self.threads,
+        }
+        recipe.check(Path::new("command line")).map_err(Failure::usage)?;
+        let file = self.recipe.as_deref().unwrap_or(Path::new("default recipe"));
+        recipe.check_for(&spec, file).map_err(Failure::usage)?;
+        Ok((spec, recipe))
+    }
+
+    /// Refuses `--resume` where there is no run.
+    fn check_resume(&self, out: &Path) -> Result<(), Failure> {
+        if self.resume && !out.join("run.json").exists() {
+            let out = out.display();
+            return Err(Failure::usage(anyhow::anyhow!("--resume: expected a run in {out}, found none")));
+        }
+        Ok(())
+    }
+
+    /// The run folder.
+    fn out(&self, spec: &Spec) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| PathBuf::from("runs").join(&spec.network.network.name))
+    }
+
+    #[cfg(not(feature = "mpi"))]
+    fn run_on_ranks(&self) -> Result<(), Failure> {
+        Err(Failure::usage(anyhow::anyhow!(
+            "--workers mpi: expected a headwater-train with MPI, found one without; build it with `cargo build --release -p headwater-train \
+             --features mpi` (docs/scale-out.md)"
+        )))
+    }
+
+    /// Trains as one of the ranks that `mpirun` started. Rank 0 shows progress, and chooses, measures and exports at the end.
+    #[cfg(feature = "mpi")]
+    fn run_on_ranks(&self) -> Result<(), Failure> {
+        use super::mpi::Mpi;
+        use super::ranks::RankSetup;
+
+        let ranks = Mpi::start(std::time::Duration::from_secs(self.rank_timeout_s))
+            .map_err(|error| anyhow::anyhow!("--workers mpi: {error}"))?;
+        let result = (|| {
+            let (spec, mut recipe) = self.spec_and_recipe()?;
+            recipe.scale_out.get_or_insert_default();
+            let parts = self.dataset.open_for(&spec)?;
+            let setup = RankSetup { ranks: &ranks, parts: &parts, limit_train: self.limit_train() };
+            let agreed = setup.check(&spec, &recipe, &self.dataset.identity());
+            if agreed.is_err() && ranks.rank() != 0 {
+                // Every rank knows of it, and rank 0 says so: `mpirun` ends all ranks when one does.
+                std::thread::sleep(std::time::Duration::from_secs(2));
+                std::process::exit(2);
+            }
+            agreed?;
+            let out = self.out(&spec);
+            let info = RunInfo::new(&spec, &recipe, self.dataset.identity(), self.limit_train());
+            let fingerprint = Some(fingerprint_of_all(&parts, self.limit_train()));
+            let info = RunInfo { commit: commit(), fingerprint, ..info };
+            let experiment = Experiment::new(spec, recipe, info).context("starting the workers")?;
+            self.train_rank(&setup, &experiment, &out)
+        })();
+        match result {
+            Ok(()) => {
+                ranks.finish();
+                Ok(())
+            }
+            Err(failure) => Err(failure.on_rank(ranks.rank())),
+        }
+    }
+
+    #[cfg(feature = "mpi")]
+    fn train_rank(
+        &self,
+        setup: &super::ranks::RankSetup<'_>,
+        experiment: &Experiment,
+        out: &Path,
+    ) -> Result<(), Failure> {
+        let is_first = setup.ranks.rank() == 0;
+        let mut reporter = Reporter::new(experiment.recipe.epochs);
+        let [train, validation] = setup.shards(experiment.recipe.workers)?;
+        setup.check_size(experiment)?;
+        setup.check_rows(experiment, &train)?;
+        let folder = if is_first {
+            self.check_resume(out)?;
+            RunFolder::create(out, experiment).map_err(Failure::usage)?
+        } else {
+            std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+            RunFolder { path: out.to_owned() }
+        };
+        let lock = is_first.then(|| folder.lock().map_err(Failure::usage));
+        let _lock = lock.transpose()?;
+        if is_first {
+            let ranks = setup.ranks.ranks();
+            folder.write("resume.txt", resume_text(ranks).as_bytes()).context("writing resume.txt")?;
+            let (identity, parameters) =
+                (&experiment.info.identity, experiment.network.layout.parameter_count());
+            reporter.status.line(&format!(
+                "run {identity} in {}: {ranks} ranks train {parameters} parameters, {} samples on this one",
+                out.display(),
+                train.len()
+            ));
+        }
+        let shards = [&train, &validation];
+        let mut checkpoint = setup.train(experiment, &folder, shards, |event| {
+            if is_first {
+                reporter.show(event);
+            }
+        })?;
+        drop((train, validation));
+        self.train_folds(experiment, setup.ranks, &folder, setup.parts)?;
+        if is_first {
+            reporter.status.line(FINISHING);
+        }
+        let data = (setup.parts, self.dataset.identity());
+        let parts = EvaluationParts::load(&folder, experiment, setup.ranks, &mut checkpoint.state, data)?;
+        if !is_first {
+            return Ok(());
+        }
+        let finished = export(&folder, experiment, &checkpoint, &parts)?;
+        let _ = std::fs::remove_file(folder.file("resume.txt"));
+        self.print(&finished, &folder)
+    }
+
+    fn print(&self, finished: &Finished, folder: &RunFolder) -> Result<(), Failure> {
+        if self.json {
+            return print_json(&finished.exported.report);
+        }
+        let seconds = finished.exported.report["seconds"].as_f64().unwrap_or_default();
+        let bundle = folder.file("bundle.hwb");
+        let figures = part_report::both(finished);
+        print(&format!("{figures}trained for {seconds:.0} s; {}\n", bundle.display()))
+    }
+
+    fn limit_train(&self) -> Option<usize> {
+        self.limit_train.map(NonZero::get)
+    }
+
+    fn train(&self, experiment: &Experiment, folder: &RunFolder, parts: &Parts) -> Result<Finished, Failure> {
+        let threads = experiment.recipe.workers;
+        let mut reporter = Reporter::new(experiment.recipe.epochs);
+        let (identity, out) = (&experiment.info.identity, folder.path.display());
+        reporter.status.line(&format!("run {identity} in {out}: computing the views"));
+        self.train_folds(experiment, &Alone, folder, parts)?;
+        let samples = parts.part(Part::Train, self.limit_train(), threads);
+        let validation = parts.part(Part::Validation, None, threads);
+        let parameters = experiment.network.layout.parameter_count();
+        reporter.status.line(&format!("training {parameters} parameters on {} samples", samples.len()));
+        let mut checkpoint = train(experiment, folder, &samples, &validation, |event| reporter.show(event))?;
+        drop((samples, validation));
+        reporter.status.line(FINISHING);
+        let data = (parts, self.dataset.identity());
+        let parts = EvaluationParts::load(folder, experiment, &Alone, &mut checkpoint.state, data)?;
+        export(folder, experiment, &checkpoint, &parts)
+    }
+
+    /// Trains the networks of the folds, where thresholds come from them and the run has not trained them yet. Every rank must come here; the folder
+    /// of rank 0 has the logits.
+    fn train_folds(
+        &self,
+        experiment: &Experiment,
+        ranks: &dyn Communicator,
+        folder: &RunFolder,
+        parts: &Parts,
+    ) -> Result<(), Failure> {
+        let Some(folds) = folds(experiment, parts) else { return Ok(()) };
+        let is_first = ranks.rank() == 0;
+        let has = ranks.all_gather(&[u8::from(out_of_fold::is_in(folder))]);
+        if has[0] == [1] {
+            if is_first {
+                let found = out_of_fold::read(folder, &experiment.info.identity);
+                found.context("remove this file to train the folds again")?;
+            }
+            return Ok(());
+        }
+        let train = &parts.part(Part::Train, self.limit_train(), experiment.recipe.workers);
+        let epochs = experiment.recipe.epochs;
+        let mut reporter = Reporter::new(epochs);
+        let mut shown = None;
+        if is_first && ranks.ranks() > 1 {
+            let (folds, ranks) = (folds.count(), ranks.ranks());
+            let line = format!("{folds} folds on {ranks} ranks, side by side; this one shows its own");
+            reporter.status.line(&line);
+        }
+        let logits = out_of_fold::train(experiment, ranks, train, &folds, |fold, event| {
+            if !is_first {
+                return;
+            }
+            if shown.replace(fold) != Some(fold) {
+                let name = format!("fold {} of {}", fold + 1, folds.count());
+                let (kept, left_out) = (folds.kept(fold).len(), folds.left_out(fold).len());
+                reporter = Reporter::new(epochs).of_fold(name.clone());
+                reporter.status.line(&format!("{name}: training on {kept} samples, {left_out} are left out"));
+            }
+            reporter.show(event);
+        })?;
+        if is_first {
+            out_of_fold::write(folder, &experiment.info.identity, train, &logits)
+                .context("writing out-of-fold logits")?;
+        }
+        Ok(())
+    }
+}
+
+/// The folds whose networks give the thresholds of a run; `None` where they come from the validation part.
+pub(crate) fn folds(experiment: &Experiment, parts: &Parts) -> Option<Folds> {
+    let calibration = parts.data.len(Part::Calibration);
+    let groups: BTreeSet<u32> = parts.groups(Part::Validation, None).into_iter().collect();
+    let validation = if groups.is_empty() { parts.data.len(Part::Validation) } else { groups.len() };
+    let limit = experiment.info.limit_train;
+    let (labels, groups) = (parts.labels(Part::Train, limit), parts.groups(Part::Train, limit));
+    let others = OtherParts { validation, calibration };
+    Folds::divide(&labels, &groups, Folds::asked(experiment.recipe.exit, !groups.is_empty(), others))
+}
+
+/// Line of progress after the last epoch.
+const FINISHING: &str = "choosing temperatures and thresholds, measuring the test part, exporting";
+
+/// Chooses the policy, measures, writes `bundle.hwb` and `report.json` into the run folder.
+pub(crate) fn export(
+    folder: &RunFolder,
+    experiment: &Experiment,
+    checkpoint: &Checkpoint,
+    parts: &EvaluationParts,
+) -> Result<Finished, Failure> {
+    let finished = finish(experiment, checkpoint, parts)?;
+    folder.write("bundle.hwb", &finished.exported.bytes).context("writing bundle.hwb")?;
+    let report = serde_json::to_vec_pretty(&finished.exported.report).context("writing report.json")?;
+    folder.write("report.json", &report).context("writing report.json")?;
+    Ok(finished)
+}
+
+/// Text of `resume.txt`: the command that goes on with an unfinished run on ranks.
+#[cfg(feature = "mpi")]
+fn resume_text(ranks: usize) -> String {
+    let arguments: Vec<String> = std::env::args().map(|argument| quoted(&argument)).collect();
+    let folder = std::env::current_dir().unwrap_or_default().display().to_string();
+    format!(
+        "This run is not finished. The command that began it goes on from the last checkpoint, with the same hosts and options of mpirun, or as a job of \
+         Slurm again; another number of ranks is fine:\n\n    cd {}\n    mpirun -n {ranks} {}\n",
+        quoted(&folder),
+        arguments.join(" ")
+    )
+}
+
+/// An argument as a shell takes it.
+#[cfg(feature = "mpi")]
+fn quoted(argument: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,@+".contains(&byte);
+    if !argument.is_empty() && argument.bytes().all(is_plain) {
+        return argument.to_owned();
+    }
+    format!("'{}'", argument.replace('\'', "'\\''"))
+}
+
+/// Commit of the folder that holds the program, marked when the folder has changes; `None` without git.
+pub(crate) fn commit() -> Option<String> {
+    let program = std::env::current_exe().ok()?;
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").arg("-C").arg(program.parent()?).args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let hash = git(&["rev-parse", "HEAD"]).filter(|hash| !hash.is_empty())?;
+    let changed =
+        git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|status| !status.is_empty());
+    Some(if changed { format!("{hash} with changes") } else { hash })
+}

@@ -1,0 +1,298 @@
+//! The result of `tune` as text, as JSON, and as the file of the frontier.
+
+use anyhow::Context;
+use headwater_calibration::number_file::write_whole;
+use headwater_calibration::tuning::choice::{Choice, Measure};
+use headwater_calibration::tuning::frontier::{CostedPart, Figures};
+use headwater_calibration::tuning::interval::{CONFIDENCE, Measured, MeasuredCost};
+use headwater_inference::policy::{Bound, Policy};
+use headwater_protocol::Exit;
+use serde_json::{Map, Value, json};
+
+use super::super::output::print;
+use super::super::print_json;
+use super::{Failure, Tune, Tuned, plot};
+
+/// Said of every mean cost.
+const NOT_PROMISED: &str = "measured, not promised";
+
+impl Tune {
+    /// Prints the chosen setting.
+    pub(super) fn print_chosen(
+        &self,
+        tuned: &Tuned<'_>,
+        index: usize,
+        policy: &Policy,
+    ) -> Result<(), Failure> {
+        let (part_name, part) = tuned.measuring_part();
+        let cost = part.measured_cost(policy);
+        let figures = part.figures(policy);
+        if self.json {
+            let mut value = self.json_of(tuned, Some(index));
+            value["chosen"] = json!({
+                "thresholds": thresholds(tuned, policy),
+                "validation": figures_json(&tuned.settings[index].figures, tuned.criteria.bound),
+                "measured": measured_json(part_name, &part, &cost, &figures, tuned.criteria.bound),
+            });
+            value["chosen"]["measured"]["above"] =
+                tuned.missed_targets(&figures).iter().map(|measure| measure.flag()).collect();
+            value["promise"] = json!(policy.promise);
+            value["policy"] = json!(policy);
+            return print_json(&value);
+        }
+        let chosen = &tuned.settings[index].figures;
+        let mut text = policy.promise_line() + "\n";
+        text += &tuned.why_measured();
+        if index == 0 {
+            let which = match tuned.limit {
+                Some(_) => "no setting with an early exit keeps these targets",
+                None => "of the settings that keep these targets, none with an early exit loses less",
+            };
+            text += &format!("{which}: every sample goes to the last exit, and nothing is lost\n");
+        }
+        text += &format!(
+            "validation   {} samples: {}\n",
+            tuned.validation.samples.len(),
+            tuned.accuracy_text(chosen)
+        );
+        if part_name != "validation" {
+            text += &format!(
+                "{part_name:<12} {} samples: {}\n",
+                part.samples.len(),
+                tuned.accuracy_text(&figures)
+            );
+        }
+        text += &format!("costs on {part_name}, {}, {NOT_PROMISED}:\n", sample_count(&part));
+        let above = tuned.missed_targets(&figures);
+        text += &tuned.cost_line("body bytes per device and sample", Measure::Bytes, cost.body_bytes, chosen);
+        text += &tuned.cost_line("multiply-accumulates per sample", Measure::Macs, cost.macs, chosen);
+        for measure in above {
+            text += &format!(
+                "  above {} here, though kept on validation, where the thresholds were chosen{}\n",
+                measure.flag(),
+                if index == tuned.settings.len() - 1 {
+                    ": no setting costs less".to_owned()
+                } else {
+                    format!(": a smaller {} leaves room", measure.flag())
+                }
+            );
+        }
+        if part_name == "validation" {
+            text += "  the intervals do not count that the setting was chosen on the same samples\n";
+        }
+        match &self.out {
+            Some(out) => text += &format!("written: {}\n", out.display()),
+            None => text += "no bundle was written; --out FILE writes one with these thresholds\n",
+        }
+        print(&(text + &self.files_line()))
+    }
+
+    /// Prints what can be had, where nothing was asked for.
+    pub(super) fn print_frontier(&self, tuned: &Tuned<'_>) -> Result<(), Failure> {
+        if self.json {
+            return print_json(&self.frontier_json(tuned));
+        }
+        let mut text = format!(
+            "{} settings that no other beats in loss, bytes and compute, on {} validation samples:\n",
+            tuned.frontier.len(),
+            tuned.validation.samples.len()
+        );
+        let ends = [tuned.frontier.first(), tuned.frontier.last()];
+        for (end, (index, _)) in ["from", "to"].iter().zip(ends.into_iter().flatten()) {
+            text += &format!("{end:<5} {}\n", tuned.cost_text(&tuned.settings[*index].figures));
+        }
+        print(&(text + &self.files_line()))
+    }
+
+    /// Writes the files of the frontier that were asked for.
+    pub(super) fn write_frontier(&self, tuned: &Tuned<'_>) -> Result<(), Failure> {
+        if let Some(file) = &self.frontier {
+            let text =
+                serde_json::to_string_pretty(&self.frontier_json(tuned)).context("writing JSON")? + "\n";
+            write_whole(file, text.as_bytes()).with_context(|| format!("writing {}", file.display()))?;
+        }
+        if let Some(file) = &self.plot {
+            let picture = plot::picture(tuned, &self.dataset.identity());
+            write_whole(file, picture.as_bytes()).with_context(|| format!("writing {}", file.display()))?;
+        }
+        Ok(())
+    }
+
+    fn files_line(&self) -> String {
+        let files = [&self.frontier, &self.plot].into_iter().flatten();
+        files.map(|file| format!("written: {}\n", file.display())).collect()
+    }
+
+    /// The JSON result without its figures: targets, and whether they are met. `chosen` is the setting that keeps them all.
+    pub(super) fn json_of(&self, tuned: &Tuned<'_>, chosen: Option<usize>) -> Value {
+        let targets = tuned.criteria.targets;
+        let limit = tuned.limit.as_ref();
+        let loss_is = limit.zip(chosen).map(|(limit, setting)| match &limit.tested {
+            Some(_) if tuned.is_promised(setting) => "promised",
+            Some(_) => "none",
+            None => "measured",
+        });
+        json!({
+            "network_id": tuned.bundle.network_id().to_string(),
+            "data": self.dataset.identity(),
+            "targets": { "loss_points": targets.loss_points, "body_bytes": targets.body_bytes, "macs": targets.macs },
+            "warning": tuned.warning,
+            "bound": tuned.criteria.bound,
+            "met": chosen.is_some(),
+            "loss_is": loss_is,
+            "why_measured": limit.map(|limit| &limit.why_measured).filter(|why| !why.is_empty()),
+        })
+    }
+
+    /// The frontier as JSON: figures and costs on the validation part.
+    fn frontier_json(&self, tuned: &Tuned<'_>) -> Value {
+        let bound = tuned.criteria.bound;
+        let entry = |(index, cost): &(usize, MeasuredCost)| {
+            let setting = &tuned.settings[*index];
+            let mut value = figures_json(&setting.figures, bound);
+            value["thresholds"] = thresholds(tuned, &setting.policy);
+            value["body_bytes"] = json!(cost.body_bytes);
+            value["macs"] = json!(cost.macs);
+            value
+        };
+        let chosen = tuned
+            .chosen()
+            .map(|index| entry(&(index, tuned.validation.measured_cost(&tuned.settings[index].policy))));
+        let settings: Vec<Value> = tuned.frontier.iter().map(entry).collect();
+        json!({
+            "network_id": tuned.bundle.network_id().to_string(),
+            "data": self.dataset.identity(),
+            "warning": tuned.warning,
+            "part": "validation",
+            "samples": tuned.validation.samples.len(),
+            "groups": tuned.validation.samples.group_count(),
+            "bound": bound,
+            "interval_confidence": CONFIDENCE,
+            "costs_are": NOT_PROMISED,
+            "chosen": chosen,
+            "settings": settings,
+        })
+    }
+}
+
+impl<'a> Tuned<'a> {
+    /// The part that costs are measured on, with its name: calibration, which costs were not chosen on, where it can be used.
+    fn measuring_part(&self) -> (&'static str, CostedPart<'a>) {
+        self.calibration.map_or(("validation", self.validation), |part| ("calibration", part))
+    }
+
+    /// Whether the loss of a setting is promised. Without early exits nothing is lost, and nothing was tested.
+    pub(super) fn is_promised(&self, setting: usize) -> bool {
+        setting > 0 && self.limit.as_ref().is_some_and(|limit| limit.tested.is_some())
+    }
+
+    /// Index of the chosen setting.
+    pub(super) fn chosen(&self) -> Option<usize> {
+        match &self.choice {
+            Some(Choice::Met(index)) => Some(*index),
+            Some(Choice::NotMet { .. }) | None => None,
+        }
+    }
+
+    /// Costs that are above their target on the part that measures them.
+    fn missed_targets(&self, measured: &Figures) -> Vec<Measure> {
+        let is_above = |measure: &Measure| {
+            let target = self.criteria.targets.of(*measure);
+            target.is_some_and(|target| measure.of(measured, self.criteria.bound) > target)
+        };
+        [Measure::Bytes, Measure::Macs].into_iter().filter(is_above).collect()
+    }
+
+    /// Why the loss is not promised, as a line; empty where it is, or where no loss was asked for.
+    fn why_measured(&self) -> String {
+        let why = self.limit.as_ref().map_or("", |limit| &limit.why_measured);
+        if why.is_empty() { String::new() } else { format!("the loss is measured on validation: {why}\n") }
+    }
+
+    /// `89.70 % right, 0.16 points lost (lost 0.92 %, won 0.76 %); leave at local 83.0 %, cloud 17.0 %`.
+    fn accuracy_text(&self, figures: &Figures) -> String {
+        let left = figures.left.iter().map(|(exit, share)| format!("{} {:.1} %", exit.name(), 100.0 * share));
+        let left: Vec<String> = left.collect();
+        format!(
+            "{:.2} % right, {} (lost {:.2} %, won {:.2} %); leave at {}",
+            100.0 * figures.accuracy,
+            points(figures, self.criteria.bound),
+            100.0 * figures.lost,
+            100.0 * figures.won,
+            left.join(", ")
+        )
+    }
+
+    /// `83.1 body bytes, 1234567 multiply-accumulates, 0.16 points lost`.
+    pub(super) fn cost_text(&self, figures: &Figures) -> String {
+        format!(
+            "{:.1} body bytes, {:.0} multiply-accumulates, {}",
+            figures.mean.body_bytes,
+            figures.mean.macs,
+            points(figures, self.criteria.bound)
+        )
+    }
+
+    /// `  83.6 body bytes per device and sample (95 % interval 82.1 to 85.2); at most 90 asked for, 83.1 on validation`.
+    fn cost_line(&self, unit: &str, measure: Measure, found: Measured, chosen: &Figures) -> String {
+        let places = if measure == Measure::Bytes { 1 } else { 0 };
+        let interval = found.interval.map_or_else(
+            || "no interval: too few independent samples or groups".to_owned(),
+            |[low, high]| format!("{} % interval {low:.places$} to {high:.places$}", 100.0 * CONFIDENCE),
+        );
+        let target = self.criteria.targets.of(measure).map_or_else(String::new, |target| {
+            let on_validation = measure.of(chosen, self.criteria.bound);
+            format!("; at most {target} asked for, {on_validation:.places$} on validation")
+        });
+        format!("  {:.places$} {unit} ({interval}){target}\n", found.mean)
+    }
+}
+
+/// `0.16 points lost`; a win is said as one.
+fn points(figures: &Figures, bound: Bound) -> String {
+    let points = Measure::Loss.of(figures, bound);
+    if points < 0.0 { format!("{:.2} points won", -points) } else { format!("{points:.2} points lost") }
+}
+
+/// Thresholds of the exits before the last one, by name.
+fn thresholds(tuned: &Tuned<'_>, policy: &Policy) -> Value {
+    let mut exits: Vec<Exit> = tuned.validation.logits.exits.iter().map(|(exit, _)| exit).collect();
+    exits.pop();
+    let of = |exit: Exit| (exit.name().to_owned(), json!(policy.of(exit).threshold.at(u32::MAX).get()));
+    exits.into_iter().map(of).collect::<Map<String, Value>>().into()
+}
+
+/// Figures on a part, with both measures of the loss in points and mean costs.
+pub(super) fn figures_json(figures: &Figures, bound: Bound) -> Value {
+    let mut value = json!(figures);
+    value["loss_points"] = json!(Measure::Loss.of(figures, bound));
+    value["net_points"] = json!(Measure::Loss.of(figures, Bound::Net));
+    value["losses_points"] = json!(Measure::Loss.of(figures, Bound::Losses));
+    value["body_bytes"] = json!(figures.mean.body_bytes);
+    value["macs"] = json!(figures.mean.macs);
+    value
+}
+
+fn measured_json(
+    part: &str,
+    of: &CostedPart<'_>,
+    cost: &MeasuredCost,
+    figures: &Figures,
+    bound: Bound,
+) -> Value {
+    let mut value = figures_json(figures, bound);
+    value["part"] = part.into();
+    value["samples"] = of.samples.len().into();
+    value["groups"] = json!(of.samples.group_count());
+    value["body_bytes"] = json!(cost.body_bytes);
+    value["macs"] = json!(cost.macs);
+    value["interval_confidence"] = CONFIDENCE.into();
+    value["costs_are"] = NOT_PROMISED.into();
+    value
+}
+
+/// `5000 samples`, `5000 samples in 40 groups`.
+fn sample_count(part: &CostedPart<'_>) -> String {
+    let groups = part.samples.group_count().map_or_else(String::new, |groups| format!(" in {groups} groups"));
+    format!("{} samples{groups}", part.samples.len())
+}

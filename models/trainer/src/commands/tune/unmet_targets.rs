@@ -1,0 +1,139 @@
+//! Targets that cannot be met together, and the nearest that can.
+
+use headwater_calibration::tuning::choice::{Measure, Nearest};
+use serde_json::{Value, json};
+
+use super::super::print_json;
+use super::result::figures_json;
+use super::{BoundName, Failure, Tune, Tuned, USUAL_CONFIDENCE};
+
+impl Tune {
+    /// Prints the result as JSON where that is asked for, and fails with what can be kept.
+    pub(super) fn refuse(
+        &self,
+        tuned: &Tuned<'_>,
+        unreachable: &[Measure],
+        nearest: &[Nearest],
+    ) -> Result<(), Failure> {
+        if self.json {
+            let mut value = self.json_of(tuned, None);
+            value["never"] = unreachable.iter().map(|measure| measure.flag()).collect();
+            value["nearest"] = nearest.iter().map(|nearest| self.nearest_json(tuned, nearest)).collect();
+            print_json(&value)?;
+        }
+        Err(anyhow::anyhow!(self.message(tuned, unreachable, nearest)).into())
+    }
+
+    fn message(&self, tuned: &Tuned<'_>, unreachable: &[Measure], nearest: &[Nearest]) -> String {
+        let asked = tuned.criteria.targets.measures();
+        let mut text =
+            format!("cannot be met: no setting of the exits keeps {}", flags(tuned, &asked, " and "));
+        if asked.len() > 1 && unreachable.is_empty() {
+            text += "; each can be kept alone";
+        } else if asked.len() > 1 {
+            text += &format!("; {} cannot be kept even alone", flags(tuned, unreachable, " and "));
+        }
+        for Nearest { kept, setting, .. } in nearest {
+            let figures = tuned.cost_text(&tuned.settings[*setting].figures);
+            text += "\nnearest";
+            if !kept.is_empty() {
+                text += &format!(" that keeps {}", flags(tuned, kept, " and "));
+            }
+            text += &format!(": on validation {figures}");
+            if kept.contains(&Measure::Loss) && tuned.is_promised(*setting) {
+                text += "; the loss is promised";
+            }
+            text += &format!("\n    {}", self.command(tuned, kept, *setting));
+        }
+        text
+    }
+
+    fn nearest_json(&self, tuned: &Tuned<'_>, nearest: &Nearest) -> Value {
+        let Nearest { kept, given_up, setting } = nearest;
+        let names = |measures: &[Measure]| -> Vec<&str> { measures.iter().map(|of| of.flag()).collect() };
+        json!({
+            "kept": names(kept),
+            "given_up": names(given_up),
+            "validation": figures_json(&tuned.settings[*setting].figures, tuned.criteria.bound),
+            "command": self.command(tuned, kept, *setting),
+        })
+    }
+
+    /// The command that asks for a setting. Costs that are given up are asked for as they are there, rounded up. A loss that is given up is left out:
+    /// the setting that keeps the costs and loses least is then taken, without a further test on the calibration part.
+    fn command(&self, tuned: &Tuned<'_>, kept: &[Measure], setting: usize) -> String {
+        let file = self.bundle.display().to_string();
+        let mut words = vec!["headwater-train".to_owned(), "tune".to_owned(), file];
+        words.extend(self.dataset.arguments());
+        words.extend(self.kept_apart.then(|| "--kept-apart".to_owned()));
+        if self.promise != BoundName::Net {
+            words.extend(["--promise".to_owned(), "losses".to_owned()]);
+        }
+        if kept.contains(&Measure::Loss) {
+            let asked = [
+                ("--confidence", self.confidence, USUAL_CONFIDENCE),
+                ("--simultaneous", f64::from(self.simultaneous), 1.0),
+            ];
+            let unusual = asked.into_iter().filter(|(_, value, usual)| value.total_cmp(usual).is_ne());
+            words.extend(unusual.flat_map(|(flag, value, _)| [flag.to_owned(), value.to_string()]));
+        }
+        for measure in tuned.criteria.targets.measures() {
+            let value = match (measure, kept.contains(&measure)) {
+                (_, true) => tuned.criteria.targets.of(measure),
+                (Measure::Loss, false) => None,
+                (Measure::Bytes | Measure::Macs, false) => {
+                    let found = measure.of(&tuned.settings[setting].figures, tuned.criteria.bound);
+                    Some(rounded_up(measure, found))
+                }
+            };
+            words.extend(value.into_iter().flat_map(|value| [measure.flag().to_owned(), value.to_string()]));
+        }
+        words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// `--loss 0.5 and --bytes 60`.
+fn flags(tuned: &Tuned<'_>, measures: &[Measure], between: &str) -> String {
+    let flag = |measure: &Measure| {
+        let value = tuned.criteria.targets.of(*measure);
+        value.map_or_else(String::new, |value| format!("{} {value}", measure.flag()))
+    };
+    measures.iter().map(flag).collect::<Vec<_>>().join(between)
+}
+
+/// The next number with one decimal of a byte, or whole multiply-accumulates.
+fn rounded_up(measure: Measure, value: f64) -> f64 {
+    match measure {
+        Measure::Loss | Measure::Macs => value.ceil(),
+        Measure::Bytes => (10.0 * value).ceil() / 10.0,
+    }
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./,=:+@%".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(quoted("runs/mine.hwb"), "runs/mine.hwb");
+        assert_eq!(quoted("my data"), "'my data'");
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn costs_are_rounded_up_so_that_the_setting_keeps_them() {
+        assert_eq!(rounded_up(Measure::Bytes, 83.12), 83.2);
+        assert_eq!(rounded_up(Measure::Bytes, 40.0), 40.0);
+        assert_eq!(rounded_up(Measure::Macs, 1234.5), 1235.0);
+    }
+}

@@ -1,0 +1,130 @@
+//! Messages and exit codes of the command.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use headwater_samples::catalogue::CATALOGUE;
+use headwater_samples::{Shape, View, image_codec};
+
+const NETWORK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../networks/ddnn-c.toml");
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_headwater-train")).args(arguments).output().unwrap()
+}
+
+#[track_caller]
+fn refuses(arguments: &[&str], message: &str) {
+    let output = run(arguments);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains(message), "expected {message:?} in {text:?}");
+}
+
+#[test]
+fn a_spec_that_does_not_fit_is_refused_with_file_and_line() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("zero.toml");
+    std::fs::write(&file, std::fs::read_to_string(NETWORK).unwrap().replace("count = 6", "count = 0"))
+        .unwrap();
+    let file = file.to_str().unwrap();
+    refuses(
+        &["train", "--network", file, "--data", "drawn", "--data-dir", "."],
+        &format!("{file}:10: device.count: expected 1 to 64 device slots, found 0"),
+    );
+}
+
+#[test]
+fn a_spec_for_other_data_is_refused() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("five.toml");
+    std::fs::write(&file, std::fs::read_to_string(NETWORK).unwrap().replace("count = 6", "count = 5"))
+        .unwrap();
+    let arguments = ["train", "--network", file.to_str().unwrap(), "--data", "drawn", "--data-dir", "."];
+    refuses(&arguments, "device.count: expected 6 as in the data, found 5");
+}
+
+#[test]
+fn a_missing_data_folder_an_unknown_data_set_and_a_missing_file_are_named() {
+    refuses(&["train", "--network", NETWORK, "--data-dir", "/nowhere"], "/nowhere");
+    let of = |data| ["train", "--network", NETWORK, "--data", data, "--data-dir", "/nowhere"];
+    let names = CATALOGUE.map(|info| info.name).join(", ");
+    refuses(&of("imagenet"), &format!("data set: expected one of {names}, found `imagenet`"));
+    refuses(&of("mvmc"), "data set mvmc: /nowhere: expected `MVMC.npz` or `mvmc.npz`, found none");
+    refuses(&of("table"), "data set table: /nowhere: cannot be read");
+    refuses(&of("mnist"), "data set mnist: /nowhere: expected `train-images-idx3-ubyte.gz` or");
+    refuses(&["train", "--network", "none.toml", "--data-dir", "."], "none.toml");
+    refuses(&["eval", "none.hwb", "--data-dir", "."], "none.hwb");
+}
+
+#[test]
+fn help_names_every_command_with_examples_and_exit_codes() {
+    let output = run(&["--help"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    for word in
+        ["train", "eval", "tune", "export", "parity", "single-camera", "convert", "Examples", "Exit codes"]
+    {
+        assert!(text.contains(word), "no {word:?} in the help");
+    }
+}
+
+/// A path of this test alone, without a folder.
+fn fresh(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    for path in [folder.clone(), folder.with_extension("partial")] {
+        if path.exists() {
+            std::fs::remove_dir_all(path).unwrap();
+        }
+    }
+    folder.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_data_set_is_converted_to_folders_once_and_the_folders_are_read() {
+    let out = fresh("converted");
+    let drawn = ["convert", "--data", "drawn", "--data-dir", ".", "--limit", "12", "--out", &out];
+    let output = run(&[&drawn[..], &["--json"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let written: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let parts = ["train", "validation", "test", "calibration"].map(|part| written[part].as_u64().unwrap());
+    assert_eq!(parts.iter().sum::<u64>() + written["not_in_view"].as_u64().unwrap(), 48);
+    refuses(&drawn, "converted: expected an empty folder or none, found one with files in it");
+
+    let again = fresh("converted-again");
+    let folders =
+        ["convert", "--data", "folders", "--data-dir", &out, "--slots", "6", "--out", &again, "--json"];
+    let output = run(&folders);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for key in
+        ["labels", "slots", "shape", "train", "validation", "test", "calibration", "images", "image_bytes"]
+    {
+        assert_eq!(read[key], written[key], "{key}");
+    }
+    refuses(
+        &[&folders[..], &["--split", "8,1,1"]].concat(),
+        "expected no split, found one; the data has parts of its own",
+    );
+    refuses(&[&folders[..], &["--split", "8,2"]].concat(), "found `8,2`");
+    refuses(&[&folders[..], &["--shape", "2x32x32"]].concat(), "expected CxHxW");
+    let mnist = ["convert", "--data", "mnist", "--data-dir", ".", "--split-seed", "1", "--out", &again];
+    refuses(&mnist, "data set mnist: expected no split, found one");
+}
+
+#[test]
+fn a_leak_is_refused_unless_it_is_allowed_and_then_warned_of() {
+    let folder = fresh("leaks");
+    let grey = Shape { channels: 1, height: 4, width: 4 };
+    let picture = image_codec::png(&View::new(grey, vec![90; 16])).unwrap();
+    for part in ["train", "val", "test"] {
+        let class = Path::new(&folder).join(part).join("a");
+        std::fs::create_dir_all(&class).unwrap();
+        std::fs::write(class.join("x.png"), &picture).unwrap();
+    }
+    let out = fresh("leaks-out");
+    let convert = ["convert", "--data", "folders", "--data-dir", &folder, "--out", &out];
+    refuses(
+        &convert,
+        "expected no image in two parts (a camera that does not see a sample has no file), found the same bytes in `train/a/x.png` and `val/a/x.png`",
+    );
+    let output = run(&[&convert[..], &["--allow-leaks"]].concat());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("warning: folders: leak: 2 times"), "{text}");
+}

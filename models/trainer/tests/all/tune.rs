@@ -1,0 +1,153 @@
+//! `headwater-train tune` as a command: each kind of target on drawn figures, targets that cannot be met, and refusals.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use headwater_inference::bundle::Bundle;
+use serde_json::Value;
+
+const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shipped/fashion-6cam.hwb");
+
+fn tune(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_headwater-train"))
+        .args(["tune", SHIPPED, "--data", "drawn", "--data-dir", "."])
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn json_with(code: i32, arguments: &[&str]) -> Value {
+    let output = tune(&[arguments, &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[track_caller]
+fn fails(code: i32, arguments: &[&str], parts: &[&str]) {
+    let output = tune(arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    for part in parts {
+        assert!(said.contains(part), "expected {part:?} in {said}");
+    }
+}
+
+fn number(value: &Value, path: &str) -> f64 {
+    value.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number {path} in {value}"))
+}
+
+#[test]
+fn a_loss_is_promised_where_the_calibration_part_allows_it_and_the_bundle_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("tuned.hwb");
+    let found = json_with(0, &["--loss", "5", "--kept-apart", "--out", out.to_str().unwrap()]);
+    assert_eq!((&found["loss_is"], &found["met"]), (&"promised".into(), &true.into()));
+    assert_eq!(
+        (number(&found, "/promise/loss"), &found["chosen"]["measured"]["part"]),
+        (0.05, &"calibration".into())
+    );
+    assert_eq!(found["chosen"]["measured"]["costs_are"], "measured, not promised");
+    let bundle = Bundle::open(&out).unwrap();
+    assert_eq!(bundle.network_id(), Bundle::open(Path::new(SHIPPED)).unwrap().network_id());
+    assert_eq!(bundle.policy().promise.as_ref().map(|promise| promise.loss), Some(0.05));
+
+    // The network may have learnt these samples: nothing is promised, and the calibration part measures nothing either.
+    let found = json_with(0, &["--loss", "5", "--out", out.to_str().unwrap()]);
+    assert_eq!((&found["loss_is"], &found["promise"]), (&"measured".into(), &Value::Null));
+    assert!(found["why_measured"].as_str().unwrap().contains("--kept-apart"), "{found}");
+    assert_eq!(found["chosen"]["measured"]["part"], "validation");
+    assert!(number(&found, "/chosen/validation/loss_points") <= 5.0);
+    assert_eq!(Bundle::open(&out).unwrap().policy().promise, None);
+}
+
+#[test]
+fn bytes_and_compute_are_kept_on_validation_and_stated_with_intervals() {
+    for (flag, key, target) in [("--bytes", "body_bytes", "200"), ("--macs", "macs", "3000000")] {
+        let found = json_with(0, &[flag, target]);
+        let mean = number(&found, &format!("/chosen/measured/{key}/mean"));
+        assert!(mean <= target.parse().unwrap(), "{found}");
+        let [low, high] = [0, 1].map(|end| number(&found, &format!("/chosen/measured/{key}/interval/{end}")));
+        // Where all samples leave at the first exit, each view sends the same.
+        assert!(low <= mean && mean <= high, "{found}");
+        assert_eq!(found["promise"], Value::Null);
+        assert_eq!(found["loss_is"], Value::Null);
+        assert_eq!(found, json_with(0, &[flag, target]), "equal arguments give equal results");
+    }
+}
+
+#[test]
+fn the_frontier_is_written_and_no_setting_is_beaten() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, plot] = ["frontier.json", "frontier.svg"].map(|name| folder.path().join(name));
+    let output = tune(&["--frontier", file.to_str().unwrap(), "--plot", plot.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let frontier: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let settings = frontier["settings"].as_array().unwrap();
+    let measures =
+        |of: &Value| ["/loss_points", "/body_bytes/mean", "/macs/mean"].map(|path| number(of, path));
+    assert!(settings.len() > 2, "{frontier}");
+    for (at, setting) in settings.iter().enumerate() {
+        let is_no_worse = |other: &Value| measures(other).iter().zip(measures(setting)).all(|(a, b)| *a <= b);
+        let beaten = settings.iter().enumerate().any(|(other, of)| other != at && is_no_worse(of));
+        assert!(!beaten, "{setting}");
+        assert!(setting["thresholds"]["local"].is_number(), "{setting}");
+    }
+    let plot = std::fs::read_to_string(plot).unwrap();
+    assert!(
+        plot.starts_with("<svg ")
+            && plot.ends_with("</svg>\n")
+            && plot.contains("prefers-color-scheme: dark")
+    );
+}
+
+#[test]
+fn targets_that_cannot_be_met_together_name_the_nearest_with_a_command_that_meets_it() {
+    let arguments = ["--loss", "0.01", "--bytes", "45"];
+    let together =
+        ["cannot be met", "--loss 0.01 and --bytes 45", "each can be kept alone", "headwater-train tune"];
+    fails(1, &arguments, &together);
+    let found = json_with(1, &arguments);
+    assert_eq!((&found["met"], &found["never"]), (&false.into(), &Value::Array(Vec::new())));
+    let nearest = found["nearest"].as_array().unwrap();
+    assert_eq!(nearest.len(), 2, "{found}");
+    for of in nearest {
+        let command = of["command"].as_str().unwrap();
+        let words: Vec<&str> = command.split(' ').collect();
+        let output = Command::new(env!("CARGO_BIN_EXE_headwater-train")).args(&words[1..]).output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn bad_targets_are_refused_by_name_with_what_is_expected() {
+    for loss in ["0", "-1", "NaN", "100"] {
+        fails(2, &["--loss", loss], &["--loss: expected points from 0.001 to below 100, found"]);
+    }
+    for bytes in ["0", "-3", "NaN", "inf", "1"] {
+        fails(
+            2,
+            &["--bytes", bytes],
+            &["--bytes: expected a finite number of at least", "that every view sends"],
+        );
+    }
+    for macs in ["0", "-3", "NaN", "1000"] {
+        fails(
+            2,
+            &["--macs", macs],
+            &["--macs: expected a finite number of at least", "up to the first exit"],
+        );
+    }
+    fails(2, &["--loss", "1", "--confidence", "1"], &["--confidence: expected 0.5 to below 1, found 1"]);
+    fails(2, &["--loss", "1", "--simultaneous", "0"], &["--simultaneous: expected 1 or more"]);
+    fails(2, &["--loss", "half"], &["half"]);
+    fails(2, &[], &["expected a target (--loss, --bytes or --macs), or --frontier or --plot"]);
+    fails(2, &["--out", "x.hwb", "--plot", "x.svg"], &["--out: expected a target"]);
+    fails(2, &["--loss", "1", "--out", "none/x.hwb"], &["--out none/x.hwb: expected the folder none"]);
+    fails(
+        2,
+        &["--frontier", "x", "--plot", "./x"],
+        &["--plot ./x: expected another file than that of --frontier"],
+    );
+    fails(2, &["--plot", SHIPPED], &["expected another file than that of BUNDLE"]);
+}

@@ -1,0 +1,212 @@
+//! Checkpoints: the state from which a run resumes to the same result, as a [file of numbers](headwater_calibration::number_file): parameters, statistics, first and
+//! second moments. A kill at any moment leaves a valid one; the last two are kept.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::layers::State;
+use crate::loss::LossSums;
+use crate::optimiser::Moments;
+use headwater_calibration::by_exit::ByExit;
+use headwater_calibration::number_file::{self, Magic, write_whole};
+use headwater_calibration::part_logits::ExitShares;
+
+const MAGIC: Magic = *b"HWCKPT01";
+/// Number of checkpoints kept in a folder.
+const KEPT: usize = 2;
+
+/// Progress of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Epochs finished.
+    pub epoch: u32,
+    /// Steps finished inside the next epoch.
+    pub step_in_epoch: u32,
+    /// Steps finished since the start.
+    pub step: u64,
+    /// Sums over the unfinished epoch.
+    #[serde(rename = "figures")]
+    pub sums: LossSums,
+    /// Records of the finished epochs.
+    pub epochs: Vec<EpochRecord>,
+    /// Seconds of training so far, over all starts.
+    pub seconds: f64,
+    /// Exchange among ranks so far; `None` in a run of one process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale_out: Option<ScaleOutProgress>,
+}
+
+/// Results of one epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpochRecord {
+    /// Number of the epoch, from 1.
+    pub epoch: u32,
+    /// Mean loss over the augmented train part.
+    pub loss: f64,
+    /// Share of correct answers of each exit while training.
+    #[serde(flatten, with = "headwater_calibration::by_exit::train")]
+    pub train: ByExit<f64>,
+    /// Share of correct answers on the validation part.
+    pub validation: ExitShares,
+    /// Step size at the end of the epoch.
+    pub learning_rate: f32,
+}
+
+/// Exchange among ranks so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScaleOutProgress {
+    /// Ranks of the run since its last start.
+    pub ranks: usize,
+    /// Exchanges of gradients or weights.
+    pub exchanges: u64,
+    /// Bytes that rank 0 has sent to others, without the headers of the transport.
+    pub sent_bytes: u64,
+}
+
+/// A saved run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// Progress of the run.
+    pub progress: Progress,
+    /// Parameters and running statistics.
+    pub state: State,
+    /// State of the optimiser.
+    pub moments: Moments,
+    /// Velocity of the outer optimiser of local steps; empty in other runs.
+    pub outer_velocity: Vec<f32>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    run: String,
+    progress: Progress,
+}
+
+/// A checkpoint that cannot be used.
+#[derive(Debug, Error)]
+pub enum CheckpointError {
+    /// Reading or writing failed.
+    #[error("checkpoint {}: {source}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// Cut off or altered.
+    #[error("checkpoint {}: {reason}; the run was probably killed while writing it", file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// The contradiction.
+        reason: String,
+    },
+    /// Of a run with another spec, recipe, seed or data.
+    #[error("checkpoint {}: expected run {expected}, found run {found}; choose another --out", file.display())]
+    OtherRun {
+        /// The file.
+        file: PathBuf,
+        /// Identity of this run.
+        expected: String,
+        /// Identity in the file.
+        found: String,
+    },
+}
+
+impl Checkpoint {
+    /// Writes the checkpoint into `folder` and removes all but the last two.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Io`].
+    pub fn write(&self, folder: &Path, run: &str) -> Result<(), CheckpointError> {
+        let file = folder.join(name(self.progress.step));
+        let failed = |source| CheckpointError::Io { file: file.clone(), source };
+        write_whole(&file, &self.encode(run)).map_err(failed)?;
+        // The sync makes the rename itself durable. A folder that cannot be synced does not stop the run.
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        for old in list(folder).map_err(failed)?.into_iter().skip(KEPT) {
+            let _ = fs::remove_file(old);
+        }
+        Ok(())
+    }
+
+    /// The newest valid checkpoint in `folder`, and the errors of newer ones that were skipped.
+    ///
+    /// # Errors
+    /// [`CheckpointError::OtherRun`] for a valid one of another run, [`CheckpointError::Io`] when the folder cannot be listed.
+    pub fn newest(folder: &Path, run: &str) -> Result<(Option<Self>, Vec<CheckpointError>), CheckpointError> {
+        Self::newest_before(folder, run, u64::MAX)
+    }
+
+    /// [`newest`](Self::newest) of those before a step.
+    ///
+    /// # Errors
+    /// As of [`newest`](Self::newest).
+    pub fn newest_before(
+        folder: &Path,
+        run: &str,
+        step: u64,
+    ) -> Result<(Option<Self>, Vec<CheckpointError>), CheckpointError> {
+        let mut skipped = Vec::new();
+        let failed = |source| CheckpointError::Io { file: folder.to_owned(), source };
+        let end = folder.join(name(step));
+        for file in list(folder).map_err(failed)?.into_iter().filter(|file| step == u64::MAX || *file < end) {
+            let read = fs::read(&file).map_err(|source| CheckpointError::Io { file: file.clone(), source });
+            match read.and_then(|bytes| Self::decode(&file, &bytes, run)) {
+                Ok(checkpoint) => return Ok((Some(checkpoint), skipped)),
+                Err(error @ CheckpointError::OtherRun { .. }) => return Err(error),
+                Err(error) => skipped.push(error),
+            }
+        }
+        Ok((None, skipped))
+    }
+
+    /// The bytes of a checkpoint of a run.
+    pub fn encode(&self, run: &str) -> Vec<u8> {
+        let Moments { first, second } = &self.moments;
+        let lists = [&self.state.parameters, &self.state.statistics, first, second, &self.outer_velocity];
+        // Runs without an outer optimiser have the four lists of earlier versions.
+        let count = if self.outer_velocity.is_empty() { 4 } else { 5 };
+        let header = Header { run: run.to_owned(), progress: self.progress.clone() };
+        number_file::encode(MAGIC, header, &lists.map(Vec::as_slice)[..count])
+    }
+
+    /// The checkpoint in the bytes of a file.
+    ///
+    /// # Errors
+    /// [`CheckpointError`]: damaged, or of another run.
+    pub fn decode(file: &Path, bytes: &[u8], run: &str) -> Result<Self, CheckpointError> {
+        let damaged = |reason: String| CheckpointError::Damaged { file: file.to_owned(), reason };
+        let (header, mut lists): (Header, Vec<Vec<f32>>) =
+            number_file::decode(MAGIC, bytes).map_err(|error| damaged(error.to_string()))?;
+        if header.run != run {
+            let (expected, found) = (run.to_owned(), header.run);
+            return Err(CheckpointError::OtherRun { file: file.to_owned(), expected, found });
+        }
+        if lists.len() == 4 {
+            lists.push(Vec::new());
+        }
+        let lists: [Vec<f32>; 5] =
+            lists.try_into().map_err(|_| damaged("expected four or five lists of numbers".to_owned()))?;
+        let [parameters, statistics, first, second, outer_velocity] = lists;
+        let state = State { parameters, statistics, coding: None };
+        Ok(Self { progress: header.progress, state, moments: Moments { first, second }, outer_velocity })
+    }
+}
+
+fn name(step: u64) -> String {
+    format!("checkpoint-{step:09}.hwck")
+}
+
+/// Checkpoints in a folder, newest first.
+fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let files = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    let mut files = files.collect::<io::Result<Vec<_>>>()?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "hwck"));
+    files.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(files)
+}

@@ -1,0 +1,29 @@
+//! From a trained network to a bundle.
+
+mod bundle;
+pub mod packed;
+pub mod parity;
+mod sections;
+
+pub use bundle::{ExportError, Exported, bundle_writer, export};
+pub use sections::onnx_sections;
+
+pub use crate::layers::NoPackedForm;
+use crate::layers::{State, TrainedState};
+use crate::network::Network;
+
+/// A network with its trained numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct TrainedNetwork<'a> {
+    /// The layers.
+    pub layers: &'a Network,
+    /// The numbers of the layers.
+    pub state: &'a State,
+}
+
+impl<'a> TrainedNetwork<'a> {
+    /// The numbers with their layout.
+    pub fn trained(&self) -> TrainedState<'a> {
+        TrainedState { layout: &self.layers.layout, state: self.state }
+    }
+}

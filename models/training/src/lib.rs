@@ -1,0 +1,41 @@
+//! Trains the sections and exits of a distributed network together and exports them as one bundle.
+//!
+//! An [`experiment::Experiment`] is a network spec, a recipe and the choice of data. [`network::Network`] has the layers,
+//! [`training::Trainer`] minimises the joint loss over every exit ([`loss`]), [`reduction`] combines the gradients of the workers.
+//! [`report`] writes the figures of a run, [`export`] the bundle, after an engine has agreed with the trained network. [`run`] stores a run in a folder
+//! that survives a kill.
+//!
+//! The crate knows no sockets, services and time limits. Outside [`run`] it reads no clock, and no file but spec and recipe.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! runs            run  single_camera
+//! training        training  scale_out
+//! results         report  export  checkpoint
+//! evaluation      evaluation  coding_fit
+//! gradients       reduction  optimiser  loss
+//! experiment      experiment  recipe
+//! network         network  layers
+//! computing       onnx  fused  workers
+//! ```
+
+pub mod checkpoint;
+pub mod coding_fit;
+pub mod evaluation;
+pub mod experiment;
+pub mod export;
+pub mod fused;
+pub mod layers;
+pub mod loss;
+pub mod network;
+pub mod onnx;
+pub mod optimiser;
+pub mod recipe;
+pub mod reduction;
+pub mod report;
+pub mod run;
+pub mod scale_out;
+pub mod single_camera;
+pub mod training;
+pub mod workers;

@@ -1,0 +1,55 @@
+//! The report of a run.
+
+use headwater_inference::cost::LinkBytes;
+use headwater_inference::policy::Policy;
+
+use crate::checkpoint::Progress;
+use crate::experiment::Experiment;
+use headwater_calibration::account::PartReport;
+use headwater_calibration::tuning::ThresholdOrigin;
+
+/// Figures of both parts that are measured after training.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartReports {
+    /// Validation part, from which the policy was chosen.
+    pub validation: PartReport,
+    /// Test part, evaluated after every choice.
+    pub test: PartReport,
+    /// Samples of the calibration part, which the weights have not seen.
+    pub calibration_samples: usize,
+    /// Origin of temperatures and rule, and of thresholds without a promise.
+    pub thresholds: ThresholdOrigin,
+}
+
+/// `report.json`: the experiment, its costs, its policy, figures of both parts, and every epoch. `calibration_samples` is the size of the
+/// part that was kept apart for a promise.
+pub fn run_report(
+    experiment: &Experiment,
+    progress: &Progress,
+    links: &LinkBytes,
+    policy: &Policy,
+    parts: &PartReports,
+) -> serde_json::Value {
+    let calibration_samples = parts.calibration_samples;
+    let mut cost = serde_json::json!(experiment.network.spec.cost());
+    cost["link"] = serde_json::json!({
+        "scores": links.scores_bytes,
+        "features": links.features_bytes,
+        "raw": links.raw_view_bytes,
+        "edge": links.edge_bytes,
+    });
+    serde_json::json!({
+        "network": experiment.network.spec.network.network.name,
+        "run": experiment.info,
+        "calibration_samples": calibration_samples,
+        "thresholds": parts.thresholds,
+        "recipe": experiment.recipe,
+        "cost": cost,
+        "policy": policy,
+        "validation": parts.validation,
+        "test": parts.test,
+        "seconds": progress.seconds,
+        "epochs": progress.epochs,
+        "scale_out": progress.scale_out,
+    })
+}

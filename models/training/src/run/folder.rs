@@ -1,0 +1,138 @@
+//! The files of a run.
+//!
+//! ```text
+//! RUN/spec.toml, recipe.toml   as used
+//!     run.json                 identity, data, commit
+//!     lock                     held by the command at work
+//!     resume.txt               how to go on with an unfinished run on ranks
+//!     metrics.jsonl            one line per epoch
+//!     checkpoint-*.hwck        the last two checkpoints
+//!     out-of-fold.hwlogits         out-of-fold logits, where thresholds come from them
+//!     bundle.hwb, report.json  after the last epoch
+//! ```
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::checkpoint::EpochRecord;
+use crate::experiment::{Experiment, RunInfo};
+use crate::recipe::Recipe;
+use headwater_calibration::number_file::write_whole;
+use headwater_spec::Spec;
+
+/// A run folder.
+#[derive(Clone, Debug)]
+pub struct RunFolder {
+    /// Path of the folder.
+    pub path: PathBuf,
+}
+
+impl RunFolder {
+    /// Makes the folder of an experiment, or opens the folder when it has the same run.
+    ///
+    /// # Errors
+    /// Writing failed, or the folder has another run (`AlreadyExists`).
+    pub fn create(path: &Path, experiment: &Experiment) -> io::Result<Self> {
+        fs::create_dir_all(path)
+            .map_err(|error| io::Error::new(error.kind(), format!("making {}: {error}", path.display())))?;
+        let folder = Self { path: path.to_owned() };
+        if folder.file("run.json").exists() {
+            let (found, expected) = (folder.info()?, &experiment.info);
+            let refused = |text: String| {
+                Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{}: {text}", path.display())))
+            };
+            if found.identity != expected.identity {
+                return refused(format!(
+                    "expected run {}, found run {} of another spec, recipe, seed or data; choose another folder, or remove that one",
+                    expected.identity, found.identity
+                ));
+            }
+            return match (&found.fingerprint, &expected.fingerprint) {
+                (Some(found), Some(expected)) if found != expected => refused(format!(
+                    "expected the samples with which the run began, {found}; found {expected}: the files of the data have changed; choose another \
+                     folder, or remove that one"
+                )),
+                _ => Ok(folder),
+            };
+        }
+        folder.write("spec.toml", experiment.network.spec.text.as_bytes())?;
+        let recipe = toml::to_string(&experiment.recipe).map_err(io::Error::other)?;
+        folder.write("recipe.toml", recipe.as_bytes())?;
+        folder.write("run.json", &serde_json::to_vec_pretty(&experiment.info)?)?;
+        Ok(folder)
+    }
+
+    /// Keeps other commands out of the run until the file is closed.
+    ///
+    /// # Errors
+    /// Another command is at work on the run (`WouldBlock`), or the file cannot be made.
+    pub fn lock(&self) -> io::Result<File> {
+        let name = self.file("lock");
+        let at = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", name.display()));
+        let file = File::create(&name).map_err(at)?;
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => io::Error::new(
+                io::ErrorKind::WouldBlock,
+                format!(
+                    "{}: expected no other command at work on this run, found one; wait for it, or choose another folder",
+                    self.path.display()
+                ),
+            ),
+            TryLockError::Error(error) => at(error),
+        })?;
+        Ok(file)
+    }
+
+    /// The experiment of the run.
+    ///
+    /// # Errors
+    /// The first file that cannot be used, files that are not those with which the run began, or a thread that the system refuses.
+    pub fn experiment(&self) -> io::Result<Experiment> {
+        let spec = Spec::read(&self.file("spec.toml")).map_err(io::Error::other)?;
+        let recipe = Recipe::read(Some(&self.file("recipe.toml"))).map_err(io::Error::other)?;
+        let info = self.info()?;
+        let found = RunInfo::new(&spec, &recipe, info.data.clone(), info.limit_train).identity;
+        if found != info.identity {
+            return Err(io::Error::other(format!(
+                "{}: expected spec.toml and recipe.toml of run {}, found those of run {found}: they were changed since; put them back, or train \
+                 again",
+                self.path.display(),
+                info.identity
+            )));
+        }
+        Experiment::new(spec, recipe, info).map_err(io::Error::other)
+    }
+
+    fn info(&self) -> io::Result<RunInfo> {
+        let file = self.file("run.json");
+        let info = fs::read(&file).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?));
+        info.map_err(|error| io::Error::new(error.kind(), format!("reading {}: {error}", file.display())))
+    }
+
+    /// Path of a file of the run.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Writes a whole file; after a kill the file is either the old or the new one.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        write_whole(&self.file(name), bytes)
+    }
+
+    /// Writes `metrics.jsonl`.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn write_metrics(&self, epochs: &[EpochRecord]) -> io::Result<()> {
+        let mut lines = Vec::new();
+        for epoch in epochs {
+            serde_json::to_writer(&mut lines, epoch)?;
+            lines.push(b'\n');
+        }
+        self.write("metrics.jsonl", &lines)
+    }
+}

@@ -1,0 +1,171 @@
+//! Folds of a train part: whole groups, so that no network is asked about an object that it has learnt. Frames of a recording are divided into runs: only
+//! at their borders a network is asked about a frame whose neighbour it has learnt.
+//!
+//! ```text
+//! groups of scenes, in the order of time    | fold 1 | fold 2 | fold 3 | fold 4 |     neighbours resemble each other
+//! groups of one class each, such as objects   the same within each class, so that each fold leaves out every class
+//! ```
+
+use std::collections::BTreeMap;
+
+use crate::recipe::ExitTarget;
+use headwater_calibration::promise::{Target, binomial};
+
+/// Folds of small grouped data where the recipe names no number.
+const AUTOMATIC_FOLDS: u32 = 4;
+
+/// Number of samples of the parts beside the train part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherParts {
+    /// Samples of the validation part, or its groups where samples form groups.
+    pub validation: usize,
+    /// Samples of the calibration part.
+    pub calibration: usize,
+}
+
+/// Division of a train part into folds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folds {
+    /// Fold of each sample, from 0.
+    of: Vec<u32>,
+    count: u32,
+}
+
+impl Folds {
+    /// Number of folds that a recipe asks for. Where it leaves the number out there are 4, if train samples form groups and neither a calibration
+    /// part nor a validation part is large enough to show the target.
+    pub fn asked(exit: ExitTarget, is_grouped: bool, others: OtherParts) -> u32 {
+        let target = Target::from(exit);
+        let is_small = others.calibration == 0
+            && (others.validation as u64) < binomial::least_samples(target.loss, target.delta());
+        exit.folds.unwrap_or(if is_small && is_grouped { AUTOMATIC_FOLDS } else { 0 })
+    }
+
+    /// Divides samples with these labels and groups: whole groups into `count` folds, or into as many as there are groups; `None` below two. Without groups
+    /// samples are independent, groups of one.
+    pub fn divide(labels: &[u16], groups: &[u32], count: u32) -> Option<Self> {
+        let alone: Vec<u32> = (0..labels.len() as u32).collect();
+        let groups = if groups.is_empty() { &alone } else { groups };
+        let mut classes: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
+        for (group, label) in groups.iter().zip(labels) {
+            classes.entry(*group).or_default().push(*label);
+        }
+        let count = count.min(classes.len() as u32);
+        if count < 2 {
+            return None;
+        }
+        let has_one_class = |labels: &Vec<u16>| labels.iter().all(|label| *label == labels[0]);
+        let by_class = classes.values().all(has_one_class);
+        // Groups that are divided among the folds together, in their order.
+        let mut strata: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
+        for (group, labels) in &classes {
+            strata.entry(if by_class { labels[0] } else { 0 }).or_default().push(*group);
+        }
+        let mut fold_of: BTreeMap<u32, u32> = BTreeMap::new();
+        for (first, stratum) in strata.values().enumerate() {
+            for (at, group) in stratum.iter().enumerate() {
+                // The first fold differs from class to class, which makes the folds equally large.
+                let run = (at * count as usize / stratum.len()) as u32;
+                fold_of.insert(*group, (run + first as u32) % count);
+            }
+        }
+        let of = groups.iter().map(|group| fold_of[group]).collect();
+        let folds = Self { of, count };
+        // Few groups of many classes may leave a fold empty.
+        (0..count).all(|fold| folds.of.contains(&fold)).then_some(folds)
+    }
+
+    /// Number of folds, at least 2.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Samples of a fold, which its network does not see.
+    pub fn left_out(&self, fold: u32) -> Vec<usize> {
+        (0..self.of.len()).filter(|sample| self.of[*sample] == fold).collect()
+    }
+
+    /// Samples of the other folds.
+    pub fn kept(&self, fold: u32) -> Vec<usize> {
+        (0..self.of.len()).filter(|sample| self.of[*sample] != fold).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_inference::policy::Bound;
+    use headwater_protocol::SlotSet;
+
+    use super::*;
+    use headwater_calibration::data::{AbsentView, Samples};
+
+    /// Samples of these groups and classes.
+    fn samples(of: impl Iterator<Item = (u32, u16)>) -> Samples {
+        let (groups, labels): (Vec<u32>, Vec<u16>) = of.unzip();
+        let seen = vec![SlotSet::first(1); labels.len()];
+        Samples {
+            shape: [1, 1, 1],
+            slots: 1,
+            classes: 8,
+            labels,
+            groups,
+            seen,
+            pixels: Vec::new(),
+            absent: AbsentView::Absent,
+            part_indices: Vec::new(),
+        }
+    }
+
+    fn divide(samples: &Samples, count: u32) -> Option<Folds> {
+        Folds::divide(&samples.labels, &samples.groups, count)
+    }
+
+    /// Eight classes of six objects, four samples each, as `eth80` has them.
+    fn objects() -> Samples {
+        samples((0..192).map(|sample| (sample / 4, (sample / 24) as u16)))
+    }
+
+    #[test]
+    fn each_fold_leaves_out_whole_objects_of_every_class() {
+        let samples = objects();
+        let folds = divide(&samples, 4).unwrap();
+        for fold in 0..4 {
+            let left_out = samples.subset(&folds.left_out(fold));
+            assert_eq!((left_out.len(), left_out.group_count()), (48, Some(12)), "fold {fold}");
+            assert!(left_out.prior().iter().all(|share| *share > 0.0), "fold {fold}");
+            let kept = samples.subset(&folds.kept(fold));
+            assert!(left_out.groups.iter().all(|group| !kept.groups.contains(group)), "fold {fold}");
+        }
+        assert_eq!(divide(&samples, 4).unwrap(), folds);
+    }
+
+    #[test]
+    fn scenes_of_several_classes_are_divided_into_runs() {
+        // The classes of a scene are not neighbours: samples are in the order of classes.
+        let samples = samples((0..40).map(|sample| (sample % 20, (sample / 20) as u16)));
+        let folds = divide(&samples, 4).unwrap();
+        let scenes = |fold| samples.subset(&folds.left_out(fold)).groups;
+        assert_eq!(scenes(1), [(5..10).collect::<Vec<u32>>(), (5..10).collect()].concat());
+    }
+
+    #[test]
+    fn there_are_no_more_folds_than_groups() {
+        let two = samples((0..8).map(|sample| (sample / 4, (sample % 2) as u16)));
+        assert_eq!(divide(&two, 4).unwrap().count(), 2);
+        let one = samples((0..8).map(|sample| (0, (sample % 2) as u16)));
+        assert_eq!(divide(&one, 4), None);
+        assert_eq!(divide(&two, 0), None);
+    }
+
+    #[test]
+    fn small_grouped_data_has_folds_unless_the_recipe_says_otherwise() {
+        let exit = |folds| ExitTarget { promise: Bound::Net, loss_points: 0.5, confidence: 0.95, folds };
+        let count = |folds, validation, calibration| {
+            Folds::asked(exit(folds), true, OtherParts { validation, calibration })
+        };
+        // The least number for half a point at 95 % is 598.
+        assert_eq!([count(None, 32, 0), count(None, 597, 0), count(None, 598, 0)], [4, 4, 0]);
+        assert_eq!([count(None, 32, 1), count(Some(0), 32, 0), count(Some(3), 5000, 9)], [0, 0, 3]);
+        assert_eq!(Folds::asked(exit(None), false, OtherParts { validation: 32, calibration: 0 }), 0);
+    }
+}

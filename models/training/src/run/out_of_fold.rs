@@ -1,0 +1,82 @@
+//! Out-of-fold logits: of each train sample from a network that was trained without its fold. Temperatures, rule and thresholds come from
+//! them where the validation part is too small.
+
+use std::io;
+
+use super::{Folds, RunFolder};
+use crate::coding_fit::fitted_coding;
+use crate::evaluation::evaluate;
+use crate::experiment::Experiment;
+use crate::scale_out::Communicator;
+use crate::training::{Diverged, Event, Trainer};
+use headwater_calibration::data::Samples;
+use headwater_calibration::logits_file::{self, PartFile};
+use headwater_calibration::message::Reader;
+use headwater_calibration::part_logits::PartLogits;
+
+/// Name of the file in a run folder.
+const FILE: &str = "out-of-fold.hwlogits";
+
+/// Trains a network for each fold with the recipe and seed of the experiment, and evaluates the fold: logits of all train samples, in their order.
+/// Each rank trains some of the folds, each as one process does, and every rank must come here. `notify` gets the number of the fold, from 0,
+/// and the events of its training. Nothing is chosen on the fold: it only watches.
+///
+/// # Errors
+/// [`Diverged`] names the step of a fold.
+pub fn train(
+    experiment: &Experiment,
+    ranks: &dyn Communicator,
+    train: &Samples,
+    folds: &Folds,
+    mut notify: impl FnMut(u32, &Event<'_>),
+) -> Result<PartLogits, Diverged> {
+    let rank_of = |fold| fold as usize % ranks.ranks();
+    let mut message = Vec::new();
+    for fold in (0..folds.count()).filter(|fold| rank_of(*fold) == ranks.rank()) {
+        let (kept, fold_samples) = (train.subset(&folds.kept(fold)), train.subset(&folds.left_out(fold)));
+        let mut trainer = Trainer::new(experiment, &kept, &fold_samples, None);
+        trainer.run(|event| {
+            ranks.is_working();
+            notify(fold, &event);
+            Ok::<(), Diverged>(())
+        })?;
+        let state = &mut trainer.checkpoint.state;
+        // The fold stands for unseen data: nothing is fitted on it.
+        state.coding = fitted_coding(experiment, state, &kept, &kept);
+        evaluate(experiment, state, &fold_samples).put(&mut message);
+    }
+    // Others may train a fold more.
+    ranks.wait_for_all();
+    let all = ranks.all_gather(&message);
+    let mut readers: Vec<Reader<'_>> = all.iter().map(|message| Reader(message)).collect();
+    let (mut logits, mut order) = (PartLogits::default(), Vec::new());
+    for fold in 0..folds.count() {
+        logits.append(PartLogits::read(&mut readers[rank_of(fold)]));
+        order.extend(folds.left_out(fold));
+    }
+    let mut row = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(at, sample)| row[*sample] = at);
+    Ok(logits.subset(&row))
+}
+
+/// Writes the logits of the train samples of a run into its folder.
+///
+/// # Errors
+/// Writing failed.
+pub fn write(folder: &RunFolder, run: &str, samples: &Samples, logits: &PartLogits) -> io::Result<()> {
+    logits_file::write(&folder.file(FILE), run, samples, logits).map_err(io::Error::other)
+}
+
+/// The train samples of a run with their out-of-fold logits; `None` where its folder has none.
+///
+/// # Errors
+/// The file cannot be read, is damaged, or belongs to another run.
+pub fn read(folder: &RunFolder, run: &str) -> io::Result<Option<PartFile>> {
+    let found = is_in(folder).then(|| logits_file::read(&folder.file(FILE), run));
+    found.transpose().map_err(io::Error::other)
+}
+
+/// Whether a run folder has the logits.
+pub fn is_in(folder: &RunFolder) -> bool {
+    folder.file(FILE).exists()
+}

@@ -1,0 +1,122 @@
+//! Training on several ranks in run folders: rank 0 writes the checkpoints; each rank writes what it alone has into the run folder of its machine, which
+//! may be the same folder.
+
+use std::time::Instant;
+
+use super::rank_file::RankFile;
+use super::train::save;
+use super::{RunError, RunFolder};
+use crate::checkpoint::Checkpoint;
+use crate::experiment::Experiment;
+use crate::scale_out::{Communicator, RankState};
+use crate::training::{Event, Trainer};
+use headwater_calibration::data::Samples;
+
+/// Trains to the end of the recipe on all ranks, from the newest checkpoint of rank 0, and returns the last checkpoint. `train` and `validation` are
+/// the shards of this rank. Every rank must come here.
+///
+/// # Errors
+/// [`RunError`]: a folder cannot be written, has checkpoints of another run, or lacks the file of a rank.
+///
+/// # Panics
+/// When the recipe has no `scale_out`.
+pub fn train_on_ranks(
+    experiment: &Experiment,
+    ranks: &dyn Communicator,
+    folder: &RunFolder,
+    [train, validation]: [&Samples; 2],
+    mut notify: impl FnMut(&Event<'_>),
+) -> Result<Checkpoint, RunError> {
+    let identity = &experiment.info.identity;
+    let mut skipped = Vec::new();
+    let from = newest(experiment, ranks, folder, &mut skipped)?;
+    if let Some((from, _)) = &from {
+        notify(&Event::Resumed { progress: &from.progress, skipped: &skipped });
+    }
+    let seconds = from.as_ref().map_or(0.0, |(from, _)| from.progress.seconds);
+    let mut trainer = Trainer::on_ranks(experiment, ranks, [train, validation], from);
+    let started = Instant::now();
+    trainer.run(|mut event| -> Result<(), RunError> {
+        notify(&event);
+        if let Event::Checkpoint(checkpoint, state) = &mut event {
+            if let Some(state) = state {
+                let step = checkpoint.progress.step;
+                let file = RankFile { run: identity.clone(), step, rank: ranks.rank(), ranks: ranks.ranks() };
+                file.write(&folder.path, state)?;
+                // Every rank has written its file before the checkpoint says that there are files.
+                ranks.all_gather(&[]);
+            }
+            if ranks.rank() == 0 {
+                save(checkpoint, folder, identity, seconds + started.elapsed().as_secs_f64())?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(trainer.checkpoint)
+}
+
+/// The newest checkpoint of rank 0 whose files of ranks are there, with these states, wherever the files are. `skipped` gets why newer ones are not used.
+fn newest(
+    experiment: &Experiment,
+    ranks: &dyn Communicator,
+    folder: &RunFolder,
+    skipped: &mut Vec<String>,
+) -> Result<Option<(Checkpoint, Vec<RankState>)>, RunError> {
+    let identity = &experiment.info.identity;
+    let has_states = experiment.recipe.scale_out.is_some_and(|recipe| recipe.has_rank_state());
+    let (mut before, mut missing) = (u64::MAX, None);
+    loop {
+        let mut own = Vec::new();
+        if ranks.rank() == 0 {
+            let (found, errors) = Checkpoint::newest_before(&folder.path, identity, before)?;
+            skipped.extend(errors.iter().map(ToString::to_string));
+            match found {
+                Some(found) => own = found.encode(identity),
+                None if missing.is_none() => RunError::unless_new(skipped)?,
+                None => {}
+            }
+        }
+        let bytes = ranks.all_gather(&own).swap_remove(0);
+        if bytes.is_empty() {
+            return missing.map_or(Ok(None), Err);
+        }
+        let checkpoint = Checkpoint::decode(&folder.path, &bytes, identity)?;
+        if !has_states {
+            return Ok(Some((checkpoint, Vec::new())));
+        }
+        let step = checkpoint.progress.step;
+        let count = checkpoint.progress.scale_out.map_or(0, |progress| progress.ranks);
+        match rank_states(ranks, folder, (identity, step), count) {
+            Ok(states) => return Ok(Some((checkpoint, states))),
+            Err(error) => {
+                skipped.push(error.to_string());
+                missing.get_or_insert(error);
+                before = step;
+            }
+        }
+    }
+}
+
+/// The states of `before` ranks at a step, each from the first rank that has its file.
+fn rank_states(
+    ranks: &dyn Communicator,
+    folder: &RunFolder,
+    (run, step): (&str, u64),
+    before: usize,
+) -> Result<Vec<RankState>, RunError> {
+    let file = |rank| RankFile { run: run.to_owned(), step, rank, ranks: before };
+    let of_rank = |rank| {
+        let own = file(rank).read(&folder.path);
+        let has = ranks.all_gather(&[u8::from(own.is_some())]);
+        let sender = has.iter().position(|has| *has == [1])?;
+        let message = own.filter(|_| sender == ranks.rank()).unwrap_or_default();
+        file(rank).decode(&ranks.all_gather(&message)[sender])
+    };
+    let found: Vec<Option<RankState>> = (0..before).map(of_rank).collect();
+    let missing: Vec<String> =
+        (0..before).filter(|rank| found[*rank].is_none()).map(|rank| rank.to_string()).collect();
+    if !missing.is_empty() {
+        return Err(RunError::MissingRankFiles { step, ranks: before, missing: missing.join(", ") });
+    }
+    Ok(found.into_iter().flatten().collect())
+}

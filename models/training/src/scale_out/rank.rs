@@ -1,0 +1,246 @@
+//! The training of one rank: what it computes alone, and what it exchanges.
+//!
+//! ```text
+//! synchronous  gradients of all ranks ──[sum]──> one step of the optimiser, the same on every rank
+//! local steps  steps of each rank alone, with moments of its own; every few steps
+//!                weights of the last exchange - own weights ──[mean]──> one step of the outer optimiser, the same on every rank
+//! ```
+
+use headwater_protocol::Exit;
+
+use super::exchange::{Exchange, Summed, sum};
+use super::{Communicator, RankState, compression};
+use crate::checkpoint::Checkpoint;
+use crate::layers::{Layout, ParameterKind, State};
+use crate::loss::LossSums;
+use crate::optimiser::OptimiserStep;
+use crate::recipe::{Algorithm, CompressionKind, Reduction, ScaleOutRecipe, Strategy};
+use crate::reduction::{Gradients, reduce, sums_of};
+use headwater_calibration::message::Reader;
+
+/// The training of one rank.
+pub struct Rank<'a> {
+    recipe: ScaleOutRecipe,
+    exchange: Exchange<'a>,
+    /// Samples of a step over all ranks.
+    batch: usize,
+    /// Weights after the last exchange (local steps).
+    exchanged: Vec<f32>,
+    /// Steps since the last exchange, and the sums of this rank over them (local steps).
+    since: (u32, LossSums),
+}
+
+/// A loss or gradient of this rank, or of all ranks, that is no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotFinite;
+
+/// A step of the optimiser, and where it is in the epoch.
+#[derive(Clone, Copy, Debug)]
+pub struct RankStep {
+    /// The step.
+    pub step: OptimiserStep,
+    /// Number of the step in its epoch, from 1.
+    pub in_epoch: u32,
+    /// Steps of an epoch.
+    pub steps_per_epoch: u32,
+}
+
+impl<'a> Rank<'a> {
+    /// The training of a rank from `parameters`, which all ranks have, with steps of `batch` samples over all ranks.
+    pub fn new(
+        ranks: &'a dyn Communicator,
+        recipe: ScaleOutRecipe,
+        (layout, parameters): (&Layout, &[f32]),
+        batch: usize,
+    ) -> Self {
+        Self {
+            recipe,
+            exchange: Exchange::new(ranks, compression::of(&recipe), layout),
+            batch,
+            exchanged: parameters.to_vec(),
+            since: (0, LossSums::default()),
+        }
+    }
+
+    /// The ranks.
+    pub fn ranks(&self) -> &'a dyn Communicator {
+        self.exchange.ranks()
+    }
+
+    /// Whether all ranks have the same weights now.
+    pub fn is_exchanged(&self) -> bool {
+        self.since.0 == 0
+    }
+
+    /// Prepares the weights of the next step. After an exchange of local steps a rank goes on from the weights that all have and from what it alone has
+    /// learnt: what its messages left out. Otherwise a coarse compression would throw the rank back in every exchange.
+    pub fn begin_step(&mut self, state: &mut State) {
+        if self.recipe.strategy == Strategy::LocalSteps && self.is_exchanged() {
+            let ranks = self.ranks().ranks() as f32;
+            let residual = &mut self.exchange.sent_residual;
+            for (weight, left_out) in state.parameters.iter_mut().zip(residual) {
+                *weight -= ranks * std::mem::take(left_out);
+            }
+        }
+    }
+
+    /// Takes one step with the gradients of the workers of this rank. Returns the sums over the samples of all ranks since the last exchange; nothing
+    /// between two exchanges.
+    ///
+    /// # Errors
+    /// [`NotFinite`]: the step was not taken.
+    pub fn step(
+        &mut self,
+        RankStep { step, in_epoch, steps_per_epoch }: RankStep,
+        layout: &Layout,
+        checkpoint: &mut Checkpoint,
+        workers: &[Gradients],
+    ) -> Result<LossSums, NotFinite> {
+        if !workers.iter().all(|worker| worker.sums.loss.is_finite() && is_finite(&worker.gradient)) {
+            return Err(NotFinite);
+        }
+        let sums = match self.recipe.strategy {
+            Strategy::Synchronous => self.synchronous_step(step, layout, checkpoint, workers)?,
+            Strategy::LocalSteps => {
+                let found = reduce(workers, layout);
+                checkpoint.moments.step(step, layout, &mut checkpoint.state, &found.gradient);
+                self.since.0 += 1;
+                self.since.1.add(&found.sums);
+                if !self.recipe.is_exchange(in_epoch, steps_per_epoch) {
+                    return Ok(LossSums::default());
+                }
+                self.outer_step(layout, checkpoint)?
+            }
+        };
+        let progress = checkpoint.progress.scale_out.get_or_insert_default();
+        progress.exchanges += 1;
+        Ok(sums)
+    }
+
+    fn synchronous_step(
+        &mut self,
+        step: OptimiserStep,
+        layout: &Layout,
+        Checkpoint { state, moments, .. }: &mut Checkpoint,
+        workers: &[Gradients],
+    ) -> Result<LossSums, NotFinite> {
+        let share = |worker: &Gradients| worker.sums.samples as f32 / self.batch as f32;
+        let scaled = |worker: &Gradients| worker.gradient.iter().map(|slope| share(worker) * slope).collect();
+        let vectors: Vec<Vec<f32>> = workers.iter().map(scaled).collect();
+        let own = sums_of(workers);
+        let mut tail = Vec::new();
+        own.put(&mut tail);
+        let is_compressed = self.recipe.compression != CompressionKind::None
+            && step.number > u64::from(self.recipe.uncompressed_steps);
+        // 1-bit Adam: each rank sends its share of the new mean of gradients.
+        let is_mean = is_compressed
+            && self.recipe.compression == CompressionKind::OneBit
+            && step.optimiser.algorithm() == Algorithm::Adam;
+        let own_gradient = || sum(&vectors, layout.parameter_count());
+        let (values, sums) = if is_compressed {
+            let mut vector = own_gradient();
+            if is_mean {
+                let beta = step.optimiser.beta_1;
+                let old = beta / self.ranks().ranks() as f32;
+                let means = vector.iter_mut().zip(&moments.first);
+                means.for_each(|(slope, mean)| *slope = old * mean + (1.0 - beta) * *slope);
+            }
+            self.exchange.sum_compressed(&vector, &tail).with_sums()
+        } else {
+            match self.recipe.reduction {
+                Reduction::Ordered => self.exchange.sum_in_order(&vectors, &tail).with_sums(),
+                Reduction::AllReduce => self.all_reduce(own_gradient(), &own),
+            }
+        };
+        if !is_finite(&values) {
+            return Err(NotFinite);
+        }
+        if is_mean {
+            let frozen_at = u64::from(self.recipe.uncompressed_steps);
+            moments.frozen_step(step, frozen_at, (layout, state), values);
+        } else {
+            moments.step(step, layout, state, &values);
+        }
+        Ok(sums)
+    }
+
+    /// The sums of a vector and of the figures of a step over all ranks, in one buffer.
+    fn all_reduce(&self, mut values: Vec<f32>, own: &LossSums) -> (Vec<f32>, LossSums) {
+        let len = values.len();
+        let hits = |sums: &LossSums, exit| sums.correct.get(exit).copied();
+        values.extend([own.samples as f32, own.loss as f32]);
+        // A share without a view has no exits; the buffer is the same on every rank.
+        values.extend(Exit::FIRST.map(|exit| hits(own, exit).unwrap_or(0) as f32));
+        self.ranks().all_reduce(&mut values);
+        let figures = values.split_off(len);
+        let (samples, loss) = (figures[0] as u64, f64::from(figures[1]));
+        let mut sums = LossSums { samples, loss, ..LossSums::default() };
+        for (exit, found) in Exit::FIRST.into_iter().zip(&figures[2..]) {
+            if hits(own, exit).is_some() || *found > 0.0 {
+                sums.correct.insert(exit, *found as u64);
+            }
+        }
+        (values, sums)
+    }
+
+    /// The outer step: Nesterov's momentum along the mean difference of the weights (Douillard et al. 2023, algorithm 1).
+    fn outer_step(&mut self, layout: &Layout, checkpoint: &mut Checkpoint) -> Result<LossSums, NotFinite> {
+        let share = 1.0 / self.ranks().ranks() as f32;
+        let weights = self.exchanged.iter().zip(&checkpoint.state.parameters);
+        let vector: Vec<f32> = weights.map(|(before, now)| (before - now) * share).collect();
+        let mut tail = Vec::new();
+        self.since.1.put(&mut tail);
+        let summed = match self.recipe.compression {
+            CompressionKind::None => self.exchange.sum_in_order(&[vector], &tail),
+            _ => self.exchange.sum_compressed(&vector, &tail),
+        };
+        let (values, sums) = summed.with_sums();
+        if !is_finite(&values) {
+            return Err(NotFinite);
+        }
+        let (rate, momentum) = (self.recipe.outer_rate, self.recipe.outer_momentum);
+        checkpoint.outer_velocity.resize(values.len(), 0.0);
+        for parameter in &layout.parameters {
+            let bound = if parameter.kind == ParameterKind::Binary { 1.0 } else { f32::INFINITY };
+            for at in parameter.range.clone() {
+                let velocity = &mut checkpoint.outer_velocity[at];
+                *velocity = momentum * *velocity + values[at];
+                let move_by = rate * (values[at] + momentum * *velocity);
+                self.exchanged[at] = (self.exchanged[at] - move_by).clamp(-bound, bound);
+            }
+        }
+        checkpoint.state.parameters.copy_from_slice(&self.exchanged);
+        self.since = (0, LossSums::default());
+        Ok(sums)
+    }
+
+    /// Numbers that this rank alone has.
+    pub fn state(&self, checkpoint: &Checkpoint) -> RankState {
+        RankState {
+            moments: checkpoint.moments.clone(),
+            sent_residual: self.exchange.sent_residual.clone(),
+            owned_residual: self.exchange.owned_residual.clone(),
+        }
+    }
+
+    /// Continues from the states of all ranks of an earlier start, in their order.
+    pub fn resume(&mut self, checkpoint: &mut Checkpoint, states: &[RankState]) {
+        let own = RankState::of(states, self.ranks().rank(), self.ranks().ranks());
+        checkpoint.moments = own.moments;
+        self.exchange.sent_residual = own.sent_residual;
+        self.exchange.owned_residual = own.owned_residual;
+    }
+}
+
+fn is_finite(values: &[f32]) -> bool {
+    values.iter().all(|value| value.is_finite())
+}
+
+impl Summed {
+    /// The sums of the vector, and those over the samples of all ranks, which were its tails.
+    fn with_sums(self) -> (Vec<f32>, LossSums) {
+        let mut all = LossSums::default();
+        self.tails.iter().for_each(|tail| all.add(&LossSums::read(&mut Reader(tail))));
+        (self.values, all)
+    }
+}

@@ -1,0 +1,119 @@
+//! Difficulty of a data set: accuracy of a plain float network on one camera alone.
+
+use std::path::Path;
+
+use headwater_inference::exit::argmax;
+use headwater_protocol::{Exit, Slot, SlotSet};
+use rayon::ThreadPoolBuildError;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::evaluation::evaluate;
+use crate::experiment::{Experiment, RunInfo};
+use crate::recipe::Recipe;
+use crate::training::{Diverged, Trainer};
+use headwater_calibration::data::{Augment, Samples};
+use headwater_spec::Spec;
+use headwater_spec::file_error::FileError;
+
+/// Accuracy of one camera alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CameraResult {
+    /// Device slot.
+    pub slot: usize,
+    /// Share of the part that the camera sees.
+    pub sees: f64,
+    /// Share of correct answers among the samples seen.
+    pub seen_accuracy: f64,
+    /// Share of correct answers over the whole part; the majority class answers a sample that the camera does not see.
+    pub accuracy: f64,
+}
+
+/// A plain network for one camera: three float convolutions and a fully connected layer.
+///
+/// # Errors
+/// When the views are too small for the network.
+pub fn plain_network(samples: &Samples) -> Result<Spec, FileError> {
+    let labels: Vec<String> = (0..samples.classes).map(|class| class.to_string()).collect();
+    let text = format!(
+        "network = {{ name = \"single-camera\", configuration = \"a\", labels = {labels:?} }}
+        device = {{ count = 1, input = {:?} }}
+        [cloud]
+        aggregation = \"mp\"
+        blocks = [
+            {{ kind = \"conv\", filters = 24 }},
+            {{ kind = \"conv\", filters = 32, stride = 2 }},
+            {{ kind = \"conv\", filters = 64, stride = 2 }},
+            {{ kind = \"fc\" }},
+        ]",
+        samples.shape
+    );
+    Spec::parse(Path::new("single-camera"), &text)
+}
+
+/// A camera that cannot be measured.
+#[derive(Debug, Error)]
+pub enum SingleCameraError {
+    /// The system refuses a thread.
+    #[error("starting the workers: {0}")]
+    Workers(#[from] ThreadPoolBuildError),
+    /// The loss is no number any more.
+    #[error(transparent)]
+    Diverged(#[from] Diverged),
+}
+
+/// Trains a plain network on the views of `slot` in `train`, and measures the network on `test`.
+///
+/// # Errors
+/// [`SingleCameraError`].
+pub fn single_camera(
+    spec: Spec,
+    recipe: &Recipe,
+    train: &Samples,
+    test: &Samples,
+    slot: Slot,
+) -> Result<CameraResult, SingleCameraError> {
+    let recipe = Recipe { augment: Augment::default(), ..recipe.clone() };
+    let experiment = Experiment::new(spec, recipe, RunInfo::default())?;
+    let (camera_train, camera_test) = (views_of(train, slot), views_of(test, slot));
+    let no_validation = Samples {
+        labels: Vec::new(),
+        groups: Vec::new(),
+        seen: Vec::new(),
+        pixels: Vec::new(),
+        part_indices: Vec::new(),
+        ..camera_train
+    };
+    let mut trainer = Trainer::new(&experiment, &camera_train, &no_validation, None);
+    trainer.run(|_| Ok::<(), Diverged>(()))?;
+    let logits = evaluate(&experiment, &trainer.checkpoint.state, &camera_test);
+    let seen = camera_test.len();
+    let right =
+        (0..seen).filter(|sample| argmax(logits.of(Exit::CLOUD, *sample)) == camera_test.labels[*sample]);
+    let right = right.count();
+    let majority = argmax(&train.prior());
+    let unseen = (0..test.len()).filter(|sample| !test.seen[*sample].contains(slot));
+    let guessed = unseen.filter(|sample| test.labels[*sample] == majority).count();
+    let count = test.len().max(1) as f64;
+    Ok(CameraResult {
+        slot: slot.index(),
+        sees: seen as f64 / count,
+        seen_accuracy: right as f64 / seen.max(1) as f64,
+        accuracy: (right + guessed) as f64 / count,
+    })
+}
+
+/// The samples that a slot sees, with the views of that slot alone.
+fn views_of(samples: &Samples, slot: Slot) -> Samples {
+    let seen = samples.seen_by(slot);
+    let views = seen.iter().filter_map(|sample| samples.view(*sample, slot));
+    Samples {
+        slots: 1,
+        labels: seen.iter().map(|sample| samples.labels[*sample]).collect(),
+        groups: Vec::new(),
+        seen: vec![SlotSet::first(1); seen.len()],
+        pixels: views.flatten().copied().collect(),
+        part_indices: Vec::new(),
+        ..*samples
+    }
+}

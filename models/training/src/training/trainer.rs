@@ -1,0 +1,414 @@
+//! The epoch loop, without clock, folder and terminal: the caller handles the events of steps and epochs.
+
+use thiserror::Error;
+
+use super::{
+    OwnShards, Shard, combined, exact_statistics, put_statistics, read_statistics, set_statistics, step,
+    update_statistics, worker_gradients,
+};
+use crate::checkpoint::{Checkpoint, EpochRecord, Progress};
+use crate::evaluation::evaluate;
+use crate::experiment::Experiment;
+use crate::layers::State;
+use crate::loss::LossSums;
+use crate::optimiser::{Moments, OptimiserStep};
+use crate::recipe::{Optimiser, ScaleOutRecipe};
+use crate::reduction::sums_of;
+use crate::scale_out::{Alone, Communicator, NotFinite, Rank, RankState, RankStep, shards};
+use headwater_calibration::data::Samples;
+use headwater_calibration::message::{Reader, put_u64};
+use headwater_calibration::part_logits::{ExitCounts, ExitShares};
+
+/// A run in memory, or one rank of a run.
+pub struct Trainer<'a> {
+    experiment: &'a Experiment,
+    train: &'a Samples,
+    validation: &'a Samples,
+    ranks: &'a dyn Communicator,
+    /// `None` in a run of one process.
+    rank: Option<Rank<'a>>,
+    shards: OwnShards,
+    schedule: Schedule,
+    /// Bytes that training had sent before this start.
+    sent_before: u64,
+    /// Bytes that this start sent before training.
+    sent_to_resume: u64,
+    /// Share of each class in the train part of all ranks.
+    class_prior: Vec<f32>,
+    /// State and progress of the run.
+    pub checkpoint: Checkpoint,
+}
+
+/// Steps of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Schedule {
+    /// Samples of the train part of all ranks.
+    samples: usize,
+    /// Samples of a step over all ranks.
+    batch: usize,
+    /// Settings of the optimiser for such steps.
+    optimiser: Optimiser,
+}
+
+/// An event of a run.
+pub enum Event<'e> {
+    /// The run in a folder resumes from a checkpoint.
+    Resumed {
+        /// Progress in the checkpoint.
+        progress: &'e Progress,
+        /// Why newer checkpoints were skipped, in words.
+        skipped: &'e [String],
+    },
+    /// A step ended.
+    Step {
+        /// Progress of the run.
+        progress: &'e Progress,
+        /// Steps in an epoch.
+        steps_per_epoch: u32,
+    },
+    /// An epoch ended.
+    Epoch(&'e EpochRecord),
+    /// The run should be saved now, with what this rank has and the others do not.
+    Checkpoint(&'e mut Checkpoint, Option<RankState>),
+}
+
+/// Largest mean loss of a batch. A network that knows nothing has about `ln classes` for each term of the loss.
+const MAX_LOSS: f64 = 1e4;
+
+/// A step whose loss is no number or beyond all bounds. Its gradient was not applied.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error(
+    "training diverged at epoch {epoch}, step {step_in_epoch} (samples {samples:?} and others): the loss or a gradient is no number or too large, mean \
+     loss {loss}; the newest checkpoint, if there is one, is from before; lower optimiser.learning_rate, or look at these samples"
+)]
+pub struct Diverged {
+    /// Epoch, from 1.
+    pub epoch: u32,
+    /// Step in the epoch, from 1.
+    pub step_in_epoch: u32,
+    /// First samples of the batch, as indices into the train part.
+    pub samples: Vec<u32>,
+    /// Mean loss of the batch.
+    pub loss: f64,
+}
+
+/// Stream of the order of the steps, and of the order of the samples for the statistics at the end.
+const STEPS: u64 = 2;
+const STATISTICS: u64 = 3;
+
+/// Samples of all ranks from which exact statistics are taken.
+const STATISTICS_SAMPLES: usize = 10_000;
+
+impl Schedule {
+    fn new(experiment: &Experiment, samples: usize, ranks: usize) -> Self {
+        let recipe = &experiment.recipe;
+        let Some(scale_out) = recipe.scale_out else {
+            return Self { samples, batch: recipe.batch, optimiser: recipe.optimiser };
+        };
+        let batch = scale_out.batch(recipe.batch, ranks);
+        let mut optimiser = recipe.optimiser;
+        optimiser.learning_rate *= scale_out.rate_factor(ranks);
+        let schedule = Self { samples, batch, optimiser };
+        if batch != recipe.batch {
+            let least = scale_out.warm_up_epochs * schedule.steps_per_epoch() as f32;
+            optimiser.warm_up_steps = optimiser.warm_up_steps.max(least as u32);
+        }
+        Self { optimiser, ..schedule }
+    }
+
+    /// Steps in one epoch, to the nearest whole batch. Of one shard what is left over is left out, other samples in each epoch; more shards begin again.
+    fn steps_per_epoch(&self) -> u32 {
+        ((self.samples + self.batch / 2) / self.batch).max(1) as u32
+    }
+}
+
+impl<'a> Trainer<'a> {
+    /// A run of one process from its beginning, or from a checkpoint.
+    pub fn new(
+        experiment: &'a Experiment,
+        train: &'a Samples,
+        validation: &'a Samples,
+        from: Option<Checkpoint>,
+    ) -> Self {
+        let own = match experiment.recipe.shards {
+            None => OwnShards::whole(train.len()),
+            Some(all) => {
+                let shards = shards::divide(&train.groups, train.len(), all).into_iter().enumerate();
+                OwnShards { all, own: shards.map(|(number, members)| Shard { number, members }).collect() }
+            }
+        };
+        let schedule = Schedule::new(experiment, train.len(), 1);
+        let class_prior = train.prior();
+        let checkpoint = from.unwrap_or_else(|| first_checkpoint(experiment));
+        Self {
+            experiment,
+            train,
+            validation,
+            ranks: &Alone,
+            rank: None,
+            shards: own,
+            schedule,
+            sent_before: 0,
+            sent_to_resume: 0,
+            class_prior,
+            checkpoint,
+        }
+    }
+
+    /// One rank of a run whose recipe has `scale_out`, from its beginning, or from a checkpoint with the states of all ranks that wrote it. `train` and
+    /// `validation` are the shards of this rank. Every rank must come here.
+    ///
+    /// # Panics
+    /// When the recipe has no `scale_out`.
+    pub fn on_ranks(
+        experiment: &'a Experiment,
+        ranks: &'a dyn Communicator,
+        [train, validation]: [&'a Samples; 2],
+        from: Option<(Checkpoint, Vec<RankState>)>,
+    ) -> Self {
+        let recipe = experiment.recipe.scale_out.expect("the recipe of a run on ranks has `scale_out`");
+        // Bytes that ranks sent to find the checkpoint do not count as training.
+        let sent_to_resume = ranks.sent_bytes();
+        let counts = class_counts(ranks, train);
+        let samples = counts.iter().sum::<u64>() as usize;
+        let class_prior = counts.iter().map(|count| *count as f32 / samples.max(1) as f32).collect();
+        let schedule = Schedule::new(experiment, samples, ranks.ranks());
+        let members = (0..train.len() as u32).collect();
+        let shards = OwnShards { all: ranks.ranks(), own: vec![Shard { number: ranks.rank(), members }] };
+        let (mut checkpoint, states) = from.unwrap_or_else(|| (first_checkpoint(experiment), Vec::new()));
+        let layout = &experiment.network.layout;
+        let parameters = (layout, checkpoint.state.parameters.as_slice());
+        // Until then the mean of squared gradients, which 1-bit Adam freezes, is that of small steps.
+        let uncompressed_steps = recipe.uncompressed_steps.max(schedule.optimiser.warm_up_steps);
+        let recipe = ScaleOutRecipe { uncompressed_steps, ..recipe };
+        let mut rank = Rank::new(ranks, recipe, parameters, schedule.batch);
+        if !states.is_empty() {
+            rank.resume(&mut checkpoint, &states);
+        }
+        let is_finished = checkpoint.progress.epoch >= experiment.recipe.epochs;
+        let progress = checkpoint.progress.scale_out.get_or_insert_default();
+        let sent_before = progress.sent_bytes;
+        let before = progress.ranks;
+        if !is_finished {
+            progress.ranks = ranks.ranks();
+        }
+        if before != 0 && before != ranks.ranks() {
+            // The steps of the unfinished epoch are those of the new number of ranks.
+            let old = Schedule::new(experiment, samples, before).steps_per_epoch();
+            let new = schedule.steps_per_epoch();
+            // Steps that were taken stay counted: files are numbered by them.
+            let progress = &mut checkpoint.progress;
+            progress.step_in_epoch =
+                (u64::from(progress.step_in_epoch) * u64::from(new) / u64::from(old)) as u32;
+        }
+        Self {
+            experiment,
+            train,
+            validation,
+            ranks,
+            rank: Some(rank),
+            shards,
+            schedule,
+            sent_before,
+            sent_to_resume,
+            class_prior,
+            checkpoint,
+        }
+    }
+
+    /// Numbers that this rank alone has; `None` where all ranks have the same.
+    pub fn rank_state(&self) -> Option<RankState> {
+        let has_state = self.experiment.recipe.scale_out.is_some_and(|recipe| recipe.has_rank_state());
+        self.rank.as_ref().filter(|_| has_state).map(|rank| rank.state(&self.checkpoint))
+    }
+
+    /// Steps in one epoch.
+    pub fn steps_per_epoch(&self) -> u32 {
+        self.schedule.steps_per_epoch()
+    }
+
+    /// Trains to the end of the recipe; `on` gets every event and can stop the run with an error.
+    ///
+    /// # Errors
+    /// The first error of `on`, or [`Diverged`].
+    pub fn run<E: From<Diverged>>(
+        &mut self,
+        mut on: impl FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let steps_per_epoch = self.steps_per_epoch();
+        let recipe = &self.experiment.recipe;
+        while self.checkpoint.progress.epoch < recipe.epochs {
+            let epoch = self.checkpoint.progress.epoch + 1;
+            let order = self.shards.order((recipe.seed, STEPS), epoch, self.schedule.batch);
+            let mut is_due = false;
+            while self.checkpoint.progress.step_in_epoch < steps_per_epoch {
+                self.step(&order.step(self.checkpoint.progress.step_in_epoch as usize), epoch)?;
+                let progress = &self.checkpoint.progress;
+                on(Event::Step { progress, steps_per_epoch })?;
+                let inside = progress.step_in_epoch < steps_per_epoch;
+                is_due |= inside && progress.step.is_multiple_of(u64::from(recipe.checkpoint.steps));
+                // Between two exchanges each rank has weights of its own.
+                if is_due && self.rank.as_ref().is_none_or(Rank::is_exchanged) {
+                    is_due = false;
+                    self.count_sent();
+                    let rank = self.rank_state();
+                    on(Event::Checkpoint(&mut self.checkpoint, rank))?;
+                }
+            }
+            let record = self.end_epoch(epoch);
+            on(Event::Epoch(&record))?;
+            let rank = self.rank_state();
+            on(Event::Checkpoint(&mut self.checkpoint, rank))?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, indices: &[u32], epoch: u32) -> Result<(), Diverged> {
+        let layout = &self.experiment.network.layout;
+        let (number, step_in_epoch) =
+            (self.checkpoint.progress.step + 1, self.checkpoint.progress.step_in_epoch + 1);
+        let rate = self.rate(step_in_epoch);
+        let step_of = OptimiserStep { optimiser: self.schedule.optimiser, number, rate };
+        let steps_per_epoch = self.steps_per_epoch();
+        let diverged = |loss| {
+            let samples = indices.iter().take(4).map(|index| self.train.part_index(*index as usize) as u32);
+            Diverged { epoch, step_in_epoch, samples: samples.collect(), loss }
+        };
+        let sums = match &mut self.rank {
+            None => {
+                let found = step(self.experiment, &self.checkpoint.state, self.train, indices, epoch);
+                let loss = mean_loss(&found.sums);
+                if !(loss.abs() <= MAX_LOSS && found.gradient.iter().all(|slope| slope.is_finite())) {
+                    return Err(diverged(loss));
+                }
+                let Checkpoint { state, moments, .. } = &mut self.checkpoint;
+                moments.step(step_of, layout, state, &found.gradient);
+                update_statistics(layout, state, &found, step_of.optimiser.statistics_momentum);
+                found.sums
+            }
+            Some(rank) => {
+                rank.begin_step(&mut self.checkpoint.state);
+                let found =
+                    worker_gradients(self.experiment, &self.checkpoint.state, self.train, indices, epoch);
+                let loss = mean_loss(&sums_of(&found));
+                if loss.is_nan() || loss.abs() > MAX_LOSS {
+                    return Err(diverged(loss));
+                }
+                let step = RankStep { step: step_of, in_epoch: step_in_epoch, steps_per_epoch };
+                let taken = rank.step(step, layout, &mut self.checkpoint, &found);
+                taken.map_err(|NotFinite| diverged(loss))?
+            }
+        };
+        let progress = &mut self.checkpoint.progress;
+        progress.step = number;
+        progress.step_in_epoch += 1;
+        progress.sums.add(&sums);
+        Ok(())
+    }
+
+    /// Step size of a step of the present epoch, from 1. It follows from the place in the run, not from the steps that were taken: another number of ranks
+    /// may take other steps in an epoch.
+    fn rate(&self, step_in_epoch: u32) -> f32 {
+        let per_epoch = u64::from(self.steps_per_epoch());
+        let step = u64::from(self.checkpoint.progress.epoch) * per_epoch + u64::from(step_in_epoch);
+        self.schedule.optimiser.rate(step, per_epoch * u64::from(self.experiment.recipe.epochs))
+    }
+
+    /// Takes the statistics of all batch norms anew, over the same samples every time.
+    fn set_exact_statistics(&mut self) {
+        let recipe = &self.experiment.recipe;
+        let layout = &self.experiment.network.layout;
+        let order = self.shards.order((recipe.seed, STATISTICS), recipe.epochs, self.schedule.batch);
+        let indices = order.first(STATISTICS_SAMPLES / self.shards.all);
+        let batch = self.schedule.batch.div_ceil(self.ranks.ranks() * recipe.workers);
+        let samples = (self.train, &indices[..]);
+        let workers =
+            exact_statistics(self.experiment, &self.checkpoint.state, samples, batch, recipe.epochs);
+        let found = if self.rank.is_some() {
+            let mut message = Vec::new();
+            put_u64(&mut message, workers.len() as u64);
+            workers.iter().for_each(|worker| put_statistics(&mut message, worker));
+            let all = self.ranks.all_gather(&message);
+            let of_rank = |message: &Vec<u8>| {
+                let mut reader = Reader(message);
+                let channels = || layout.statistics.iter().map(|range| range.len() / 2);
+                (0..reader.u64()).map(|_| read_statistics(&mut reader, channels())).collect::<Vec<_>>()
+            };
+            combined(&all.iter().flat_map(of_rank).collect::<Vec<_>>(), layout)
+        } else {
+            combined(&workers, layout)
+        };
+        set_statistics(layout, &mut self.checkpoint.state, &found);
+    }
+
+    fn end_epoch(&mut self, epoch: u32) -> EpochRecord {
+        // Ranks keep no running statistics while they train.
+        if epoch == self.experiment.recipe.epochs || self.rank.is_some() {
+            self.set_exact_statistics();
+        }
+        let validation = self.validation_shares();
+        let learning_rate = self.rate(self.steps_per_epoch());
+        let progress = &mut self.checkpoint.progress;
+        let LossSums { samples, loss, correct } = std::mem::take(&mut progress.sums);
+        let samples = samples.max(1) as f64;
+        let exits = self.experiment.network.spec.network.configuration().exits().iter();
+        let train = exits.map(|&exit| (exit, correct.get(exit).map_or(0.0, |hits| *hits as f64 / samples)));
+        let record =
+            EpochRecord { epoch, loss: loss / samples, train: train.collect(), validation, learning_rate };
+        progress.epoch = epoch;
+        progress.step_in_epoch = 0;
+        progress.epochs.push(record.clone());
+        self.count_sent();
+        record
+    }
+
+    fn count_sent(&mut self) {
+        if let Some(scale_out) = &mut self.checkpoint.progress.scale_out {
+            scale_out.sent_bytes = self.sent_before + self.ranks.sent_bytes() - self.sent_to_resume;
+        }
+    }
+
+    /// Right answers on the validation part of all ranks.
+    fn validation_shares(&self) -> ExitShares {
+        let logits = evaluate(self.experiment, &self.checkpoint.state, self.validation);
+        if self.rank.is_none() {
+            return ExitShares::of(&logits, self.validation, &self.class_prior);
+        }
+        let network = &self.experiment.network.spec.network;
+        let none = ExitCounts::none(network.configuration(), network.slots());
+        let own = match self.validation.is_empty() {
+            true => none.clone(),
+            false => ExitCounts::of(&logits, self.validation, &self.class_prior),
+        };
+        let mut message = Vec::new();
+        own.put(&mut message);
+        let all = self.ranks.all_gather(&message);
+        all.iter().fold(none, |sum, message| sum.with(&own.read(&mut Reader(message)))).shares()
+    }
+}
+
+/// The beginning of a run.
+fn first_checkpoint(experiment: &Experiment) -> Checkpoint {
+    let layout = &experiment.network.layout;
+    let state: State = layout.initial(experiment.recipe.seed);
+    let moments = Moments::new(layout.parameter_count());
+    Checkpoint { progress: Progress::default(), state, moments, outer_velocity: Vec::new() }
+}
+
+fn mean_loss(sums: &LossSums) -> f64 {
+    sums.loss / sums.samples.max(1) as f64
+}
+
+/// Number of samples of each class over all ranks.
+fn class_counts(ranks: &dyn Communicator, samples: &Samples) -> Vec<u64> {
+    let mut counts = vec![0u64; samples.classes];
+    samples.labels.iter().for_each(|label| counts[usize::from(*label)] += 1);
+    let mut message = Vec::new();
+    counts.iter().for_each(|count| put_u64(&mut message, *count));
+    let mut all = vec![0u64; samples.classes];
+    for message in ranks.all_gather(&message) {
+        let mut reader = Reader(&message);
+        all.iter_mut().for_each(|count| *count += reader.u64());
+    }
+    all
+}
