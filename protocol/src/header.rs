@@ -1,0 +1,98 @@
+//! Header of a binary message: version and kind, flags, session, sample id, age.
+//!
+//! ```text
+//!  0        1        2        3        4                   4 + n      5 + n
+//! +----+----+--------+-----------------+-------------------+-----------------+
+//! |ver |kind| flags  | session         | sample id, varint | age at sending  |
+//! +----+----+--------+-----------------+-------------------+-----------------+
+//! ```
+//!
+//! Numbers are little endian. The version is the high half of byte 0. The id has n bytes, 1 to 10. The age is in ms and saturates at 65,535;
+//! triggers and requests have none.
+
+use crate::ids::{SampleId, Session};
+use crate::message::{DecodeError, Kind};
+use crate::varint::{MAX_VARINT_BYTES, put_varint, take_varint};
+
+/// Version of the binary messages of this build.
+pub const VERSION: u8 = 2;
+
+/// Bytes before the body at the longest ids in use, those of a source: milliseconds since 1970, up to the year 2109.
+pub const HEADER_BYTES: usize = FIXED_BYTES + 6 + AGE_BYTES;
+
+/// Most bytes before the body.
+pub(crate) const MAX_HEADER_BYTES: usize = FIXED_BYTES + MAX_VARINT_BYTES + AGE_BYTES;
+
+/// Kind and version, flags, session.
+const FIXED_BYTES: usize = 4;
+
+const AGE_BYTES: usize = 2;
+
+/// Bit 0 of the flags.
+const FLAG_LATE: u8 = 1;
+
+/// Header of a message, decoded. Version and kind stand before it: the version of this build, and the kind of the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Whether the message comes from the spool, after the sample's time. Never set in triggers and requests.
+    pub late: bool,
+    /// Session of the sender; in triggers and requests, that of the network.
+    pub session: Session,
+    /// The sample; of a batch, its first one.
+    pub sample: SampleId,
+    /// Time from capture to sending, ms, saturating. 0 in triggers and requests, which do not carry it.
+    pub age_ms: u16,
+}
+
+impl Header {
+    /// The header of a trigger or a request.
+    pub const fn to_group(session: Session, sample: SampleId) -> Self {
+        Self { late: false, session, sample, age_ms: 0 }
+    }
+}
+
+/// Reads the header of a message alone: its session says under which network the body may be read.
+///
+/// # Errors
+/// [`DecodeError`] for bytes that do not begin with a header of this version.
+pub fn decode_header(payload: &[u8]) -> Result<Header, DecodeError> {
+    take_header(payload).map(|(_, header, _)| header)
+}
+
+/// Appends the bytes before the body.
+pub(crate) fn put_header(kind: Kind, header: &Header, out: &mut Vec<u8>) {
+    let is_late = header.late && !kind.is_to_group();
+    out.extend_from_slice(&[VERSION << 4 | kind as u8, u8::from(is_late)]);
+    out.extend_from_slice(&header.session.0);
+    put_varint(header.sample.0, out);
+    if !kind.is_to_group() {
+        out.extend_from_slice(&header.age_ms.to_le_bytes());
+    }
+}
+
+/// Splits a payload into kind, header and body.
+pub(crate) fn take_header(payload: &[u8]) -> Result<(Kind, Header, &[u8]), DecodeError> {
+    let truncated = || DecodeError::Truncated(payload.len());
+    let (&[first, flags, a, b], mut rest) = payload.split_first_chunk().ok_or_else(truncated)?;
+    if first >> 4 != VERSION {
+        return Err(DecodeError::Version(first >> 4));
+    }
+    let kind = Kind::from_bits(first & 0x0f).ok_or(DecodeError::Kind(first & 0x0f))?;
+    let known = if kind.is_to_group() { 0 } else { FLAG_LATE };
+    if flags & !known != 0 {
+        return Err(DecodeError::Flags(flags));
+    }
+    let is_cut_off = rest.iter().take(MAX_VARINT_BYTES).all(|byte| byte & 0x80 != 0);
+    let sample = match take_varint(&mut rest) {
+        Some(sample) => SampleId(sample),
+        None if is_cut_off && payload.len() < FIXED_BYTES + MAX_VARINT_BYTES => return Err(truncated()),
+        None => return Err(DecodeError::SampleId),
+    };
+    let mut age_ms = 0;
+    if !kind.is_to_group() {
+        let (age, body) = rest.split_first_chunk().ok_or_else(truncated)?;
+        (age_ms, rest) = (u16::from_le_bytes(*age), body);
+    }
+    let header = Header { late: flags & FLAG_LATE != 0, session: Session([a, b]), sample, age_ms };
+    Ok((kind, header, rest))
+}
