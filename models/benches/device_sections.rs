@@ -1,7 +1,7 @@
 //! The device section of DDNN (c) in each engine, one thread, side by side:
 //! `cargo bench --profile release -p headwater-models --bench device_sections`.
 //!
-//! `ORT_DYLIB_PATH="$(scripts/install-onnxruntime)"` before the command adds ONNX Runtime.
+//! `ORT_DYLIB_PATH="$(scripts/install/onnxruntime)"` before the command adds ONNX Runtime.
 //!
 //! Each round runs every engine, so that a slow moment of the machine affects all of them; the table has the medians of the rounds.
 //! Weights are untrained: no engine's time depends on them.

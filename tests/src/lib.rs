@@ -1,6 +1,5 @@
 //! Support for tests across the tiers: shipped data, settings of groups for tests, brokers, and the leader's journal.
 
-pub mod defects;
 pub mod group;
 pub mod journal_contents;
 pub mod other_programs;

@@ -7,17 +7,18 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater_group::start::{Program, free_port};
+use headwater_group::start::Program;
 use headwater_link::Endpoint;
+use headwater_transport::held_port;
 
 use crate::group::WAIT_LIMIT;
 
 /// Starts Mosquitto on a free port, with the shipped configuration. Its data are in `folder`.
 ///
 /// # Panics
-/// When Mosquitto is not installed (`scripts/install-test-tools`) or does not start.
+/// When Mosquitto is not installed (`scripts/install/test-tools`) or does not start.
 pub fn mosquitto(folder: &Path) -> (Program, Endpoint) {
-    let address = loopback(free_port().expect("a free port"));
+    let address = loopback(held_port().expect("a free port"));
     (mosquitto_at(folder, &address), address)
 }
 
@@ -56,15 +57,15 @@ pub fn mosquitto_with(config: &Path, address: &Endpoint) -> Program {
 /// Path of Mosquitto.
 ///
 /// # Panics
-/// When Mosquitto is not installed (`scripts/install-test-tools`).
+/// When Mosquitto is not installed (`scripts/install/test-tools`).
 pub fn find_mosquitto() -> &'static str {
     ["/usr/sbin/mosquitto", "/usr/bin/mosquitto", "/usr/local/sbin/mosquitto"]
         .into_iter()
         .find(|path| Path::new(path).exists())
-        .expect("mosquitto is installed by scripts/install-test-tools")
+        .expect("mosquitto is installed by scripts/install/test-tools")
 }
 
-/// Path of libfaketime, by which the wall clock of a program differs; `None` where it is not installed (`scripts/install-test-tools`).
+/// Path of libfaketime, by which the wall clock of a program differs; `None` where it is not installed (`scripts/install/test-tools`).
 pub fn find_faketime() -> Option<&'static str> {
     [
         "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",

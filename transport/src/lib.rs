@@ -9,6 +9,7 @@ mod connection;
 mod connector;
 mod endpoint;
 mod file;
+mod held_port;
 #[cfg(feature = "http-client")]
 mod http_client;
 #[cfg(feature = "http-server")]
@@ -25,6 +26,7 @@ pub use connection::Connection;
 pub use connector::{Connector, UnknownHost};
 pub use endpoint::{Endpoint, EndpointError, Scheme};
 pub use file::{lock_within, read_bounded, readers, warn_of_readers};
+pub use held_port::held_port;
 #[cfg(feature = "http-client")]
 pub use http_client::{HttpClient, HttpClientConfig, HttpConnector};
 #[cfg(feature = "http-server")]

@@ -82,12 +82,20 @@ fn set(text: &str, key: &str, mut value: Value) -> Result<String, String> {
     let table = match section {
         None => document.as_table_mut() as &mut dyn toml_edit::TableLike,
         Some(section) => {
-            let mut new = Table::new();
-            if let Some(comments) = &comments {
-                new.decor_mut().set_prefix(format!("{comments}\n"));
+            let mut table = document.as_table_mut() as &mut dyn toml_edit::TableLike;
+            let mut names = section.split('.').peekable();
+            while let Some(name) = names.next() {
+                let mut new = Table::new();
+                // The section of a further exit stands without an empty one of its word above.
+                new.set_implicit(names.peek().is_some());
+                if let Some(comments) = &comments {
+                    new.decor_mut().set_prefix(format!("{comments}\n"));
+                }
+                let item = table.entry(name).or_insert(Item::Table(new));
+                let found = item.as_table_like_mut();
+                table = found.ok_or_else(|| format!("{section}: expected a section, found a value"))?;
             }
-            let item = document.entry(section).or_insert(Item::Table(new));
-            item.as_table_like_mut().ok_or_else(|| format!("{section}: expected a section, found a value"))?
+            table
         }
     };
     match table.get_mut(name).and_then(Item::as_value_mut) {
@@ -110,14 +118,16 @@ fn set(text: &str, key: &str, mut value: Value) -> Result<String, String> {
 fn remove(text: &str, key: &str) -> Result<String, String> {
     let document = Document::parse(text.to_owned()).map_err(|error| error.to_string())?;
     let (section, name) = parts(key);
-    let table = section.map_or(Some(document.as_item()), |section| document.as_item().get(section));
+    let mut sections = section.iter().flat_map(|section| section.split('.'));
+    let table = sections.try_fold(document.as_item(), |item, name| item.get(name));
     let found = table.and_then(Item::as_table_like).and_then(|table| table.get_key_value(name));
     let Some((found, item)) = found else { return Ok(text.to_owned()) };
     let is_dotted = item.as_table().is_some_and(Table::is_dotted);
     if let (Some(section), true) = (section, is_dotted || table.is_some_and(Item::is_inline_table)) {
         // Other keys may stand on the line of an inline table, or between the lines of dotted keys.
         let mut document = document.into_mut();
-        document[section].as_table_like_mut().map(|table| table.remove(name));
+        let item = section.split('.').try_fold(document.as_item_mut(), |item, name| item.get_mut(name));
+        item.and_then(Item::as_table_like_mut).map(|table| table.remove(name));
         return Ok(document.to_string());
     }
     let (Some(first), Some(last)) = (found.span(), item.span()) else {
@@ -145,6 +155,21 @@ mod tests {
     fn check_refused(argument: &str, expected: &str) {
         let error = Edit::parse(argument).unwrap_err().to_string();
         assert!(error.contains(expected), "{expected} in {error}");
+    }
+
+    #[test]
+    fn a_further_exit_has_a_section_of_its_own() {
+        check("", "cloud.1.threshold=0.25", "[cloud.1]\nthreshold = 0.25\n");
+        let below = "[cloud]\nthreshold = 1.0\n\n[cloud.1]\nthreshold = 0.5\n";
+        check(below, "cloud.1.threshold=0.25", &below.replace("0.5", "0.25"));
+        for text in [
+            "[cloud.1]\nthreshold = 0.5\n",
+            "cloud.1.threshold = 0.5\n",
+            "[cloud]\n1 = { threshold = 0.5 }\n",
+        ] {
+            let back = Edit::unset("cloud.1.threshold").unwrap().apply_to(text).unwrap();
+            assert_eq!(PolicyChanges::parse(&back).unwrap().keys().count(), 0, "{back}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A journal that cannot grow for a while: a limit of the process on the size of files stands for the full disk.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -24,7 +24,7 @@ impl Program {
         let names: Vec<_> = group.bundle.manifest().sections.iter().map(|s| s.name.as_str()).collect();
         let bundle = folder.join("network.hwb");
         std::fs::write(&bundle, group.bundle.only(&names).unwrap()).unwrap();
-        let admin = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let admin = SocketAddr::from(([127, 0, 0, 1], headwater_transport::held_port().unwrap()));
         // Beyond its limit a process gets a signal, unless it ignores the signal: then a write fails.
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_headwater-aggregator")]);

@@ -181,7 +181,7 @@ async fn two_groups_decide_their_own_samples_on_mosquitto() {
     let (folder, port) = (TempDir::new().unwrap(), ReservedPort::at(0).unwrap());
     match Mosquitto::start(&folder, &port).await {
         Some(broker) => each_group_decides_its_own_samples(&broker.1).await,
-        None => eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)"),
+        None => eprintln!("skipped: mosquitto is not installed (scripts/install/test-tools)"),
     }
 }
 

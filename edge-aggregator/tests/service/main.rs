@@ -1,4 +1,4 @@
-//! An aggregator on a real broker, with devices whose messages the tests send.
+//! The aggregator from outside: on a real broker with devices whose messages the tests send, and its settings.
 
 mod claims;
 mod decisions;
@@ -9,3 +9,4 @@ mod journal_fixtures;
 mod registry;
 mod repeats;
 mod restart;
+mod settings;

@@ -8,6 +8,6 @@ mod service;
 
 pub use device_totals::DeviceTotals;
 pub use in_process::{InProcessGroup, InProcessSettings};
-pub use program::{Program, find_program, free_port};
+pub use program::{Program, find_program};
 pub use programs::{ProgramGroup, ProgramPaths, ProgramSettings};
 pub use service::{Service, SiteSettings, StartError, separate_edges};

@@ -1,7 +1,6 @@
 //! One program that runs as a child process.
 
 use std::io::Read;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -98,15 +97,6 @@ pub fn find_program(name: &str) -> Result<PathBuf, StartError> {
             Err(StartError::NoProgram { name: name.into(), tried: tried.join(", ") })
         }
     }
-}
-
-/// A port on loopback that no program listens on at this moment.
-///
-/// # Errors
-/// [`StartError::Io`] when the operating system has none.
-pub fn free_port() -> Result<u16, StartError> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    Ok(listener.map_err(StartError::io("finding a free port"))?.port())
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use headwater_inference::manifest::NetworkManifest;
 use headwater_link::QoS;
 use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
-use headwater_transport::{Connector, Endpoint, Scheme};
+use headwater_transport::{Connector, Endpoint, Scheme, held_port};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
 use super::device_totals::DeviceTotals;
-use super::program::{Program, free_port};
+use super::program::Program;
 use super::service::{Service, SiteSettings, StartError, device_id, services_of};
 
 /// Limit for the cloud to load its section, and for a program to end after SIGTERM.
@@ -64,7 +64,8 @@ impl ProgramGroup {
     /// # Errors
     /// [`StartError::Io`] when there is no free port for the cloud.
     pub fn new(settings: ProgramSettings) -> Result<Self, StartError> {
-        Ok(Self { settings, cloud_port: free_port()?, running: BTreeMap::new() })
+        let cloud_port = held_port().map_err(StartError::io("finding a free port"))?;
+        Ok(Self { settings, cloud_port, running: BTreeMap::new() })
     }
 
     /// Starts one program for each service of the network. The cloud is ready before the leader starts.

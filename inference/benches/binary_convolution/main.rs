@@ -1,5 +1,5 @@
 //! Binary 3x3 convolution of many channels beside ONNX Runtime's float and 8-bit convolution, one thread:
-//! `ORT_DYLIB_PATH="$(scripts/install-onnxruntime)" cargo bench --profile release -p headwater-inference --features ort --bench
+//! `ORT_DYLIB_PATH="$(scripts/install/onnxruntime)" cargo bench --profile release -p headwater-inference --features ort --bench
 //! binary_convolution`.
 //!
 //! Each layer keeps side and channels. The packed section runs the whole block: bits in, convolution, thresholds, bits out, and an exit to

@@ -26,7 +26,7 @@ const LABELS: [&str; 10] = [
     "ankle boot",
 ];
 
-/// Runs on the view as often as the argument says, once without one. `scripts/check-instructions` counts several runs.
+/// Runs on the view as often as the argument says, once without one. `scripts/check/instructions` counts several runs.
 fn main() -> Result<(), String> {
     let runs: u32 = match std::env::args().nth(1) {
         None => 1,

@@ -120,6 +120,6 @@ fn mosquitto_conforms() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     match Mosquitto::start(folder.path()) {
         Some((_broker, address)) => run(&address),
-        None => eprintln!("skipped: mosquitto is not installed (scripts/install-test-tools)"),
+        None => eprintln!("skipped: mosquitto is not installed (scripts/install/test-tools)"),
     }
 }

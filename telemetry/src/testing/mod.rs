@@ -16,7 +16,7 @@ pub fn check_metrics(text: &str) {
     let mut promtool = match promtool.spawn() {
         Ok(promtool) => promtool,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            eprintln!("skipped: promtool is not installed (scripts/install-test-tools)");
+            eprintln!("skipped: promtool is not installed (scripts/install/test-tools)");
             return;
         }
         Err(error) => panic!("promtool: {error}"),

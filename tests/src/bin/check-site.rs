@@ -1,4 +1,4 @@
-//! `check-site`: a site with identity as real processes, and what faults and rogue clients do to it. `scripts/check-site` runs it.
+//! `check-site`: a site with identity as real processes, and what faults and rogue clients do to it. `scripts/check/site` runs it.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -191,7 +191,7 @@ pub const HEAD: &str = "\
 /// # Errors
 /// The missing part for the rows of clocks.
 pub fn prepare_clocks(site: &mut Site) -> Result<(), String> {
-    let library = find_faketime().ok_or("libfaketime is not installed (scripts/install-test-tools)")?;
+    let library = find_faketime().ok_or("libfaketime is not installed (scripts/install/test-tools)")?;
     for part in [CLOCKED_DEVICE, Part::Aggregator] {
         let file = clock_file(site, part);
         std::fs::write(&file, "+0s").map_err(|error| error.to_string())?;

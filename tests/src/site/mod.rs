@@ -23,10 +23,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use headwater_group::start::{Program, find_program, free_port};
+use headwater_group::start::{Program, find_program};
 use headwater_group::{ClientSettings, GroupClient};
 use headwater_link::Endpoint;
 use headwater_protocol::{GroupId, SiteId, Slot, SlotSet};
+use headwater_transport::held_port;
 use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
 use headwater_transport::{BrokerAccess, Scheme};
 
@@ -147,9 +148,9 @@ impl Site {
         std::fs::create_dir_all(&journals).expect("the folder can be written");
         Self {
             folder: folder.to_owned(),
-            broker_port: free_port().expect("a free port"),
-            cloud_port: free_port().expect("a free port"),
-            admin_port: free_port().expect("a free port"),
+            broker_port: held_port().expect("a free port"),
+            cloud_port: held_port().expect("a free port"),
+            admin_port: held_port().expect("a free port"),
             environment: BTreeMap::new(),
             bundles: BTreeMap::new(),
             journals,

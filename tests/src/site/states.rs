@@ -153,7 +153,7 @@ fn begin(event: Event, site: &mut Site, part: Part) -> Result<Instant, String> {
         }
         Event::ClockAhead => {
             let library =
-                find_faketime().ok_or("libfaketime is not installed (scripts/install-test-tools)")?;
+                find_faketime().ok_or("libfaketime is not installed (scripts/install/test-tools)")?;
             site.kill(part);
             let variables =
                 [("LD_PRELOAD", library), ("FAKETIME", "+60s"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];

@@ -1,0 +1,9 @@
+//! The device from outside: the library with real sources and a real broker, and the program.
+
+mod batches;
+mod device;
+mod pipes;
+mod process;
+mod sources;
+mod spool;
+mod support;

@@ -1,0 +1,201 @@
+//! `headwater-device` reading a real pipe: ffmpeg, and input that is cut.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use crate::support::{Leader, broker};
+use headwater_inference::testing::TinyNetwork;
+use headwater_protocol::Kind;
+use headwater_samples::{Shape, View, image_codec};
+
+/// Images of the test's video.
+const FRAMES: u64 = 25;
+
+/// A device of a network of one, reading standard input.
+fn device(dir: &Path, group: &str, more: &[&str], input: Stdio) -> Child {
+    let network = TinyNetwork { slots: 1, ..TinyNetwork::default() };
+    let bundle = dir.join("single.hwb");
+    std::fs::write(&bundle, network.bundle()).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_headwater-device"))
+        .args(["--site", "test", "--group", group, "--id", "cam-0", "--slot", "0"])
+        .env("HEADWATER_DEVICE_SOURCE_KIND", "stdin")
+        .args([
+            "--capture",
+            "source",
+            "--grace-ms",
+            "500",
+            "--json",
+            "--broker-address",
+            &broker().to_string(),
+        ])
+        .args(["--bundle", bundle.to_str().unwrap()])
+        .args(more)
+        .stdin(input)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn report(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn has_ffmpeg() -> bool {
+    let found = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let is_there = found.is_ok_and(|status| status.success());
+    if !is_there {
+        println!("skipped: there is no ffmpeg (scripts/install/test-tools installs it)");
+    }
+    is_there
+}
+
+/// A video made of images by ffmpeg itself.
+fn video(dir: &Path) -> std::path::PathBuf {
+    for at in 0..FRAMES {
+        let shape = Shape::rgb(48, 64);
+        let pixels = (0..shape.bytes()).map(|byte| (byte as u64 * (at + 1) / 7 % 251) as u8).collect();
+        let file = image_codec::png(&View::new(shape, pixels)).unwrap();
+        std::fs::write(dir.join(format!("{at:03}.png")), file).unwrap();
+    }
+    let video = dir.join("video.avi");
+    let made = Command::new("ffmpeg")
+        .args(["-v", "error", "-framerate", "25", "-i"])
+        .arg(dir.join("%03d.png"))
+        .args(["-c:v", "mpeg4"])
+        .arg(&video)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    video
+}
+
+fn ffmpeg(arguments: &[&str], video: &Path, to: &[&str]) -> Child {
+    Command::new("ffmpeg")
+        .args(["-v", "error", "-nostdin"])
+        .args(arguments)
+        .arg("-i")
+        .arg(video)
+        .args(to)
+        .arg("-")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Receives this many summaries of a group; returns their ids.
+async fn summaries(leader: &mut Leader, count: u64) -> BTreeSet<u64> {
+    let mut ids = BTreeSet::new();
+    while (ids.len() as u64) < count {
+        let received = leader.answer().await;
+        assert_eq!(received.message().body.kind(), Kind::Summary);
+        assert!(ids.insert(received.message().header.sample.0), "an id came twice");
+    }
+    ids
+}
+
+#[tokio::test]
+async fn each_frame_of_a_video_from_ffmpeg_becomes_a_summary() {
+    if !has_ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let video = video(dir.path());
+    let formats: [(&str, &[&str], &[&str]); 4] = [
+        ("rgb24", &["-vf", "scale=8:8", "-f", "rawvideo", "-pix_fmt", "rgb24"], &[]),
+        (
+            "sized",
+            &["-f", "rawvideo", "-pix_fmt", "rgb24"],
+            &["--source-stdin-size", "64x48", "--source-roi", "25%,0%,50%,100%"],
+        ),
+        ("mjpeg", &["-f", "image2pipe", "-c:v", "mjpeg"], &["--source-stdin-format", "mjpeg"]),
+        ("png", &["-f", "image2pipe", "-c:v", "png"], &["--source-stdin-format", "mjpeg"]),
+    ];
+    for (name, to, flags) in formats {
+        let mut leader = Leader::of(&format!("ffmpeg-{name}")).await;
+        let mut source = ffmpeg(&[], &video, to);
+        let pipe = source.stdout.take().unwrap();
+        let child = device(dir.path(), &format!("ffmpeg-{name}"), flags, pipe.into());
+        summaries(&mut leader, FRAMES).await;
+        let report = report(&child.wait_with_output().unwrap());
+        assert!(source.wait().unwrap().success());
+        assert_eq!(report["captured"], FRAMES, "{name}: {report}");
+        assert_eq!(report["source_frames"], FRAMES, "{name}: {report}");
+        assert_eq!(report["sent"]["summary"]["messages"], FRAMES, "{name}: {report}");
+        assert_eq!(report["frame_faults"], serde_json::json!({}), "{name}: {report}");
+    }
+}
+
+#[tokio::test]
+async fn an_ffmpeg_that_dies_ends_the_device_cleanly() {
+    if !has_ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let video = video(dir.path());
+    let mut leader = Leader::of("ffmpeg-dies").await;
+    // Played at the speed of the video, in an endless loop.
+    let to = ["-vf", "scale=8:8", "-f", "rawvideo", "-pix_fmt", "rgb24"];
+    let mut source = ffmpeg(&["-re", "-stream_loop", "-1"], &video, &to);
+    let pipe = source.stdout.take().unwrap();
+    let child = device(dir.path(), "ffmpeg-dies", &[], pipe.into());
+    summaries(&mut leader, 5).await;
+    source.kill().unwrap();
+    source.wait().unwrap();
+    let report = report(&child.wait_with_output().unwrap());
+    assert!(report["captured"].as_u64().unwrap() >= 5, "{report}");
+    assert_eq!(report["captured"], report["sent"]["summary"]["messages"], "{report}");
+}
+
+#[tokio::test]
+async fn a_cut_frame_at_the_end_of_the_input_is_counted_and_the_exit_is_clean() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut leader = Leader::of("cut-input").await;
+    let flags = ["--source-stdin-format", "gray", "--source-stdin-size", "4x4"];
+    let mut child = device(dir.path(), "cut-input", &flags, Stdio::piped());
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&[7; 3 * 16 + 5]).unwrap();
+    drop(input);
+    summaries(&mut leader, 3).await;
+    let report = report(&child.wait_with_output().unwrap());
+    assert_eq!(report["captured"], 3, "{report}");
+    assert_eq!(report["frame_faults"], serde_json::json!({ "cut": 1 }), "{report}");
+}
+
+#[tokio::test]
+async fn an_input_that_is_empty_ends_cleanly() {
+    let dir = tempfile::tempdir().unwrap();
+    let child = device(dir.path(), "empty-input", &[], Stdio::null());
+    let report = report(&child.wait_with_output().unwrap());
+    assert_eq!(report["captured"], 0, "{report}");
+}
+
+#[tokio::test]
+async fn a_source_that_breaks_off_ends_with_code_1_and_its_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = dir.path().join("images");
+    std::fs::create_dir(&images).unwrap();
+    let file = image_codec::png(&View::new(Shape::rgb(8, 8), vec![9; 192])).unwrap();
+    std::fs::write(images.join("0.png"), file).unwrap();
+    let mut leader = Leader::of("breaks-off").await;
+    let flags = [
+        "--source-kind",
+        "folder",
+        "--source-path",
+        images.to_str().unwrap(),
+        "--source-folder-period-ms",
+        "20",
+    ];
+    let child = device(dir.path(), "breaks-off", &flags, Stdio::null());
+    summaries(&mut leader, 2).await;
+    std::fs::remove_dir_all(&images).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("broke off"));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["captured"].as_u64().unwrap() >= 2, "{report}");
+}

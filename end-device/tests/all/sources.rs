@@ -1,0 +1,512 @@
+//! Sources of frames with a real broker, a real section, real files, pipes and sockets.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::support::{self, Leader, PATIENCE, bundle, config, network, scores_bytes};
+use headwater_end_device::{
+    Capture, Device, DeviceConfig, DeviceError, DeviceHandle, DeviceReport, DeviceSettings, Ended, Source,
+    SourceSettings, StdinFormat, StdinSettings,
+};
+use headwater_inference::bundle::Bundle;
+use headwater_inference::engine::TractEngine;
+use headwater_inference::manifest::Preprocessing;
+use headwater_inference::sections::DeviceSection;
+use headwater_inference::testing::TinyNetwork;
+use headwater_protocol::{Body, Kind, Slot};
+use headwater_samples::{Shape, View, image_codec};
+use headwater_settings::Sources;
+use tokio::time::timeout;
+
+/// A network of one device.
+fn single() -> TinyNetwork {
+    TinyNetwork { slots: 1, ..TinyNetwork::default() }
+}
+
+fn single_bundle() -> Arc<Bundle> {
+    Arc::new(Bundle::from_bytes(&single().bundle()).unwrap())
+}
+
+fn slot() -> Slot {
+    Slot::new(0).unwrap()
+}
+
+fn preprocessing() -> Preprocessing {
+    network().manifest().preprocessing
+}
+
+fn pixels(seed: u64) -> Vec<u8> {
+    network().view_of(seed)
+}
+
+fn png(seed: u64) -> Vec<u8> {
+    image_codec::png(&View::new(Shape::rgb(8, 8), pixels(seed))).unwrap()
+}
+
+/// As raw RGB: pixel by pixel.
+fn rgb24(seed: u64) -> Vec<u8> {
+    let planes = pixels(seed);
+    (0..64).flat_map(|at| [planes[at], planes[64 + at], planes[128 + at]]).collect()
+}
+
+/// The scores of the single device's section.
+fn scores(seed: u64) -> Vec<u8> {
+    let mut section = DeviceSection::load(&single_bundle(), slot(), &TractEngine::new()).unwrap();
+    scores_bytes(&section.run(&pixels(seed), 1).unwrap()[0])
+}
+
+/// Settings of a source, from flags.
+fn source(flags: &[&str]) -> SourceSettings {
+    loaded(Sources::default().with_arguments(flags.iter().copied()))
+}
+
+fn loaded(sources: Sources) -> SourceSettings {
+    let required = "site = \"s\"\ngroup = \"g\"\nid = \"i\"\nslot = 0\nbundle = \"b\"\n";
+    DeviceSettings::load(sources.with_file(required)).expect("valid settings").settings.source
+}
+
+fn archive(path: &Path) -> SourceSettings {
+    source(&["--source-path", path.to_str().unwrap()])
+}
+
+fn folder(path: &Path) -> SourceSettings {
+    let path = path.to_str().unwrap();
+    let timing = ["--source-folder-period-ms", "1", "--source-max-age-ms", "60000"];
+    source(
+        &[&["--source-kind", "folder", "--source-path", path, "--source-folder-end", "end"], &timing[..]]
+            .concat(),
+    )
+}
+
+fn watch(path: &Path, existing: &str) -> SourceSettings {
+    let path = path.to_str().unwrap();
+    let timing = ["--source-watch-poll-ms", "10", "--source-max-age-ms", "60000"];
+    source(
+        &[
+            &["--source-kind", "watch", "--source-path", path, "--source-watch-existing", existing],
+            &timing[..],
+        ]
+        .concat(),
+    )
+}
+
+fn open(settings: &SourceSettings) -> Result<Source, DeviceError> {
+    Source::open(settings, Capture::Trigger, slot(), &preprocessing())
+}
+
+fn single_config(group: &str, capture: Capture) -> DeviceConfig {
+    let mut config = config(group, 0);
+    config.capture = capture;
+    // No leader settles the samples; the device need not wait long for it.
+    config.options.grace_ms = 200;
+    config
+}
+
+async fn leader_of(group: &str) -> Leader {
+    let mut leader = Leader::of(group).await;
+    leader.network = single_bundle().network_id();
+    leader
+}
+
+async fn started(group: &str, capture: Capture, source: Source) -> DeviceHandle {
+    let device = Device::start(single_config(group, capture), single_bundle(), source).await.unwrap();
+    timeout(PATIENCE, device.connected()).await.unwrap();
+    device
+}
+
+async fn until(device: &DeviceHandle, is_so: impl Fn(&DeviceReport) -> bool) {
+    let reached = async {
+        while !is_so(&device.report()) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{:?}", device.report()));
+}
+
+fn faults(device: &DeviceHandle, code: &str) -> u64 {
+    device.report().counts.frame_faults.get(code).copied().unwrap_or(0)
+}
+
+/// Receives the summaries of these frames in their order, and checks that ids grow; returns the low halves.
+async fn receives_summaries(leader: &mut Leader, seeds: impl IntoIterator<Item = u64>) -> Vec<u64> {
+    let mut ids = Vec::new();
+    for seed in seeds {
+        let received = leader.answer().await;
+        let message = received.message();
+        assert_eq!(message.body, Body::Summary(&scores(seed)), "frame {seed}");
+        ids.push(message.header.sample.0);
+    }
+    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
+    ids
+}
+
+async fn ended(device: &mut DeviceHandle) -> Ended {
+    timeout(PATIENCE, device.ended()).await.expect("it ends")
+}
+
+#[tokio::test]
+async fn each_image_of_a_folder_becomes_a_sample_and_the_last_one_ends_the_device() {
+    let dir = tempfile::tempdir().unwrap();
+    for seed in 0..5 {
+        std::fs::write(dir.path().join(format!("{seed:03}.png")), png(seed)).unwrap();
+    }
+    std::fs::write(dir.path().join("002b.png"), &png(9)[..40]).unwrap();
+    let mut leader = leader_of("folder").await;
+    let mut device = started("folder", Capture::Source, open(&folder(dir.path())).unwrap()).await;
+    receives_summaries(&mut leader, 0..5).await;
+    assert_eq!(ended(&mut device).await, Ended::Source);
+    let report = device.shutdown().await;
+    assert_eq!(
+        (
+            report.counts.captured,
+            report.counts.source_frames,
+            support::sent_of(&report, Kind::Summary).messages
+        ),
+        (5, 5, 5)
+    );
+    assert_eq!(report.counts.frame_faults.get("cut"), Some(&1), "{report:?}");
+}
+
+#[tokio::test]
+async fn the_newest_frame_of_a_pipe_answers_a_trigger() {
+    let mut leader = leader_of("newest").await;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let raw = StdinSettings { format: StdinFormat::Rgb24, size: None };
+    let pipe = Source::of_reader(reader, raw, None, slot(), &preprocessing()).unwrap();
+    let mut device = started("newest", Capture::Trigger, pipe).await;
+    leader.triggers(1);
+    until(&device, |report| report.counts.frame_faults.get("none_yet") == Some(&1)).await;
+    writer.write_all(&[rgb24(3), rgb24(4)].concat()).unwrap();
+    until(&device, |report| report.counts.source_frames == 2).await;
+    leader.triggers(2);
+    assert_eq!(receives_summaries(&mut leader, [4]).await, [2]);
+    drop(writer);
+    assert_eq!(ended(&mut device).await, Ended::Source);
+}
+
+#[tokio::test]
+async fn a_frame_that_is_too_old_is_not_used_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("0.png"), png(0)).unwrap();
+    let path = dir.path().to_str().unwrap();
+    let timing = ["--source-folder-period-ms", "3600000", "--source-max-age-ms", "1"];
+    let settings = source(&[&["--source-kind", "folder", "--source-path", path], &timing[..]].concat());
+    let leader = leader_of("stale").await;
+    let device = started("stale", Capture::Trigger, open(&settings).unwrap()).await;
+    until(&device, |report| report.counts.source_frames == 1).await;
+    let mut sample = 0;
+    while faults(&device, "stale") == 0 {
+        sample += 1;
+        leader.triggers(sample);
+        until(&device, |report| report.counts.captured == sample).await;
+    }
+    let report = device.report();
+    assert_eq!(
+        report.counts.captured,
+        report.counts.frame_faults["stale"] + support::sent_of(&report, Kind::Summary).messages
+    );
+}
+
+#[tokio::test]
+async fn a_watched_folder_gives_each_new_file_once_and_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path("0-before.png"), png(0)).unwrap();
+    let mut leader = leader_of("watch").await;
+    let watched = open(&watch(dir.path(), "skip")).unwrap();
+    let device = started("watch", Capture::Source, watched).await;
+
+    // Renamed in, as careful programs do.
+    std::fs::write(path("1.png.part"), png(1)).unwrap();
+    std::fs::rename(path("1.png.part"), path("1.png")).unwrap();
+    receives_summaries(&mut leader, [1]).await;
+
+    // Written in two parts, with a pause in which the file does not change.
+    let whole = png(2);
+    let mut file = std::fs::File::create(path("2.png")).unwrap();
+    file.write_all(&whole[..whole.len() / 2]).unwrap();
+    until(&device, |report| report.counts.frame_faults.contains_key("cut")).await;
+    file.write_all(&whole[whole.len() / 2..]).unwrap();
+    receives_summaries(&mut leader, [2]).await;
+
+    // The same name again.
+    std::fs::write(path("2.png"), png(3)).unwrap();
+    receives_summaries(&mut leader, [3]).await;
+    assert_eq!(device.shutdown().await.counts.source_frames, 3);
+}
+
+#[tokio::test]
+async fn a_watched_folder_takes_existing_images_if_configured() {
+    let dir = tempfile::tempdir().unwrap();
+    for seed in [2, 1, 3] {
+        std::fs::write(dir.path().join(format!("{seed}.png")), png(seed)).unwrap();
+    }
+    let mut leader = leader_of("existing").await;
+    let taking = open(&watch(dir.path(), "take")).unwrap();
+    let _device = started("existing", Capture::Source, taking).await;
+    receives_summaries(&mut leader, 1..4).await;
+}
+
+#[tokio::test]
+async fn files_on_a_pipe_are_samples_and_cut_or_stray_bytes_are_counted() {
+    let mut leader = leader_of("files").await;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let mjpeg = StdinSettings { format: StdinFormat::Mjpeg, size: None };
+    let pipe = Source::of_reader(reader, mjpeg, None, slot(), &preprocessing()).unwrap();
+    let mut device = started("files", Capture::Source, pipe).await;
+    let stream = [png(1), b"between".to_vec(), png(2), png(3)[..50].to_vec()].concat();
+    writer.write_all(&stream).unwrap();
+    drop(writer);
+    receives_summaries(&mut leader, [1, 2]).await;
+    assert_eq!(ended(&mut device).await, Ended::Source);
+    let report = device.shutdown().await;
+    assert_eq!(report.counts.frame_faults, [("cut", 1), ("stray_bytes", 1)].into());
+}
+
+#[tokio::test]
+async fn ids_of_frames_grow_over_a_restart() {
+    let state = tempfile::tempdir().unwrap();
+    let mut leader = leader_of("ids").await;
+    let mut last = 0;
+    for start in 0..3 {
+        let stream = std::io::Cursor::new([rgb24(start), rgb24(start)].concat());
+        let raw = StdinSettings { format: StdinFormat::Rgb24, size: None };
+        let pipe = Source::of_reader(stream, raw, None, slot(), &preprocessing()).unwrap();
+        let mut config = single_config("ids", Capture::Source);
+        config.options.state_dir = Some(state.path().into());
+        // No leader settles the samples, and each start must send its own only.
+        config.options.spool.max_bytes = 0;
+        let mut device = Device::start(config, single_bundle(), pipe).await.unwrap();
+        let ids = receives_summaries(&mut leader, [start, start]).await;
+        assert!(ids[0] > last, "{ids:?} after {last}");
+        last = ids[1];
+        assert_eq!(ended(&mut device).await, Ended::Source);
+        device.shutdown().await;
+        // The next start reads an id a minute ahead, as if the clock had been set back since.
+        let kept = state.path().join("sample");
+        let id: u64 = std::fs::read_to_string(&kept).unwrap().trim().parse().unwrap();
+        assert_eq!(id, last);
+        std::fs::write(&kept, (id + 60_000).to_string()).unwrap();
+        last = id + 60_000;
+    }
+}
+
+#[tokio::test]
+async fn a_trigger_that_goes_backwards_is_refused_and_counted() {
+    let mut leader = Leader::of("backwards").await;
+    let device = support::started(config("backwards", 0)).await;
+    for sample in [10, 4, 3, 11] {
+        leader.triggers(sample);
+    }
+    assert_eq!(leader.answer().await.message().header.sample.0, 10);
+    assert_eq!(leader.answer().await.message().header.sample.0, 11);
+    let report = device.report();
+    assert_eq!((report.counts.captured, report.counts.repeated, report.counts.backwards), (2, 0, 2));
+}
+
+#[tokio::test]
+async fn one_trigger_with_a_huge_id_is_refused_and_the_next_ones_are_captured() {
+    let mut leader = Leader::of("implausible").await;
+    let device = support::started(config("implausible", 0)).await;
+    for sample in [10, u64::MAX, 1 << 40, 11] {
+        leader.triggers(sample);
+    }
+    assert_eq!(leader.answer().await.message().header.sample.0, 10);
+    assert_eq!(leader.answer().await.message().header.sample.0, 11);
+    let counts = device.report().counts;
+    assert_eq!((counts.captured, counts.backwards, counts.implausible), (2, 0, 2));
+}
+
+#[tokio::test]
+async fn a_region_outside_the_frames_is_refused_with_their_size() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("0.png"), png(0)).unwrap();
+    let frames = dir.path().join("frames.tar.gz");
+    support::write_frames(&frames);
+    let roi = Some("4,4,5,4".parse().unwrap());
+    let raw = ["--source-kind", "stdin", "--source-stdin-format", "gray", "--source-stdin-size", "8x8"];
+    for settings in [folder(dir.path()), archive(&frames), source(&raw)] {
+        let error = open(&SourceSettings { roi, ..settings }).err().expect("a refusal").to_string();
+        assert!(error.contains("8x8") && error.contains("4,4,5,4"), "{error}");
+    }
+    // A watched folder knows the size of a frame only when it comes.
+    let leader = leader_of("roi").await;
+    let settings = SourceSettings { roi, ..watch(dir.path(), "take") };
+    let device = started("roi", Capture::Trigger, open(&settings).unwrap()).await;
+    until(&device, |report| report.counts.frame_faults.get("roi_outside") == Some(&1)).await;
+    drop(leader);
+}
+
+#[tokio::test]
+async fn frames_are_samples_only_of_a_network_of_one_device_and_a_source_with_its_own_timing() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("0.png"), png(0)).unwrap();
+    let config = || single_config("refused", Capture::Source);
+    let error = Device::start(config(), bundle(), open(&folder(dir.path())).unwrap()).await.err();
+    assert!(error.as_ref().is_some_and(|error| error.to_string().contains("one of 3")), "{error:?}");
+    let frames = dir.path().join("frames.tar.gz");
+    support::write_frames(&frames);
+    let frames = open(&archive(&frames)).unwrap();
+    let error = Device::start(config(), single_bundle(), frames).await.err();
+    assert!(
+        matches!(&error, Some(DeviceError::Unfit(mistake)) if mistake.starts_with("capture = \"source\": expected a source")),
+        "{error:?}"
+    );
+}
+
+#[cfg(feature = "http")]
+mod http {
+    use headwater_end_device::MAX_FRAME_BYTES;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// Reply of the camera to one request.
+    enum CameraReply {
+        Image(Vec<u8>),
+        Status(&'static str, &'static str, Vec<u8>),
+        /// Names a length and sends less.
+        Short(Vec<u8>),
+        /// A body without end, sent until the peer closes the connection.
+        Endless,
+        Nothing,
+    }
+
+    async fn send_reply(mut socket: TcpStream, reply: CameraReply) -> Option<TcpStream> {
+        let header = |status: &str, kind: &str, length: usize| {
+            format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n")
+                .into_bytes()
+        };
+        let bytes = match reply {
+            CameraReply::Image(body) => [header("200 OK", "image/png", body.len()), body].concat(),
+            CameraReply::Status(status, kind, body) => [header(status, kind, body.len()), body].concat(),
+            CameraReply::Short(body) => [header("200 OK", "image/png", body.len() + 1), body].concat(),
+            CameraReply::Nothing => return Some(socket),
+            CameraReply::Endless => {
+                let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+                if socket.write_all(head.as_bytes()).await.is_ok() {
+                    let chunk = [b"10000\r\n".to_vec(), vec![0xff; 0x10000], b"\r\n".to_vec()].concat();
+                    // Sends more bytes than the socket buffers hold.
+                    let max_chunks = 16 * MAX_FRAME_BYTES as usize / chunk.len();
+                    for _ in 0..max_chunks {
+                        if socket.write_all(&chunk).await.is_err() {
+                            return None;
+                        }
+                    }
+                }
+                panic!("the client read the whole body");
+            }
+        };
+        // In some tests the peer closes the connection before the end.
+        let _ = socket.write_all(&bytes).await;
+        None
+    }
+
+    /// A camera with one reply for each request; returns its URL and the headers of the requests.
+    async fn camera(script: Vec<CameraReply>) -> (String, mpsc::UnboundedReceiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/snap.png?token=s3cret", listener.local_addr().unwrap());
+        let (heads, received) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let mut open = Vec::new();
+            for reply in script {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(socket.read_u8().await.unwrap());
+                }
+                heads.send(String::from_utf8(head).unwrap()).unwrap();
+                open.extend(send_reply(socket, reply).await);
+            }
+            std::future::pending::<()>().await;
+        });
+        (url, received)
+    }
+
+    fn http(url: &str, timeout_ms: u64) -> SourceSettings {
+        let timeout_ms = timeout_ms.to_string();
+        let flags =
+            ["--source-kind", "http", "--source-http-url", url, "--source-http-timeout-ms", &timeout_ms];
+        let auth = [("HEADWATER_DEVICE_SOURCE_HTTP_AUTH", "user:s3cret")];
+        loaded(Sources::default().with_arguments(flags).with_environment(auth))
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_is_asked_for_at_each_capture_with_user_and_password() {
+        let (url, mut received) = camera(vec![CameraReply::Image(png(1)), CameraReply::Image(png(2))]).await;
+        let mut leader = leader_of("snapshot").await;
+        let device = started("snapshot", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
+        for seed in [1, 2] {
+            leader.triggers(seed);
+            assert_eq!(receives_summaries(&mut leader, [seed]).await, [seed]);
+        }
+        let head = received.recv().await.unwrap();
+        assert!(head.starts_with("GET /snap.png?token=s3cret HTTP/1.1\r\n"), "{head}");
+        assert!(head.contains("authorization: Basic dXNlcjpzM2NyZXQ=\r\n"), "{head}");
+        assert_eq!(device.report().counts.source_frames, 2);
+    }
+
+    #[tokio::test]
+    async fn replies_that_are_no_image_are_counted_by_kind_and_leave_the_slot_missing() {
+        let broken = [&png(1)[..60], &[0; 20], &png(1)[80..]].concat();
+        let script = vec![
+            CameraReply::Status("200 OK", "text/html; charset=utf-8", b"<html>please log in</html>".to_vec()),
+            CameraReply::Status("404 Not Found", "text/plain", b"no".to_vec()),
+            CameraReply::Status("302 Found", "text/plain", Vec::new()),
+            CameraReply::Status("200 OK", "image/png", vec![0; MAX_FRAME_BYTES as usize + 1]),
+            CameraReply::Endless,
+            CameraReply::Image(broken),
+            CameraReply::Image(png(1)[..70].to_vec()),
+            CameraReply::Short(png(1)),
+            CameraReply::Image(Vec::new()),
+            CameraReply::Image(png(5)),
+        ];
+        let bad = script.len() as u64 - 1;
+        let (url, _heard) = camera(script).await;
+        let mut leader = leader_of("no-image").await;
+        let device = started("no-image", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
+        for sample in 1..=bad {
+            leader.triggers(sample);
+            until(&device, |report| report.counts.frame_faults.values().sum::<u64>() == sample).await;
+        }
+        leader.triggers(bad + 1);
+        assert_eq!(receives_summaries(&mut leader, [5]).await, [bad + 1]);
+        let report = device.report();
+        let expected =
+            [("not_an_image", 1), ("status", 2), ("oversize", 2), ("broken", 1), ("cut", 3)].into();
+        assert_eq!(report.counts.frame_faults, expected);
+        assert_eq!((report.counts.captured, report.counts.source_frames), (bad + 1, 1));
+    }
+
+    #[tokio::test]
+    async fn a_camera_that_hangs_or_is_away_costs_a_sample_and_not_the_device() {
+        let (url, _heard) = camera(vec![CameraReply::Nothing, CameraReply::Image(png(2))]).await;
+        let mut leader = leader_of("hangs").await;
+        let device = started("hangs", Capture::Trigger, open(&http(&url, 3_000)).unwrap()).await;
+        leader.triggers(1);
+        until(&device, |report| report.counts.frame_faults.get("timeout") == Some(&1)).await;
+        leader.triggers(2);
+        assert_eq!(receives_summaries(&mut leader, [2]).await, [2]);
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        drop(listener);
+        let leader = leader_of("no-camera").await;
+        let device = started("no-camera", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
+        leader.triggers(1);
+        until(&device, |report| report.counts.frame_faults.get("unreachable") == Some(&1)).await;
+    }
+
+    #[tokio::test]
+    async fn captures_beyond_the_unanswered_requests_of_a_slow_camera_are_dropped_at_once() {
+        let (url, _heard) = camera((0..8).map(|_| CameraReply::Nothing).collect()).await;
+        let leader = leader_of("slow-camera").await;
+        let device = started("slow-camera", Capture::Trigger, open(&http(&url, 60_000)).unwrap()).await;
+        (1..=10).for_each(|sample| leader.triggers(sample));
+        until(&device, |report| report.counts.captured == 10).await;
+        assert_eq!(faults(&device, "busy"), 6);
+    }
+}

@@ -1,0 +1,371 @@
+//! Samples of a device while its broker or its leader is away, and after a restart.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::support::{
+    Leader, NOT_IN_VIEW, PATIENCE, Received, SAMPLES, broker, bundle, config, expected, frames, network,
+    scores_bytes, until,
+};
+use headwater_end_device::{
+    Capture, Device, DeviceConfig, DeviceHandle, DeviceReport, Ended, Source, StdinFormat, StdinSettings,
+};
+use headwater_inference::bundle::Bundle;
+use headwater_inference::manifest::Configuration;
+use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
+use headwater_inference::testing::TinyNetwork;
+use headwater_link::testing::TcpProxy;
+use headwater_protocol::{Body, Boot, Exit, Kind, Session, Slot};
+use tokio::time::timeout;
+
+/// A device that captures by the clock, has a state folder, and reaches the broker through a proxy that can be closed.
+struct DeviceSetup {
+    leader: Leader,
+    proxy: TcpProxy,
+    config: DeviceConfig,
+    state: tempfile::TempDir,
+}
+
+impl DeviceSetup {
+    async fn of(group: &str) -> Self {
+        let leader = Leader::of(group).await;
+        let proxy = TcpProxy::to(broker()).await.unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let mut config = config(group, 0);
+        config.broker = proxy.address().into();
+        config.capture = Capture::Clock { period_ms: 10 };
+        config.options.state_dir = Some(state.path().into());
+        config.options.grace_ms = 20_000;
+        Self { leader, proxy, config, state }
+    }
+
+    async fn start(&self) -> DeviceHandle {
+        Device::start(self.config.clone(), bundle(), frames(0)).await.unwrap()
+    }
+
+    /// Runs a device without a broker until it has spooled this many samples, and kills it; returns its report.
+    async fn run_without_a_broker(&self, spooled: u64) -> DeviceReport {
+        self.proxy.close();
+        let device = self.start().await;
+        until(&device, |report| report.counts.spooled >= spooled).await;
+        device.kill();
+        device.report()
+    }
+
+    /// Starts the device again, connected and capturing by trigger.
+    async fn restart(&mut self, bundle: Arc<Bundle>) -> DeviceHandle {
+        self.proxy.open();
+        self.config.capture = Capture::Trigger;
+        let device = Device::start(self.config.clone(), bundle, frames(0)).await.unwrap();
+        timeout(PATIENCE, device.connected()).await.unwrap();
+        device
+    }
+
+    fn segments(&self) -> usize {
+        std::fs::read_dir(self.state.path().join("spool")).unwrap().count()
+    }
+}
+
+fn whole_id(received: &Received) -> u64 {
+    received.message().header.sample.0
+}
+
+/// Receives and settles samples until `is_all`; notes for each whether it came late.
+async fn receives_and_settles(
+    leader: &mut Leader,
+    received: &mut BTreeMap<u64, bool>,
+    is_all: impl Fn(&BTreeMap<u64, bool>) -> bool,
+) {
+    let mut since = None;
+    while !is_all(received) {
+        let answer = leader.answer().await;
+        let (id, is_late) = (whole_id(&answer), answer.message().header.late);
+        match answer.message().body {
+            Body::NotInView => assert_eq!(id % SAMPLES, NOT_IN_VIEW),
+            body => assert_eq!(body, Body::Summary(&scores_bytes(&expected(id % SAMPLES, 0)))),
+        }
+        received.insert(id, is_late);
+        if is_late {
+            leader.settles(since, id, &[id]);
+        } else {
+            since.get_or_insert(id);
+            leader.settles(since, id, &[]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn samples_captured_before_there_is_a_broker_arrive_late() {
+    let mut setup = DeviceSetup::of("away-at-start").await;
+    setup.proxy.close();
+    let device = setup.start().await;
+    until(&device, |report| report.counts.spooled >= 20).await;
+    assert_eq!(setup.segments(), 1);
+    setup.proxy.open();
+    let mut received = BTreeMap::new();
+    let is_all = |received: &BTreeMap<_, _>| received.len() >= 30 && device.report().counts.spooled == 0;
+    receives_and_settles(&mut setup.leader, &mut received, is_all).await;
+    assert!(received.values().filter(|is_late| **is_late).count() >= 20, "{received:?}");
+    assert_eq!(setup.segments(), 0);
+    let report = device.shutdown().await;
+    receives_and_settles(&mut setup.leader, &mut received, |received| {
+        received.len() as u64 == report.counts.captured
+    })
+    .await;
+    assert_eq!(
+        (report.counts.given_up.len(), report.counts.lost, report.counts.dropped.len()),
+        (0, 0, 0),
+        "{report:?}"
+    );
+}
+
+#[tokio::test]
+async fn nothing_is_lost_while_the_broker_is_away() {
+    let mut setup = DeviceSetup::of("away-between").await;
+    let device = setup.start().await;
+    let mut received = BTreeMap::new();
+    for round in 1..4 {
+        receives_and_settles(&mut setup.leader, &mut received, |received| received.len() >= 30 * round).await;
+        setup.proxy.close();
+        until(&device, |report| report.counts.spooled >= 20).await;
+        setup.proxy.open();
+    }
+    let is_all = |received: &BTreeMap<_, _>| received.len() >= 150 && device.report().counts.spooled == 0;
+    receives_and_settles(&mut setup.leader, &mut received, is_all).await;
+    let report = device.shutdown().await;
+    receives_and_settles(&mut setup.leader, &mut received, |received| {
+        received.len() as u64 == report.counts.captured
+    })
+    .await;
+    assert!(received.values().any(|is_late| *is_late) && report.counts.late_sent > 0);
+}
+
+#[tokio::test]
+async fn a_late_sample_is_repeated_until_it_is_settled() {
+    let mut setup = DeviceSetup::of("repeated-late").await;
+    let first = setup.run_without_a_broker(3).await;
+    let device = setup.restart(bundle()).await;
+    let mut times = BTreeMap::new();
+    while times.len() < first.counts.spooled as usize || times.values().any(|times| *times < 2) {
+        let answer = setup.leader.answer().await;
+        assert!(answer.message().header.late);
+        *times.entry(whole_id(&answer)).or_insert(0) += 1;
+    }
+    let all: Vec<u64> = times.into_keys().collect();
+    setup.leader.settles(None, 0, &all[1..]);
+    until(&device, |report| report.counts.spooled == 1).await;
+    setup.leader.settles(Some(0), u64::MAX, &[]);
+    setup.leader.settles(None, 0, &all[..1]);
+    until(&device, |report| report.counts.spooled == 0).await;
+    assert_eq!(setup.segments(), 0);
+    assert_eq!(device.shutdown().await.counts.spooled, 0);
+}
+
+#[tokio::test]
+async fn a_killed_device_sends_spooled_samples_after_a_restart_and_answers_requests() {
+    let mut setup = DeviceSetup::of("killed").await;
+    let first = setup.run_without_a_broker(10).await;
+    let device = setup.restart(bundle()).await;
+    let boot = device.report().boot;
+    assert_ne!(boot, first.boot);
+    let session = Session::of_boot(bundle().network_id(), boot);
+    let mut ids = BTreeSet::new();
+    while ids.len() < first.counts.spooled as usize {
+        let answer = setup.leader.answer().await;
+        let header = answer.message().header;
+        assert!(header.late && header.session == session && header.age_ms > 0, "{header:?}");
+        ids.insert(whole_id(&answer));
+    }
+    let in_view = ids.iter().copied().find(|id| id % SAMPLES != NOT_IN_VIEW).unwrap();
+    setup.leader.requests(in_view, 1);
+    let features = setup.leader.receives(&["features"]).await;
+    assert_eq!(features.message().body, Body::Features(&expected(in_view % SAMPLES, 0).features));
+    assert!(features.message().header.late && whole_id(&features) == in_view);
+}
+
+#[tokio::test]
+async fn without_a_leader_samples_are_sent_late_after_their_time() {
+    let mut setup = DeviceSetup::of("silent").await;
+    // Long enough that a busy machine sends both samples in time.
+    setup.config.options.keep_ms = 3000;
+    let device = setup.restart(bundle()).await;
+    setup.leader.triggers(1);
+    setup.leader.triggers(2);
+    let mut came = Vec::new();
+    while came.len() < 4 {
+        let answer = setup.leader.answer().await;
+        let header = answer.message().header;
+        assert!(!header.late || header.age_ms >= 3000, "{header:?}");
+        came.push((header.sample.0, header.late));
+    }
+    assert_eq!(came, [(1, false), (2, false), (1, true), (2, true)]);
+    // They were sent on this connection: the leader is past them.
+    setup.leader.settles(Some(1), 1, &[]);
+    until(&device, |report| report.counts.spooled == 1).await;
+    setup.leader.settles(None, 2, &[2]);
+    until(&device, |report| report.counts.spooled == 0).await;
+}
+
+#[tokio::test]
+async fn each_sample_that_a_full_spool_gives_up_is_reported() {
+    let mut setup = DeviceSetup::of("full").await;
+    setup.config.options.spool.max_bytes = 8 << 10;
+    setup.proxy.close();
+    let device = setup.start().await;
+    until(&device, |report| report.counts.given_up.get("spool_full").is_some_and(|count| *count >= 5)).await;
+    setup.proxy.open();
+    let mut gone = BTreeSet::new();
+    while gone.len() < 5 {
+        let answer = setup.leader.receives(&["summary"]).await;
+        if let Body::Gone = answer.message().body {
+            assert!(answer.message().header.late);
+            let id = whole_id(&answer);
+            gone.insert(id);
+            setup.leader.settles(None, 0, &[id]);
+        }
+    }
+    let report = device.report();
+    assert!(report.counts.spool_bytes <= 8 << 10 && report.counts.lost == 0, "{report:?}");
+}
+
+#[tokio::test]
+async fn answers_of_another_network_are_given_up_after_a_restart() {
+    let mut setup = DeviceSetup::of("other-network").await;
+    let first = setup.run_without_a_broker(3).await;
+    let other = Arc::new(Bundle::from_bytes(&TinyNetwork { seed: 2, ..network() }.bundle()).unwrap());
+    let device = setup.restart(Arc::clone(&other)).await;
+    let mut ids = BTreeSet::new();
+    while ids.len() < first.counts.spooled as usize {
+        let answer = setup.leader.receives(&["summary"]).await;
+        let message = answer.message();
+        assert_eq!(
+            (message.body, message.header.session),
+            (Body::Gone, Session::of_boot(other.network_id(), device.report().boot))
+        );
+        ids.insert(whole_id(&answer));
+    }
+    assert_eq!(device.report().counts.given_up, [("other_network", first.counts.spooled)].into());
+    setup.leader.settles(None, 0, &ids.into_iter().collect::<Vec<_>>());
+    until(&device, |report| report.counts.spooled == 0).await;
+    assert_eq!(setup.segments(), 0);
+}
+
+#[tokio::test]
+async fn a_device_that_is_alone_sends_late_decisions_and_late_summaries_with_features() {
+    for (group, threshold, kinds) in [
+        ("late-decided", 1.0, vec![Kind::Decided]),
+        ("late-unsure", 0.0, vec![Kind::Summary, Kind::Features]),
+    ] {
+        let mut policy = Policy::default();
+        policy.of_mut(Exit::DEVICE).threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
+        let alone = TinyNetwork { policy, ..TinyNetwork::of(Configuration::B) };
+        let alone = Arc::new(Bundle::from_bytes(&alone.bundle()).unwrap());
+        let mut setup = DeviceSetup::of(group).await;
+        setup.proxy.close();
+        setup.config.options.state_dir = None;
+        let device = Device::start(setup.config.clone(), alone, frames(0)).await.unwrap();
+        until(&device, |report| report.counts.spooled >= 10).await;
+        setup.proxy.open();
+        // Summaries and features have separate topics, so they may come in any order.
+        let mut came = BTreeMap::new();
+        while came.len() < kinds.len() || came.values().any(|count| *count < 5) {
+            let received = setup.leader.receives(&["summary", "features", "decision"]).await;
+            let (kind, header) = (received.message().body.kind(), received.message().header);
+            if kind != Kind::NotInView && header.late {
+                assert!(kinds.contains(&kind), "{kind:?}");
+                *came.entry(kind.name()).or_insert(0) += 1;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn frames_that_are_samples_are_spooled_on_disk_before_there_is_a_broker() {
+    let mut setup = DeviceSetup::of("frames-first").await;
+    setup.proxy.close();
+    let single = TinyNetwork { slots: 1, ..network() };
+    let bundle = Arc::new(Bundle::from_bytes(&single.bundle()).unwrap());
+    setup.config.capture = Capture::Source;
+    // No leader settles the samples; the device need not wait long for it.
+    setup.config.options.grace_ms = 500;
+    let raw = StdinSettings { format: StdinFormat::Rgb24, size: None };
+    let input = std::io::Cursor::new(vec![9; 3 * 8 * 8 * 3]);
+    let slot = Slot::new(0).unwrap();
+    let pipe = Source::of_reader(input, raw, None, slot, &bundle.manifest().preprocessing).unwrap();
+    let mut device = Device::start(setup.config.clone(), Arc::clone(&bundle), pipe).await.unwrap();
+    assert_eq!(timeout(PATIENCE, device.ended()).await.unwrap(), Ended::Source);
+    let report = device.shutdown().await;
+    assert_eq!(
+        (report.counts.captured, report.counts.spooled, report.counts.dropped.len()),
+        (3, 3, 0),
+        "{report:?}"
+    );
+
+    let _device = setup.restart(bundle).await;
+    let mut ids = BTreeSet::new();
+    while ids.len() < 3 {
+        let answer = setup.leader.answer().await;
+        assert!(answer.message().header.late);
+        ids.insert(answer.message().header.sample.0);
+    }
+}
+
+#[tokio::test]
+async fn samples_not_settled_at_a_clean_end_are_sent_after_a_restart() {
+    let mut setup = DeviceSetup::of("clean-end").await;
+    let device = setup.restart(bundle()).await;
+    setup.leader.triggers(1);
+    assert!(!setup.leader.answer().await.message().header.late);
+    assert_eq!(device.shutdown().await.counts.spooled, 1);
+    let _device = setup.restart(bundle()).await;
+    let answer = setup.leader.answer().await;
+    let header = answer.message().header;
+    assert_eq!(
+        (header.sample.0, header.late, header.session),
+        (1, true, Session::of_boot(bundle().network_id(), Boot(2)))
+    );
+}
+
+#[tokio::test]
+async fn without_a_spool_samples_that_cannot_be_sent_are_dropped_and_counted() {
+    let mut setup = DeviceSetup::of("no-spool").await;
+    setup.config.options.spool.max_bytes = 0;
+    setup.proxy.close();
+    let device = setup.start().await;
+    until(&device, |report| report.counts.dropped.get("away").is_some_and(|count| *count >= 3)).await;
+    assert!(!Path::exists(&setup.state.path().join("spool")));
+    setup.proxy.open();
+    // The leader learns of each sample: of those that could not be sent, that they are given up.
+    let (mut gone, mut in_time) = (BTreeSet::new(), 0);
+    while gone.len() < 3 || in_time == 0 {
+        let answer = setup.leader.answer().await;
+        match answer.message().header.late {
+            true => {
+                assert_eq!(answer.message().body, Body::Gone);
+                gone.insert(whole_id(&answer));
+            }
+            false => in_time += 1,
+        }
+    }
+    let report = device.report();
+    assert!(report.counts.given_up.get("spool_full").is_some_and(|count| *count >= 3), "{report:?}");
+    assert!(!Path::exists(&setup.state.path().join("spool")));
+}
+
+#[tokio::test]
+async fn answers_of_another_slot_are_set_aside_and_never_sent() {
+    let mut setup = DeviceSetup::of("other-slot").await;
+    setup.run_without_a_broker(5).await;
+    setup.proxy.open();
+    setup.config.slot = Slot::new(1).unwrap();
+    setup.config.capture = Capture::Trigger;
+    let device = Device::start(setup.config.clone(), bundle(), frames(1)).await.unwrap();
+    timeout(PATIENCE, device.connected()).await.unwrap();
+    let report = device.report();
+    assert_eq!((report.counts.spooled, report.counts.segments_of_others), (0, 1), "{report:?}");
+    setup.leader.triggers(1);
+    let answer = setup.leader.answer().await;
+    assert_eq!((answer.message().header.sample.0, answer.message().header.late), (1, false));
+    assert!(setup.state.path().join("spool/00000001.seg.other-1").is_file());
+}

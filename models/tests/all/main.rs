@@ -1,0 +1,15 @@
+//! `headwater-train` from outside: training, its files, and its commands.
+
+mod calibrate;
+mod checkpoint;
+mod command_line;
+mod configurations;
+mod divergence;
+mod gradients;
+mod grouped;
+mod live_account;
+mod resume;
+mod run_folder;
+mod small_run;
+mod table;
+mod tune;

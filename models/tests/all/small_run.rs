@@ -1,0 +1,127 @@
+//! A run of seconds beats a floor, and its bundle agrees with the trained network.
+
+use std::path::{Path, PathBuf};
+
+use headwater_inference::bundle::Bundle;
+use headwater_inference::cost::DeviceBody;
+use headwater_inference::engine::TractEngine;
+use headwater_models::data::{Parts, load};
+use headwater_models::evaluation::bundle_logits;
+use headwater_models::experiment::{Experiment, RunInfo};
+use headwater_models::recipe::Recipe;
+use headwater_models::report::PartReport;
+use headwater_models::run::{EvaluatedPart, EvaluationParts, Finished, finish};
+use headwater_models::spec::Spec;
+use headwater_models::training::{Diverged, Trainer};
+use headwater_models::wire_coding::WireCoding;
+use headwater_protocol::Exit;
+use headwater_samples::Part;
+use headwater_samples::data_set::OpenOptions;
+
+const SHIPPED: &str = include_str!("../../networks/ddnn-c.toml");
+const PUBLISHED: &str = include_str!("../../networks/ddnn-c-published.toml");
+/// Limit on a bundle for a board.
+const MAX_BUNDLE_BYTES: usize = 400_000;
+/// Share of samples that the engine may decide otherwise than the trained network: bits at the threshold, equal logits.
+const DIFFERING_SHARE: f64 = 0.005;
+
+fn trained(spec: Spec, parts: &Parts, limit: usize, epochs: u32) -> Finished {
+    let mut recipe = Recipe::read(None).unwrap();
+    (recipe.epochs, recipe.batch, recipe.optimiser.warm_up_steps) = (epochs, 64, 10);
+    recipe.optimiser.statistics_momentum = 0.2;
+    let train = parts.part(Part::Train, Some(limit), 2);
+    let validation = parts.part(Part::Validation, Some(400), 2);
+    let test = parts.part(Part::Test, Some(400), 2);
+    let calibration = parts.part(Part::Calibration, None, 2);
+    let experiment = Experiment::new(spec, recipe, RunInfo::default()).unwrap();
+    let mut trainer = Trainer::new(&experiment, &train, &validation, None);
+    trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
+    let mut checkpoint = trainer.checkpoint;
+    checkpoint.state.coding = WireCoding::fit(&experiment, &checkpoint.state, &train, &validation);
+    let evaluated = |samples| EvaluatedPart::of(&experiment, &checkpoint.state, samples);
+    let parts = EvaluationParts {
+        class_prior: train.prior(),
+        compared: validation.clone(),
+        validation: evaluated(validation),
+        calibration: evaluated(calibration),
+        test: evaluated(test),
+        data: "drawn".into(),
+        promise_obstacle: None,
+        out_of_fold: None,
+    };
+    let finished = finish(&experiment, &checkpoint, &parts).unwrap();
+
+    let bundle = Bundle::from_bytes(&finished.exported.bytes).unwrap();
+    let logits = bundle_logits(&bundle, &TractEngine, &parts.test.samples).unwrap();
+    let manifest = bundle.manifest();
+    let body = DeviceBody::of(manifest);
+    let shipped = PartReport::of(&logits, &parts.test.samples, &manifest.class_prior, bundle.policy(), body);
+    let trained = &finished.reports.test;
+    for (shipped, trained) in [
+        (shipped.every[Exit::LOCAL], trained.every[Exit::LOCAL]),
+        (shipped.every[Exit::CLOUD], trained.every[Exit::CLOUD]),
+        (shipped.overall, trained.overall),
+    ] {
+        assert!(
+            (shipped - trained).abs() <= DIFFERING_SHARE,
+            "{shipped} in the bundle, {trained} as trained"
+        );
+    }
+    assert!(finished.exported.bytes.len() < MAX_BUNDLE_BYTES, "{} bytes", finished.exported.bytes.len());
+    for parity in [&finished.exported.parity, finished.exported.packed.as_ref().unwrap()] {
+        assert!(parity.bits > 0 && parity.samples == 256, "{parity:?}");
+    }
+    finished
+}
+
+fn spec(text: &str) -> Spec {
+    Spec::parse(Path::new("spec.toml"), text).unwrap()
+}
+
+#[test]
+fn a_run_of_seconds_beats_guessing_and_its_bundle_agrees() {
+    let finished =
+        trained(spec(SHIPPED), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 1000, 2);
+    let every = &finished.reports.test.every;
+    let [local, cloud] = [every[Exit::LOCAL], every[Exit::CLOUD]];
+    assert!(cloud > 0.5 && local > 0.5, "ten classes, guessing has a tenth: {every:?}");
+    let validation = &finished.reports.validation;
+    assert!(validation.overall >= validation.every[Exit::CLOUD] - 0.0051, "{validation:?}");
+}
+
+#[test]
+fn a_network_that_sends_some_channels_trains_and_its_engines_agree() {
+    let head = "head = { kind = \"fc\", binary = true }";
+    let text = SHIPPED.replace(head, &format!("{head}\nsent_channels = 3"));
+    let finished =
+        trained(spec(&text), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 1000, 2);
+    let every = &finished.reports.test.every;
+    assert!(every[Exit::CLOUD] > 0.5 && every[Exit::LOCAL] > 0.5, "{every:?}");
+    let bundle = Bundle::from_bytes(&finished.exported.bytes).unwrap();
+    assert_eq!(bundle.manifest().features.shape(), [3, 16, 16]);
+}
+
+#[test]
+fn the_published_network_trains_and_exports_too() {
+    let text = PUBLISHED.replace("aggregation = \"mp\"", "aggregation = \"cc\"");
+    let finished =
+        trained(spec(&text), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 600, 1);
+    assert!(
+        finished.reports.test.every[Exit::LOCAL] > 0.2,
+        "ten classes, guessing has a tenth: {:?}",
+        finished.reports.test
+    );
+}
+
+#[test]
+fn a_run_of_seconds_on_real_articles_beats_its_floor() {
+    let root = std::env::var_os("HEADWATER_DATA")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from);
+    let Ok(parts) = load("fashion-6cam", &root.join("fashion-mnist"), OpenOptions::default()) else {
+        eprintln!("left out: no Fashion-MNIST in {}; set HEADWATER_DATA", root.display());
+        return;
+    };
+    let finished = trained(spec(SHIPPED), &parts, 2000, 3);
+    let every = &finished.reports.test.every;
+    assert!(every[Exit::CLOUD] > 0.6 && every[Exit::LOCAL] > 0.6, "{every:?}");
+}

@@ -1,0 +1,4 @@
+//! Messages from outside: round trips, damaged input, golden bytes.
+
+mod inference_bodies;
+mod messages;

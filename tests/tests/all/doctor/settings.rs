@@ -1,0 +1,112 @@
+//! Settings, bundles and policies that cannot work, and tiers whose networks or clocks differ.
+
+use std::path::Path;
+use std::process::Command;
+
+use headwater_group::start::find_program;
+use headwater_tests::group::embedded_broker;
+use headwater_tests::other_programs::find_faketime;
+use headwater_tests::shipped;
+
+use super::provoked::{Doctor, Files, start, start_with, until};
+
+#[test]
+fn a_tier_with_another_network_is_named() {
+    let files = Files::new(embedded_broker().to_string());
+    let (own, other) = (shipped::bundle_path(), files.other_bundle());
+    let (device, aggregator) = (files.device(0, &own, ""), files.aggregator(&other, ""));
+    let cloud = files.cloud(&own);
+    let doctor = Doctor::run(&[("--device", &device), ("--aggregator", &aggregator), ("--cloud", &cloud)]);
+    doctor.names("fail", "network", "group gate: this device has network", "give all tiers the same bundle");
+    doctor.names(
+        "fail",
+        "network",
+        "group gate: this aggregator has network",
+        "give all tiers the same bundle",
+    );
+    let aggregator = files.aggregator(&own, "");
+    let doctor = Doctor::run(&[("--device", &device), ("--aggregator", &aggregator), ("--cloud", &cloud)]);
+    doctor.fails_only(&["running", "cloud"]);
+}
+
+#[test]
+fn a_cloud_with_another_network_is_named_and_a_clock_that_differs_from_its_clock() {
+    let files = Files::new(embedded_broker().to_string());
+    let cloud = files.cloud(&files.other_bundle());
+    let running_cloud = start("headwater-cloud", &cloud);
+    let aggregator = files.aggregator(&shipped::bundle_path(), "");
+    let arguments = [("--aggregator", aggregator.as_path())];
+    let doctor = until(|| Doctor::run(&arguments), |doctor| !doctor.has("fail", "cloud", "", ""));
+    doctor.names("fail", "cloud model", "the cloud serves network", "give all tiers the same bundle");
+    doctor.fails_only(&["cloud model", "running"]);
+    let library = find_faketime().expect("scripts/install/test-tools");
+    let clock = |by| [("LD_PRELOAD", library), ("FAKETIME", by), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
+    let doctor = Doctor::with(&arguments, &clock("+3600s"));
+    doctor.names("fail", "clock", "s ahead of the cloud", "set the clock");
+    let doctor = Doctor::with(&arguments, &clock("-60s"));
+    // The cloud and the time of the settings file are as far ahead.
+    doctor.names("warn", "clock", "s behind the", "set the clock");
+    let doctor = Doctor::with(&arguments, &clock("1999-12-31 12:00:00"));
+    doctor.names("fail", "clock", "has passed long ago", "set the clock");
+    // A cloud on this machine is as wrong as the machine: then the settings files tell.
+    drop(running_cloud);
+    let _cloud = start_with("headwater-cloud", &cloud, &clock("-3600s"));
+    let asked = || Doctor::with(&arguments, &clock("-3600s"));
+    let doctor = until(asked, |doctor| !doctor.has("fail", "cloud", "", ""));
+    doctor.names("fail", "clock", "aggregator.toml was written", "set the clock");
+}
+
+#[test]
+fn a_policy_and_a_journal_that_cannot_work_are_named() {
+    let files = Files::new(embedded_broker().to_string());
+    let policy = files.write("policy.toml", "windo_ms = 20\n");
+    let group = format!("policy = \"{}\"", policy.display());
+    let aggregator = files.aggregator(&shipped::bundle_path(), &group);
+    let doctor = Doctor::run(&[("--aggregator", &aggregator)]);
+    doctor.names("fail", "policy", "windo_ms", "docs/policy.toml");
+    // Parts that do not depend on the policy are looked at all the same.
+    assert!(doctor.findings().any(|finding| finding["check"] == "broker" && finding["level"] == "ok"));
+    let file = files.write("in-the-way", "");
+    let group = format!("journal.path = \"{}\"", file.join("journal").display());
+    let aggregator = files.aggregator(&shipped::bundle_path(), &group);
+    let doctor = Doctor::run(&[("--aggregator", &aggregator)]);
+    doctor.names("fail", "disk", "journal.path: expected a folder", "move the file away");
+}
+
+#[test]
+fn a_bundle_that_was_altered_and_keys_that_were_emptied_are_named() {
+    let files = Files::new(embedded_broker().to_string());
+    let mut bytes = std::fs::read(shipped::bundle_path()).expect("the shipped bundle");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    let altered = files.path("altered.hwb");
+    std::fs::write(&altered, bytes).expect("the folder can be written");
+    let cloud = files.cloud(&altered);
+    let keys = files.write("cloud.keys", "# all taken away\n");
+    let text = std::fs::read_to_string(&cloud).expect("written before");
+    let text = text.replace("[http]\n", &format!("[http]\nkeys_file = \"{}\"\n", keys.display()));
+    let doctor = Doctor::run(&[("--cloud", &files.write("cloud.toml", &text))]);
+    doctor.names("fail", "bundle", "altered.hwb", "copy the bundle again");
+    doctor.names("fail", "configuration", "http.keys_file", "openssl rand -hex 16");
+}
+
+#[test]
+fn without_a_settings_file_the_doctor_takes_those_of_the_machine_or_says_what_to_give() {
+    let mut command = Command::new(find_program("headwater").expect("the programs are built"));
+    let output = command.args(["doctor", "--timeout-s", "1"]).output().expect("the doctor starts");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let places = ["device", "aggregator", "cloud"].map(|tier| format!("/etc/headwater/{tier}.toml"));
+    let own: Vec<_> = places.iter().filter(|place| Path::new(place).exists()).collect();
+    if own.is_empty() {
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains("--aggregator FILE") && places.iter().all(|place| said.contains(place)),
+            "{said}"
+        );
+    } else {
+        // This machine has tiers of its own.
+        assert_ne!(output.status.code(), Some(2), "{said}");
+        assert!(own.iter().all(|place| printed.contains(place.as_str())), "{printed}");
+    }
+}

@@ -1,0 +1,171 @@
+//! A broker with certificates and access rules by `headwater enroll`: who is let in, and what is said to who is not.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use headwater_group::start::find_program;
+use headwater_link::{Link, LinkConfig, QoS};
+use headwater_tests::group::WAIT_LIMIT;
+use headwater_tests::shipped;
+use headwater_tests::site::{GROUPS, Part, SITE, Site};
+use tokio::time::{sleep, timeout};
+
+/// `headwater trigger` with these arguments: its exit code, and what it printed on standard error.
+fn trigger(site: &Site, flags: &[String]) -> (Option<i32>, String) {
+    let output = Command::new(find_program("headwater").expect("the programs are built"))
+        .args(["trigger", "--site", SITE, "--group", GROUPS[0], "--broker"])
+        .arg(format!("mqtts://localhost:{}", site.broker_port))
+        .args(flags)
+        .output()
+        .expect("the command starts");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_the_broker_does_not_admit_is_told_why_at_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut site = Site::enroll(folder.path());
+    site.start(Part::Broker);
+    let own = site.member(GROUPS[0], "operator");
+    let flag = |name: &str, file: &str| [format!("--tls-{name}-file"), own.join(file).display().to_string()];
+    let authority = flag("authority", "authority.pem");
+    let start = Instant::now();
+    let (code, without) = trigger(&site, &authority);
+    assert_eq!(code, Some(1), "{without}");
+    assert!(without.contains("it wants a certificate"), "{without}");
+    let strangers = tempfile::tempdir().expect("a temporary folder");
+    let stranger = Site::enroll(strangers.path());
+    let foreign = stranger.member(GROUPS[0], "operator");
+    let foreign =
+        |name: &str, file: &str| [format!("--tls-{name}-file"), foreign.join(file).display().to_string()];
+    let pair = [foreign("certificate", "certificate.pem"), foreign("key", "key.pem")].concat();
+    let (code, other) = trigger(&site, &[authority.to_vec(), pair].concat());
+    assert_eq!(code, Some(1), "{other}");
+    assert!(other.contains("not of an authority that it trusts"), "{other}");
+    let (code, nobody) = trigger(&site, &[]);
+    assert_eq!(code, Some(2), "{nobody}");
+    assert!(nobody.contains("tls.authority_file: missing"), "{nobody}");
+    for text in [&without, &other] {
+        assert!(!text.contains("is a broker there?"), "{text}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoked() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut site = Site::enroll(folder.path());
+    site.start(Part::Broker);
+    let prefix = format!("headwater/v1/{SITE}/{}", GROUPS[0]);
+    let listen = LinkConfig::new(site.access(GROUPS[0], "operator"), "listener")
+        .subscribe(format!("{prefix}/#"), QoS::AtLeastOnce);
+    let (listener, mut heard) = Link::start(listen).expect("a filter");
+    let (device, _device) =
+        Link::start(LinkConfig::new(site.access(GROUPS[0], "cam-1"), "cam")).expect("a client");
+    let connected = async {
+        while !listener.is_connected() || !device.is_connected() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(WAIT_LIMIT, connected).await.expect("the broker takes both");
+    let say = |topic: &str| {
+        let topic = format!("{prefix}/{topic}");
+        device.publish(topic, "said", QoS::AtLeastOnce, false).expect("connected");
+    };
+    // The last one arrives, so that those before it had their time.
+    for topic in
+        ["dev/cam-0/summary", "result", "settled", "request", "leader", "trigger", "dev/cam-1/summary"]
+    {
+        say(topic);
+    }
+    let mut topics = Vec::new();
+    while topics.last().is_none_or(|topic: &String| !topic.ends_with("cam-1/summary")) {
+        let incoming = timeout(WAIT_LIMIT, heard.recv()).await.expect("in time").expect("the link lives");
+        if let headwater_link::Incoming::Message { topic, .. } = incoming {
+            topics.push(topic);
+        }
+    }
+    assert_eq!(topics, [format!("{prefix}/dev/cam-1/summary")]);
+    site.headwater(&["enroll", "revoke", "--group", GROUPS[0], "cam-1"]);
+    site.signal(Part::Broker, "HUP");
+    // The broker reads its rules anew when it comes to the signal.
+    let until_silent = async {
+        say("dev/cam-1/summary");
+        while timeout(Duration::from_secs(1), heard.recv()).await.is_ok() {
+            say("dev/cam-1/summary");
+        }
+    };
+    timeout(WAIT_LIMIT, until_silent).await.expect("a revoked member is not heard");
+    let (again, _again) =
+        Link::start(LinkConfig::new(site.access(GROUPS[0], "cam-1"), "cam-again")).expect("a client");
+    let mut failures = again.failures();
+    let refused = timeout(WAIT_LIMIT, failures.wait_for(Option::is_some)).await.expect("in time");
+    let refused = refused.expect("the link lives").clone().expect("a failure");
+    assert!(refused.is_refusal(), "{refused}");
+}
+
+#[test]
+fn a_client_that_may_not_trigger_is_told_which_topic_the_broker_refuses_and_which_role_has_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut site = Site::enroll(folder.path());
+    site.start(Part::Broker);
+    for (group, name) in [(GROUPS[0], "screen"), (GROUPS[1], "operator")] {
+        let own = site.member(group, name);
+        let flag =
+            |name: &str, file: &str| [format!("--tls-{name}-file"), own.join(file).display().to_string()];
+        let identity = [
+            flag("authority", "authority.pem"),
+            flag("certificate", "certificate.pem"),
+            flag("key", "key.pem"),
+        ];
+        let (code, said) = trigger(&site, &identity.concat());
+        assert_eq!(code, Some(1), "{said}");
+        let topic = format!("headwater/v1/{SITE}/{}/trigger", GROUPS[0]);
+        for part in [topic.as_str(), "not authorized", "the role `operator` of the group"] {
+            assert!(said.contains(part), "{group}/{name}: {part} in {said}");
+        }
+        assert!(!said.contains("no device of the group"), "{said}");
+    }
+}
+
+#[test]
+fn a_tier_with_trusted_keys_takes_signed_bundles_alone() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let run = |program: &str, arguments: &[&str]| {
+        let program = find_program(program).expect("the programs are built");
+        let output = Command::new(program).args(arguments).output().expect("the program starts");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let (signed, unsigned) = (file("signed.hwb"), shipped::bundle_path().display().to_string());
+    let keys = ["own.key", "other.key"].map(|name| {
+        let (code, key) = run("headwater", &["sign", "--new-key", &file(name)]);
+        assert_eq!(code, Some(0), "{key}");
+        key.trim().to_owned()
+    });
+    let (code, said) = run("headwater", &["sign", "--key", &file("own.key"), &unsigned, "--out", &signed]);
+    assert_eq!(code, Some(0), "{said}");
+    let frames = shipped::frames_path().display().to_string();
+    let device =
+        ["--site", "s", "--group", "g", "--id", "d", "--slot", "0", "--source-path", frames.as_str()];
+    for (program, flags) in
+        [("headwater-device", &device[..]), ("headwater-aggregator", &[]), ("headwater-cloud", &[])]
+    {
+        let check = |bundle: &str, key: &str| {
+            let own = ["--check-config", "--trusted-keys", key, "--bundle", bundle];
+            run(program, &[flags, &own[..]].concat())
+        };
+        assert_eq!(check(&signed, &keys[0]).0, Some(0), "{program}: {}", check(&signed, &keys[0]).1);
+        let both = keys.join(",");
+        assert_eq!(check(&signed, &both).0, Some(0), "{program} with two keys");
+        for (bundle, key, reason) in [
+            (&unsigned, &keys[0], "expected a signature by a trusted key, found none"),
+            (&signed, &keys[1], "is not among `trusted_keys`"),
+        ] {
+            let (code, said) = check(bundle, key);
+            assert_eq!(code, Some(2), "{program}: {said}");
+            assert!(said.contains(reason), "{program}: {reason} in {said}");
+        }
+    }
+}

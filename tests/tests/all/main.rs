@@ -1,0 +1,31 @@
+//! Tests across the tiers. One program, since linking each file by itself takes longer than running it.
+
+mod bad_peers;
+mod batches;
+mod closed_pipes;
+mod cloud_network;
+mod configurations;
+mod demo_processes;
+mod dependencies;
+mod device_states;
+mod digits;
+mod doctor;
+mod edge_processes;
+mod example_files;
+mod faults;
+mod identity;
+mod leaders;
+mod log_lines;
+mod mosquitto;
+mod outages;
+mod parity;
+mod policy_reload;
+mod processes;
+mod protocol_page;
+mod refusals;
+mod rollover;
+mod schemas;
+mod service_manager;
+mod topic_aliases;
+mod trigger;
+mod video;

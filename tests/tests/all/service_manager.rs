@@ -1,0 +1,177 @@
+//! The three programs under a service manager (`sd_notify`): ready, watchdog, stopping. And the check of a container's health.
+
+use std::io::ErrorKind;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use headwater_group::start::{Program, find_program};
+use headwater_link::Endpoint;
+use headwater_tests::group::WAIT_LIMIT;
+use headwater_tests::other_programs::mosquitto;
+use headwater_tests::shipped;
+use headwater_transport::held_port;
+
+/// Time without a watchdog message after which the manager would end a program.
+const WATCHDOG: Duration = Duration::from_secs(1);
+
+/// The manager's end of the messages of one program.
+struct Manager {
+    socket: UnixDatagram,
+}
+
+impl Manager {
+    fn listen(path: &Path) -> Self {
+        let socket = UnixDatagram::bind(path).expect("the folder can be written");
+        Self { socket }
+    }
+
+    /// The next message within a limit.
+    fn next(&self, limit: Duration) -> Option<String> {
+        self.socket.set_read_timeout(Some(limit)).expect("a limit above zero");
+        let mut buffer = [0; 4096];
+        match self.socket.recv(&mut buffer) {
+            Ok(bytes) => Some(String::from_utf8_lossy(&buffer[..bytes]).into_owned()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
+            Err(error) => panic!("the socket of the manager: {error}"),
+        }
+    }
+
+    /// Waits for a message with this line.
+    #[track_caller]
+    fn until(&self, line: &str) -> String {
+        let begin = Instant::now();
+        let mut seen = Vec::new();
+        while begin.elapsed() < WAIT_LIMIT {
+            let Some(message) = self.next(WAIT_LIMIT) else { break };
+            if message.lines().any(|found| found == line) {
+                return message;
+            }
+            seen.push(message);
+        }
+        panic!("expected {line}, found {seen:?}");
+    }
+
+    /// Takes the messages that are there.
+    fn drain(&self) {
+        while self.next(Duration::from_millis(1)).is_some() {}
+    }
+}
+
+/// A program with its admin port.
+struct Watched {
+    name: &'static str,
+    arguments: Vec<String>,
+    admin: String,
+}
+
+impl Watched {
+    fn new(name: &'static str, arguments: &[&str]) -> Self {
+        let admin = format!("127.0.0.1:{}", held_port().expect("a free port"));
+        let bundle = shipped::bundle_path().display().to_string();
+        let common = ["--bundle", &bundle, "--admin-listen", &admin];
+        let arguments = common.iter().chain(arguments).map(|&argument| argument.to_owned()).collect();
+        Self { name, arguments, admin }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(find_program(self.name).expect("the programs are built"));
+        command.args(&self.arguments).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// Standard error of `--check-live`, and whether it succeeded.
+    fn check_live(&self) -> (bool, String) {
+        let output = self.command().arg("--check-live").stderr(Stdio::piped()).output().expect("it starts");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    fn start(&self, socket: &Path) -> Program {
+        let mut command = self.command();
+        command.env("NOTIFY_SOCKET", socket).env("WATCHDOG_USEC", WATCHDOG.as_micros().to_string());
+        Program::start(&mut command).expect("the program starts")
+    }
+}
+
+/// The programs, each with a port that was free a moment ago.
+fn programs(broker: &Endpoint) -> impl Iterator<Item = Watched> {
+    let broker = broker.to_string();
+    let frames = shipped::frames_path().display().to_string();
+    ["headwater-cloud", "headwater-aggregator", "headwater-device"].into_iter().map(move |name| {
+        let at_broker = ["--broker-address", &broker, "--site", "tests", "--group", "group"];
+        let device = ["--id", "cam-0", "--slot", "0", "--source-path", &frames];
+        match name {
+            "headwater-cloud" => {
+                Watched::new(name, &["--http-listen", "127.0.0.1:0", "--stop-delay-ms", "0"])
+            }
+            "headwater-device" => Watched::new(name, &[at_broker, device].concat()),
+            _ => Watched::new(name, &at_broker),
+        }
+    })
+}
+
+#[test]
+fn each_program_says_that_it_is_ready_lives_and_stops_and_a_frozen_one_is_found() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (_mosquitto, broker) = mosquitto(folder.path());
+    for watched in programs(&broker) {
+        let (is_live, reason) = watched.check_live();
+        assert!(!is_live && reason.contains(&watched.admin), "nobody runs: {reason}");
+        let socket = folder.path().join(watched.name);
+        let manager = Manager::listen(&socket);
+        let program = watched.start(&socket);
+        let ready = manager.until("READY=1");
+        assert!(ready.lines().any(|line| line.starts_with("STATUS=")), "{ready}");
+        for _ in 0..3 {
+            manager.until("WATCHDOG=1");
+        }
+        assert_eq!(watched.check_live(), (true, String::new()), "{}", watched.name);
+        program.signal("STOP").expect("a shell starts");
+        manager.drain();
+        let message = manager.next(2 * WATCHDOG);
+        assert_eq!(message, None, "a frozen program sends no watchdog message: {}", watched.name);
+        let (is_live, reason) = watched.check_live();
+        assert!(!is_live && reason.contains(&watched.admin), "{}: {reason}", watched.name);
+        program.signal("CONT").expect("a shell starts");
+        manager.until("WATCHDOG=1");
+        program.signal("TERM").expect("a shell starts");
+        manager.until("STOPPING=1");
+    }
+}
+
+#[test]
+fn an_admin_port_beyond_this_machine_needs_a_setting_of_its_own() {
+    for name in ["headwater-cloud", "headwater-aggregator", "headwater-device"] {
+        let check = |more: &[&str]| {
+            let mut command = Command::new(find_program(name).expect("the programs are built"));
+            command.arg("--bundle").arg(shipped::bundle_path()).args([
+                "--check-config",
+                "--admin-listen",
+                "192.0.2.1:9600",
+            ]);
+            if name == "headwater-device" {
+                command
+                    .args([
+                        "--site",
+                        "tests",
+                        "--group",
+                        "group",
+                        "--id",
+                        "cam-0",
+                        "--slot",
+                        "0",
+                        "--source-path",
+                    ])
+                    .arg(shipped::frames_path());
+            }
+            let output = command.args(more).output().expect("it starts");
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let (code, error) = check(&[]);
+        assert_eq!(code, Some(2), "{name}: {error}");
+        assert!(error.contains("admin.listen: expected") && error.contains("admin.remote"), "{error}");
+        let (code, error) = check(&["--admin-remote"]);
+        assert_eq!(code, Some(0), "{name}: {error}");
+    }
+}
