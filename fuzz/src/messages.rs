@@ -54,7 +54,7 @@ fn check_claim(text: &[u8]) {
 fn check_trigger(text: &[u8]) {
     let Ok(Trigger { sample, .. }) = Trigger::read(text, &Limits::default()) else { return };
     let written = serde_json::to_vec(&TriggerMessage { sample }).expect("triggers always become JSON");
-    assert_eq!(Trigger::read(&written, &Limits::default()), Ok(Trigger { sample, network: None }));
+    assert_eq!(Trigger::read(&written, &Limits::default()), Ok(Trigger { sample, session: None }));
 }
 
 fn check_binary(payload: &[u8], limits: &Limits) {

@@ -39,13 +39,13 @@ mod tests {
     #[test]
     fn golden_messages_to_a_group() {
         let trigger = |sample| encode_trigger(SESSION, SampleId(sample));
-        check_hex(&trigger(5), "2100abcd05");
-        check_hex(&trigger(300), "2100abcdac02");
-        check_hex(&trigger(u64::MAX), "2100abcdffffffffffffffffff01");
+        check_hex(&trigger(5), "21abcd05");
+        check_hex(&trigger(300), "21abcdac02");
+        check_hex(&trigger(u64::MAX), "21abcdffffffffffffffffff01");
         let request = |slots| encode_request(SESSION, SampleId(9), SlotSet::from_bits(slots));
-        check_hex(&request(0b101), "2400abcd0905");
-        check_hex(&request(1 << 63), "2400abcd090000000000000080");
-        check_hex(&request(0), "2400abcd09");
+        check_hex(&request(0b101), "24abcd0905");
+        check_hex(&request(1 << 63), "24abcd090000000000000080");
+        check_hex(&request(0), "24abcd09");
     }
 
     #[test]
@@ -54,12 +54,11 @@ mod tests {
             assert_eq!(decode(bytes, &Limits::default()), Err(expected), "{bytes:02x?}");
         };
         let trigger = encode_trigger(SESSION, SampleId(5));
-        check(&trigger[..4], DecodeError::Truncated(4));
+        check(&trigger[..3], DecodeError::Truncated(3));
         check(&[&trigger[..], &[0]].concat(), DecodeError::Length { kind: "trigger", expected: 0, found: 1 });
         check(&[&[0x11], &trigger[1..]].concat(), DecodeError::Version(1));
         check(&[&[0x2f], &trigger[1..]].concat(), DecodeError::Kind(15));
-        check(&[&[0x21, 1], &trigger[2..]].concat(), DecodeError::Flags(1));
-        check(&[&trigger[..4], &[0x85, 0]].concat(), DecodeError::SampleId);
+        check(&[&trigger[..3], &[0x85, 0]].concat(), DecodeError::SampleId);
         let request = encode_request(SESSION, SampleId(5), SlotSet::from_bits(1));
         check(&[&request[..], &[0]].concat(), DecodeError::ZeroAtEnd);
         check(

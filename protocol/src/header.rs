@@ -7,8 +7,8 @@
 //! +----+----+--------+-----------------+-------------------+-----------------+
 //! ```
 //!
-//! Numbers are little endian. The version is the high half of byte 0. The id has n bytes, 1 to 10. The age is in ms and saturates at 65,535;
-//! triggers and requests have none.
+//! Numbers are little endian. The version is the high half of byte 0. The id has n bytes, 1 to 10. The age is in ms and saturates at 65,535.
+//! Triggers and requests have neither flags nor age.
 
 use crate::ids::{SampleId, Session};
 use crate::message::{DecodeError, Kind};
@@ -18,15 +18,10 @@ use crate::varint::{MAX_VARINT_BYTES, put_varint, take_varint};
 pub const VERSION: u8 = 2;
 
 /// Bytes before the body at the longest ids in use, those of a source: milliseconds since 1970, up to the year 2109.
-pub const HEADER_BYTES: usize = FIXED_BYTES + 6 + AGE_BYTES;
+pub const HEADER_BYTES: usize = MAX_HEADER_BYTES - MAX_VARINT_BYTES + 6;
 
 /// Most bytes before the body.
-pub(crate) const MAX_HEADER_BYTES: usize = FIXED_BYTES + MAX_VARINT_BYTES + AGE_BYTES;
-
-/// Kind and version, flags, session.
-const FIXED_BYTES: usize = 4;
-
-const AGE_BYTES: usize = 2;
+pub(crate) const MAX_HEADER_BYTES: usize = 1 + 1 + 2 + MAX_VARINT_BYTES + 2;
 
 /// Bit 0 of the flags.
 const FLAG_LATE: u8 = 1;
@@ -61,8 +56,10 @@ pub fn decode_header(payload: &[u8]) -> Result<Header, DecodeError> {
 
 /// Appends the bytes before the body.
 pub(crate) fn put_header(kind: Kind, header: &Header, out: &mut Vec<u8>) {
-    let is_late = header.late && !kind.is_to_group();
-    out.extend_from_slice(&[VERSION << 4 | kind as u8, u8::from(is_late)]);
+    out.push(VERSION << 4 | kind as u8);
+    if !kind.is_to_group() {
+        out.push(u8::from(header.late));
+    }
     out.extend_from_slice(&header.session.0);
     put_varint(header.sample.0, out);
     if !kind.is_to_group() {
@@ -73,26 +70,30 @@ pub(crate) fn put_header(kind: Kind, header: &Header, out: &mut Vec<u8>) {
 /// Splits a payload into kind, header and body.
 pub(crate) fn take_header(payload: &[u8]) -> Result<(Kind, Header, &[u8]), DecodeError> {
     let truncated = || DecodeError::Truncated(payload.len());
-    let (&[first, flags, a, b], mut rest) = payload.split_first_chunk().ok_or_else(truncated)?;
+    let (&first, mut rest) = payload.split_first().ok_or_else(truncated)?;
     if first >> 4 != VERSION {
         return Err(DecodeError::Version(first >> 4));
     }
     let kind = Kind::from_bits(first & 0x0f).ok_or(DecodeError::Kind(first & 0x0f))?;
-    let known = if kind.is_to_group() { 0 } else { FLAG_LATE };
-    if flags & !known != 0 {
+    let flags = if kind.is_to_group() { 0 } else { take(&mut rest).map(|[flags]| flags).ok_or_else(truncated)? };
+    if flags & !FLAG_LATE != 0 {
         return Err(DecodeError::Flags(flags));
     }
-    let is_cut_off = rest.iter().take(MAX_VARINT_BYTES).all(|byte| byte & 0x80 != 0);
+    let session = Session(take(&mut rest).ok_or_else(truncated)?);
+    let is_cut_off = rest.len() < MAX_VARINT_BYTES && rest.iter().all(|byte| byte & 0x80 != 0);
     let sample = match take_varint(&mut rest) {
         Some(sample) => SampleId(sample),
-        None if is_cut_off && payload.len() < FIXED_BYTES + MAX_VARINT_BYTES => return Err(truncated()),
+        None if is_cut_off => return Err(truncated()),
         None => return Err(DecodeError::SampleId),
     };
-    let mut age_ms = 0;
-    if !kind.is_to_group() {
-        let (age, body) = rest.split_first_chunk().ok_or_else(truncated)?;
-        (age_ms, rest) = (u16::from_le_bytes(*age), body);
-    }
-    let header = Header { late: flags & FLAG_LATE != 0, session: Session([a, b]), sample, age_ms };
+    let age = if kind.is_to_group() { [0, 0] } else { take(&mut rest).ok_or_else(truncated)? };
+    let header = Header { late: flags & FLAG_LATE != 0, session, sample, age_ms: u16::from_le_bytes(age) };
     Ok((kind, header, rest))
+}
+
+/// Takes bytes from the front.
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*taken)
 }

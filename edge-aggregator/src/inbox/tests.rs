@@ -59,17 +59,21 @@ impl Group {
     }
 
     fn introduces(&mut self, id: &str, slot: u8, network: NetworkId) {
+        self.introduces_boot(id, slot, network, Boot(1));
+    }
+
+    fn introduces_boot(&mut self, id: &str, slot: u8, network: NetworkId, boot: Boot) {
         let birth = Birth {
             device: device(id),
             slot: Slot::new(slot).unwrap(),
-            boot: Boot(1),
+            boot,
             software: "test".into(),
             network,
             numbering: None,
             capabilities: Vec::new(),
         };
         self.sends(id, DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
-        let up = Status { state: DeviceState::Up, boot: Boot(1) };
+        let up = Status { state: DeviceState::Up, boot };
         self.sends(id, DeviceTopic::Status, &serde_json::to_vec(&up).unwrap());
     }
 
@@ -108,8 +112,11 @@ fn message(body: Body<'_>) -> Vec<u8> {
 }
 
 fn message_from(network: NetworkId, body: Body<'_>) -> Vec<u8> {
-    let header =
-        Header { late: false, session: Session::of_boot(network, Boot(1)), sample: SampleId(101), age_ms: 3 };
+    message_of(Session::of_boot(network, Boot(1)), body)
+}
+
+fn message_of(session: Session, body: Body<'_>) -> Vec<u8> {
+    let header = Header { late: false, session, sample: SampleId(101), age_ms: 3 };
     let mut payload = Vec::new();
     encode(&Message { header, body }, &LIMITS, &mut payload).unwrap();
     payload
@@ -264,8 +271,25 @@ fn messages_of_another_network_are_refused_whatever_the_birth_named() {
     group.introduces("b", 1, NetworkId([8; 32]));
     group.sends("b", DeviceTopic::Summary, &message(Body::NotInView));
     group.check_seen(&[]);
-    assert_eq!(group.refused("a"), BTreeMap::from([("wrong_network", 1)]));
+    assert_eq!(group.refused("a"), BTreeMap::from([("unknown_device", 1)]));
     assert_eq!(group.refused("b"), BTreeMap::from([("wrong_network", 2)]));
+}
+
+#[test]
+fn a_message_that_comes_before_the_birth_of_its_session_is_refused_until_that_birth_is_there() {
+    let mut group = Group::with_device("a", 1);
+    group.seen.clear();
+    let of_next_boot = message_of(Session::of_boot(OURS, Boot(2)), Body::NotInView);
+    group.sends("a", DeviceTopic::Summary, &of_next_boot);
+    group.check_seen(&[]);
+    assert_eq!(group.refused("a"), BTreeMap::from([("unknown_device", 1)]));
+    group.introduces_boot("a", 1, OURS, Boot(2));
+    group.seen.clear();
+    group.sends("a", DeviceTopic::Summary, &of_next_boot);
+    group.check_seen(&[&answered(1, 101, false, "NotInView")]);
+    group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
+    group.check_seen(&[]);
+    assert_eq!(group.refused("a"), BTreeMap::from([("unknown_device", 2)]), "the session before has ended");
 }
 
 #[test]
@@ -389,7 +413,8 @@ fn coded_maps_that_are_cut_off_padded_too_long_or_of_other_contexts_are_refused_
     let table: Vec<u8> = coder.table().iter().map(|byte| 255 - byte / 2).collect();
     let other = MapCoder::new(&bundle.manifest().features, table).unwrap();
     let padded = [&body[..], &[0]].concat();
-    let head = message_under(&format, Body::Features(&body))[..12].to_vec();
+    let mut head = message_under(&format, Body::Features(&body));
+    head.truncate(head.len() - body.len());
     let bodies =
         [&body[..body.len() - 1], &padded, &[7; 300], &[], &other.encode(&vec![0xff; packed]).unwrap()[..]];
     for (sent, wrong) in bodies.iter().enumerate() {

@@ -24,7 +24,7 @@ impl Agent {
                 self.presence.disconnected();
                 self.refused.disconnected();
                 self.unsettled.disconnected(self.now());
-                // The next leader may be of an earlier version. Waiting answers go to the spool.
+                // The next leader may allow no wait. Waiting answers go to the spool.
                 self.set_allowed_wait(None);
                 self.report_unsettled();
             }

@@ -46,8 +46,12 @@ pub(crate) fn next_boot(
     let session = |boot| u16::from_le_bytes(Session::of_boot(network, Boot(boot)).0);
     let session_path = folder.dir.join(SESSION_FILE);
     match folder.read_number::<u16>(SESSION_FILE, "0 to 65535")? {
-        StoredNumber::Found(last) if last == session(boot) => boot = boot.wrapping_add(1),
-        StoredNumber::Found(_) | StoredNumber::Missing => {}
+        StoredNumber::Found(last) => {
+            while session(boot) == last {
+                boot = boot.wrapping_add(1);
+            }
+        }
+        StoredNumber::Missing => {}
         StoredNumber::Damaged(reason) => folder.set_damaged_aside(&session_path, &reason),
     }
     let kept = replace_file(&path, format!("{boot}\n"))

@@ -154,10 +154,10 @@ fn check_golden(name: &str, body: Body<'_>, golden: &str) {
 #[test]
 fn golden_messages() {
     let scores: Vec<u8> = [1.0f32, -2.5, 0.0].iter().flat_map(|s| s.to_le_bytes()).collect();
-    check_golden("trigger", Body::Trigger, "2100abcd888e98a8c0e0808101");
+    check_golden("trigger", Body::Trigger, "21abcd888e98a8c0e0808101");
     check_golden("summary", Body::Summary(&scores), "2200abcd888e98a8c0e080810103000000803f000020c000000000");
     check_golden("not_in_view", Body::NotInView, "2300abcd888e98a8c0e08081010300");
-    check_golden("request", Body::Request(SlotSet::from_bits(0b101)), "2400abcd888e98a8c0e080810105");
+    check_golden("request", Body::Request(SlotSet::from_bits(0b101)), "24abcd888e98a8c0e080810105");
     check_golden("features", Body::Features(&[0x01, 0x80, 0x1f]), "2500abcd888e98a8c0e0808101030001801f");
     check_golden("gone", Body::Gone, "2600abcd888e98a8c0e08081010300");
     let decision = DeviceDecision { class: 3, confidence: 0.5, policy: PolicyId([4; 8]) };
@@ -232,7 +232,7 @@ fn bytes_of_headers_by_numbering() {
     // Milliseconds of 21 November 2025, and the same by a clock with a period of 100 ms.
     let (source, clock) = (1_763_719_200_123, 17_637_192_001);
     for (sample, of_answer, to_group) in
-        [(1, 7, 5), (300, 8, 6), (100_000, 9, 7), (clock, 11, 9), (source, 12, 10)]
+        [(1, 7, 4), (300, 8, 5), (100_000, 9, 6), (clock, 11, 8), (source, 12, 9)]
     {
         let request = Body::Request(SlotSet::first(1));
         let found = [Body::NotInView, Body::Trigger, request].map(|body| bytes(sample, body));
