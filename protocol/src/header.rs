@@ -20,6 +20,9 @@ pub const VERSION: u8 = 2;
 /// Bytes before the body at the longest ids in use, those of a source: milliseconds since 1970, up to the year 2109.
 pub const HEADER_BYTES: usize = MAX_HEADER_BYTES - MAX_VARINT_BYTES + 6;
 
+/// Bytes of the shortest message, a trigger of one of the first 128 ids.
+const MIN_HEADER_BYTES: usize = 1 + 2 + 1;
+
 /// Most bytes before the body.
 pub(crate) const MAX_HEADER_BYTES: usize = 1 + 1 + 2 + MAX_VARINT_BYTES + 2;
 
@@ -70,7 +73,8 @@ pub(crate) fn put_header(kind: Kind, header: &Header, out: &mut Vec<u8>) {
 /// Splits a payload into kind, header and body.
 pub(crate) fn take_header(payload: &[u8]) -> Result<(Kind, Header, &[u8]), DecodeError> {
     let truncated = || DecodeError::Truncated(payload.len());
-    let (&first, mut rest) = payload.split_first().ok_or_else(truncated)?;
+    let (&first, mut rest) =
+        payload.split_first().filter(|_| payload.len() >= MIN_HEADER_BYTES).ok_or_else(truncated)?;
     if first >> 4 != VERSION {
         return Err(DecodeError::Version(first >> 4));
     }

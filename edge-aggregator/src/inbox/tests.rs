@@ -213,14 +213,14 @@ fn messages_are_read_under_the_network_of_their_device() {
 fn garbage_is_counted_for_its_device_and_makes_no_event() {
     let mut group = Group::with_device("a", 0);
     group.seen.clear();
-    for payload in [&b""[..], b"x", &[0x22; 12], &[0x12; 2000]] {
+    for payload in [&b""[..], b"x", &[0x22; 12], &[0x12; 12], &[0x12; 2000]] {
         group.sends("a", DeviceTopic::Summary, payload);
     }
     group.sends("a", DeviceTopic::Summary, &message(Body::Features(&[0, 0])));
     group.sends("a", DeviceTopic::Birth, b"{");
     group.sends("a", DeviceTopic::Status, b"[]");
     group.check_seen(&[]);
-    let expected = BTreeMap::from([("malformed", 5), ("oversize", 1), ("wrong_version", 1)]);
+    let expected = BTreeMap::from([("malformed", 6), ("oversize", 1), ("wrong_version", 1)]);
     assert_eq!(group.refused("a"), expected);
 }
 

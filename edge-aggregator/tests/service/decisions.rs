@@ -78,7 +78,7 @@ async fn a_request_is_as_short_as_it_can_be() {
     filled(&leader, 2).await;
     cameras.iter().for_each(|camera| camera.sees(3, 1));
     let session = Session::of_network(group.bundle.network_id()).0;
-    let request = [&[0x24, 0][..], &session, &[3, 0b11]].concat();
+    let request = [&[0x24][..], &session, &[3, 0b11]].concat();
     for camera in &mut cameras {
         assert_eq!(camera.request_bytes().await, request);
     }

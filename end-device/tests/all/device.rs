@@ -51,7 +51,7 @@ async fn a_request_is_answered_with_the_features_of_the_section() {
     let (scores, bits) = (4 * 4, 4 * 4 * 4 / 8);
     assert_eq!(report.counts.sent.values().map(|sent| sent.body_bytes).sum::<u64>(), scores + bits);
     let payload_bytes: u64 = report.counts.sent.values().map(|sent| sent.payload_bytes).sum();
-    assert_eq!(payload_bytes, scores + bits + 2 * (2 + 2 + 5 + 2));
+    assert_eq!(payload_bytes, scores + bits + 2 * (2 + 2 + 6 + 2));
     assert!(report.counts.wire_sent > payload_bytes);
     assert_eq!((report.counts.captured, support::sent_of(&report, Kind::Features).messages), (1, 1));
 }
@@ -91,9 +91,9 @@ async fn unusable_messages_are_counted_and_the_device_goes_on() {
     let mut leader = Leader::of("garbage").await;
     let device = started(config("garbage", 0)).await;
     let mut other_version = leader.message(SampleId(1), Body::Trigger);
-    other_version[0] = 2 << 4 | other_version[0] & 0x0f;
+    other_version[0] = 1 << 4 | other_version[0] & 0x0f;
     leader.publishes(&Topic::Trigger, other_version);
-    leader.publishes(&Topic::Request, b"garbage".to_vec());
+    leader.publishes(&Topic::Request, b"?".to_vec());
     leader.publishes(&Topic::Trigger, vec![0; 100_000]);
     leader.publishes(&Topic::Request, leader.message(SampleId(1), Body::Trigger));
     leader.publishes(&Topic::Settled, b"{}{".to_vec());
