@@ -7,14 +7,14 @@
 //!
 //! Entries contain no zero byte. A zero byte therefore ends a line as a newline does, and what it ends is unreadable.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use headwater_inference::leader::journal::Entry;
+use headwater_inference::leader::journal::{Entry, FORMAT};
 
 use super::JournalError;
 use super::store::{ClosedLine, note_closed};
@@ -44,6 +44,8 @@ pub(super) struct Reader<'a> {
     readable: Vec<Range<u64>>,
     unreadable: Vec<Stretch>,
     closed: VecDeque<ClosedLine>,
+    /// Format of the journal; `None` before the first readable line, and where damage took the line that says it.
+    format: Option<u16>,
     /// Why the first line that is no entry is none.
     reason: Option<String>,
     /// The last error of the disk.
@@ -68,6 +70,8 @@ pub(super) struct Damage {
     pub(super) unreadable: Vec<Range<u64>>,
     /// Whether the last byte of the file belongs to no whole line.
     pub(super) ends_in_line: bool,
+    /// Whether the first of the whole lines says the format.
+    pub(super) has_format: bool,
 }
 
 /// Bytes in a row that are no entries.
@@ -98,6 +102,7 @@ impl<'a> Reader<'a> {
             readable: Vec::new(),
             unreadable: Vec::new(),
             closed: VecDeque::new(),
+            format: None,
             reason: None,
             failure: None,
         }
@@ -106,8 +111,12 @@ impl<'a> Reader<'a> {
     /// Judges the file after its last entry was taken.
     ///
     /// # Errors
-    /// [`JournalError::NotAJournal`] for a file without an entry that is not what a kill left of the first one.
+    /// [`JournalError::OtherFormat`] for a journal of another format, and [`JournalError::NotAJournal`] for a file without an entry that
+    /// is not what a kill left of the first one.
     pub(super) fn finish(mut self, path: &Path) -> Result<Read, JournalError> {
+        if let Some(found) = self.format.filter(|found| *found != FORMAT) {
+            return Err(JournalError::OtherFormat { path: path.to_owned(), found });
+        }
         let has_entries = !self.readable.is_empty();
         let is_first_line = self.length <= MAX_FIRST_LINE_BYTES
             && self.unreadable.iter().all(|stretch| stretch.may_be_torn && stretch.range.end == self.length);
@@ -123,7 +132,8 @@ impl<'a> Reader<'a> {
         let torn = self.unreadable.pop_if(is_torn).map(|last| last.range.start);
         let ends_in_line = self.unreadable.last().is_some_and(|last| last.range.end == self.length);
         let unreadable: Vec<_> = self.unreadable.into_iter().map(|stretch| stretch.range).collect();
-        let damage = Damage { readable: self.readable, unreadable, ends_in_line };
+        let has_format = self.readable.first().is_some_and(|first| first.start == 0);
+        let damage = Damage { readable: self.readable, unreadable, ends_in_line, has_format };
         Ok(Read { torn, damage: Some(damage).filter(|d| !d.unreadable.is_empty()), closed: self.closed })
     }
 
@@ -131,6 +141,12 @@ impl<'a> Reader<'a> {
         loop {
             let start = self.at;
             let end = self.read_line()?;
+            if start == 0 {
+                self.format = format_of(&self.line);
+            }
+            if self.format.is_some_and(|format| format != FORMAT) {
+                return None;
+            }
             let entry = Entry::read_line(&self.line);
             let is_whole = end == LineEnd::Newline;
             match entry {
@@ -230,6 +246,18 @@ impl Read {
     pub(super) fn unreadable_bytes(&self) -> u64 {
         let ranges = self.damage.iter().flat_map(|damage| &damage.unreadable);
         ranges.map(|range| range.end - range.start).sum()
+    }
+}
+
+/// Format of the journal that begins with this line. Every line of format 1 is one of its entries.
+fn format_of(line: &[u8]) -> Option<u16> {
+    const ENTRIES_OF_1: [&str; 7] =
+        ["numbering", "opened", "decided", "dropped", "settled", "closed", "closed_ranges"];
+    let line: BTreeMap<String, serde_json::Value> = serde_json::from_slice(line).ok()?;
+    let (name, value) = line.first_key_value().filter(|_| line.len() == 1)?;
+    match name.as_str() {
+        "format" => value.as_u64().map(|format| format.try_into().unwrap_or(u16::MAX)),
+        name => ENTRIES_OF_1.contains(&name).then_some(1),
     }
 }
 

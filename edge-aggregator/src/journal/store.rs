@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use headwater_inference::leader::journal::Entry;
+use headwater_inference::leader::journal::{Entry, FORMAT};
 use headwater_protocol::{Dropped, SampleId, Settled};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
@@ -230,6 +230,7 @@ impl Store {
             }
         }
         let mut text = Vec::new();
+        Entry::Format(FORMAT).write_line(&mut text);
         Entry::Settled(without(settled, &kept)).write_line(&mut text);
         entries.for_each(|entry| entry.write_line(&mut text));
         open.for_each(|sample| Entry::Opened(sample).write_line(&mut text));
@@ -275,10 +276,10 @@ pub(super) fn note_closed(lines: &mut VecDeque<ClosedLine>, entry: &Entry, at: u
         Entry::Decided(_) => lines.push_back(ClosedLine { dropped: None, at, length }),
         Entry::Dropped { reason, .. } => lines.push_back(ClosedLine { dropped: Some(*reason), at, length }),
         Entry::Numbering(None) => lines.clear(),
-        Entry::Numbering(Some(_))
+        Entry::Format(_)
+        | Entry::Numbering(Some(_))
         | Entry::Opened(_)
         | Entry::Settled(_)
-        | Entry::Closed { .. }
         | Entry::ClosedRanges { .. } => {}
     }
 }
