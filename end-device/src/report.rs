@@ -79,10 +79,10 @@ report! {
             counters("headwater_device_messages_refused_total", "Messages refused.", "fault");
         /// The broker had another birth or status than the device's.
         births_restored: u64 = counter("headwater_device_births_restored_total", "Births published again.");
-        /// Those at `QoS` 1, birth and status among them.
+        /// Messages at `QoS` 1, birth and status included.
         publications_refused: u64 =
             counter("headwater_device_publications_refused_total", "Messages that the broker refused.");
-        /// Those that wait for a common message among them.
+        /// Samples whose answer waits for a batch are counted too.
         kept_samples: u64 = gauge("headwater_device_memory_samples", "Unsettled samples in memory.");
         spooled: u64 = gauge("headwater_device_spool_samples", "Unsettled samples in the spool.");
         spool_bytes: u64 = gauge("headwater_device_spool_bytes", "Bytes of the spool.");

@@ -29,7 +29,7 @@ pub(super) struct Outgoing {
     last_id: u16,
 }
 
-/// What a client takes.
+/// Limits that a client names in its CONNECT.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limits {
     pub(super) max_packet_bytes: u32,
@@ -66,7 +66,7 @@ impl Outgoing {
             let mut delivery = self.waiting.pop_front_if(|first| has_room || first.qos == QoS::AtMostOnce)?;
             let Delivery { qos, retain, packet_id, .. } = delivery;
             let needs_answer = qos != QoS::AtMostOnce;
-            // What a client may have received is sent again until it is acknowledged, however old.
+            // A message that the client may have received is sent again until it is acknowledged, however old.
             let dup = packet_id != 0;
             if needs_answer && !dup {
                 delivery.packet_id = self.free_id();

@@ -1,4 +1,4 @@
-//! What a broker refuses, and the reason that it gives.
+//! Packets and connections that a broker refuses, with the reason code of each.
 
 use rumqttc::{
     ConnectReturnCode, DisconnectReasonCode as Reason, LastWill, Packet, Publish, QoS, Subscribe,
