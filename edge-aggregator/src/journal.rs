@@ -109,8 +109,16 @@ impl Journal {
         journal.counts.torn_bytes = read.torn.map_or(0, |at| length - at);
         journal.counts.unreadable_bytes = read.unreadable_bytes();
         store.closed = read.closed;
-        if !read.damage.is_some_and(|damage| store.set_aside(&damage)) {
-            store.cut_torn(read.torn);
+        match read.damage.map(|damage| store.set_aside(&damage)) {
+            // Entries of this format in the same file would make the others count.
+            Some(Err(source)) if read.is_of_unknown_format => {
+                return Err(JournalError::Open { path: config.path.clone(), source });
+            }
+            Some(Ok(())) => {}
+            Some(Err(_)) | None => store.cut_torn(read.torn),
+        }
+        if read.is_of_unknown_format {
+            recovered = Recovered::default();
         }
         store.sync_at_start();
         store.reserve(Instant::now());
@@ -125,11 +133,11 @@ impl Journal {
     pub(crate) fn append(&mut self, entry: &Entry) {
         self.buffered += 1;
         let Some(store) = &mut self.store else { return };
-        if self.buffer.is_empty() && store.ends_in_line {
-            self.buffer.push(b'\n');
-        }
-        if self.buffer.is_empty() && store.length == 0 {
-            Entry::Format(FORMAT).write_line(&mut self.buffer);
+        if self.buffer.is_empty() {
+            self.buffer.extend(store.ends_in_line.then_some(b'\n'));
+            if !store.says_format {
+                Entry::Format(FORMAT).write_line(&mut self.buffer);
+            }
         }
         let start = self.buffer.len();
         entry.write_line(&mut self.buffer);

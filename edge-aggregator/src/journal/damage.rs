@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use headwater_inference::leader::journal::{Entry, FORMAT};
 use tracing::warn;
 
 use super::disk::{Disk, beside, replace};
@@ -20,24 +19,23 @@ const MAX_KEPT: usize = 3;
 const MAX_NAMED: usize = 8;
 
 impl Store {
-    /// Goes on with the readable lines in a new file. Where none can be written, the journal goes on in the damaged one; false then.
-    pub(super) fn set_aside(&mut self, damage: &Damage) -> bool {
+    /// Goes on with the readable lines in a new file. Where none can be written, the journal goes on in the damaged one.
+    ///
+    /// # Errors
+    /// No new file can be written.
+    pub(super) fn set_aside(&mut self, damage: &Damage) -> io::Result<()> {
         let (path, stretches) = (self.path.display(), named(&damage.unreadable));
-        let mut begin = Vec::new();
-        if !damage.has_format {
-            Entry::Format(FORMAT).write_line(&mut begin);
-        }
-        match keep_and_replace(&*self.disk, &self.path, &self.file, &begin, &damage.readable) {
+        match keep_and_replace(&*self.disk, &self.path, &self.file, &damage.readable) {
             Ok((kept, file, length)) => {
                 let kept = kept.display();
                 warn!(
                     %path, %kept, stretches,
-                    "the journal has unreadable bytes: its readable lines count, the damaged file is kept; samples of lost lines may \
-                     be decided again"
+                    "the journal has unreadable bytes: its readable lines count if one of them says the format, the damaged file is \
+                     kept; samples of lost lines may be decided again"
                 );
-                move_lines(&mut self.closed, begin.len() as u64, &damage.readable);
+                move_lines(&mut self.closed, &damage.readable);
                 self.take_file(file, length);
-                true
+                Ok(())
             }
             Err(reason) => {
                 warn!(
@@ -45,19 +43,18 @@ impl Store {
                     "the journal has unreadable bytes: its readable lines count; the damaged file cannot be set aside and stays in use"
                 );
                 self.ends_in_line = damage.ends_in_line;
-                false
+                Err(reason)
             }
         }
     }
 }
 
-/// Gives the damaged file a second name, then writes `begin` and the readable lines into a file that takes the first name. The file exists under
+/// Gives the damaged file a second name, then writes the readable lines into a file that takes the first name. The file exists under
 /// its name at every moment. Returns the second name, the new file and its length.
 fn keep_and_replace(
     disk: &dyn Disk,
     path: &Path,
     damaged: &File,
-    begin: &[u8],
     readable: &[Range<u64>],
 ) -> io::Result<(PathBuf, File, u64)> {
     let mut kept = kept_files(path)?;
@@ -67,18 +64,15 @@ fn keep_and_replace(
         // Some file systems have no second names.
         fs::copy(path, &name).inspect_err(|_| _ = fs::remove_file(&name))?;
     }
-    let copied = replace(path, true, |file| {
-        disk.append(file, begin)?;
-        copy(disk, damaged, readable, file)
-    });
+    let copied = replace(path, true, |file| copy(disk, damaged, readable, file));
     let file = copied.inspect_err(|_| _ = fs::remove_file(&name))?;
     kept.push((number, name.clone()));
     for (_, surplus) in &kept[..kept.len().saturating_sub(MAX_KEPT)] {
         // A file that cannot be deleted costs room and nothing else.
         _ = fs::remove_file(surplus);
     }
-    let length: u64 = readable.iter().map(|range| range.end - range.start).sum();
-    Ok((name, file, begin.len() as u64 + length))
+    let length = readable.iter().map(|range| range.end - range.start).sum();
+    Ok((name, file, length))
 }
 
 /// The damaged files that are kept, oldest first, with their numbers.
@@ -112,11 +106,11 @@ fn copy(disk: &dyn Disk, from: &File, ranges: &[Range<u64>], to: &File) -> io::R
     Ok(())
 }
 
-/// Moves the positions of lines to where they lie when the readable ranges follow each other from `begin` on.
-fn move_lines<'a>(lines: impl IntoIterator<Item = &'a mut ClosedLine>, begin: u64, readable: &[Range<u64>]) {
+/// Moves the positions of lines to where they lie when the readable ranges follow each other.
+fn move_lines<'a>(lines: impl IntoIterator<Item = &'a mut ClosedLine>, readable: &[Range<u64>]) {
     let mut ranges = readable.iter();
     let Some(mut range) = ranges.next() else { return };
-    let mut moved = begin;
+    let mut moved = 0;
     for line in lines {
         while line.at >= range.end {
             moved += range.end - range.start;

@@ -5,9 +5,12 @@
 //! └─ an entry ┘  └──────── unreadable ───────────────────┘  └─ an entry ┘  └torn┘
 //! ```
 //!
+//! The first line says the format, and so does the first line that each process adds. A file in which damage took all of these lines
+//! may be of any format: none of its lines counts.
+//!
 //! Entries contain no zero byte. A zero byte therefore ends a line as a newline does, and what it ends is unreadable.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -44,7 +47,7 @@ pub(super) struct Reader<'a> {
     readable: Vec<Range<u64>>,
     unreadable: Vec<Stretch>,
     closed: VecDeque<ClosedLine>,
-    /// Format of the journal; `None` before the first readable line, and where damage took the line that says it.
+    /// Highest format that a line says. The first line of a journal of format 1 is an entry that says none.
     format: Option<u16>,
     /// Why the first line that is no entry is none.
     reason: Option<String>,
@@ -58,6 +61,8 @@ pub(super) struct Read {
     /// Where the last line begins that was never finished.
     pub(super) torn: Option<u64>,
     pub(super) damage: Option<Damage>,
+    /// Whether there are entries and none of them says the format. They do not count.
+    pub(super) is_of_unknown_format: bool,
     pub(super) closed: VecDeque<ClosedLine>,
 }
 
@@ -70,8 +75,6 @@ pub(super) struct Damage {
     pub(super) unreadable: Vec<Range<u64>>,
     /// Whether the last byte of the file belongs to no whole line.
     pub(super) ends_in_line: bool,
-    /// Whether the first of the whole lines says the format.
-    pub(super) has_format: bool,
 }
 
 /// Bytes in a row that are no entries.
@@ -118,6 +121,12 @@ impl<'a> Reader<'a> {
             return Err(JournalError::OtherFormat { path: path.to_owned(), found });
         }
         let has_entries = !self.readable.is_empty();
+        if has_entries && self.format.is_none() {
+            let damage =
+                Damage { readable: Vec::new(), unreadable: vec![0..self.length], ends_in_line: true };
+            let closed = VecDeque::new();
+            return Ok(Read { torn: None, damage: Some(damage), is_of_unknown_format: true, closed });
+        }
         let is_first_line = self.length <= MAX_FIRST_LINE_BYTES
             && self.unreadable.iter().all(|stretch| stretch.may_be_torn && stretch.range.end == self.length);
         if !has_entries && let Some(source) = self.failure {
@@ -132,22 +141,21 @@ impl<'a> Reader<'a> {
         let torn = self.unreadable.pop_if(is_torn).map(|last| last.range.start);
         let ends_in_line = self.unreadable.last().is_some_and(|last| last.range.end == self.length);
         let unreadable: Vec<_> = self.unreadable.into_iter().map(|stretch| stretch.range).collect();
-        let has_format = self.readable.first().is_some_and(|first| first.start == 0);
-        let damage = Damage { readable: self.readable, unreadable, ends_in_line, has_format };
-        Ok(Read { torn, damage: Some(damage).filter(|d| !d.unreadable.is_empty()), closed: self.closed })
+        let damage = Some(Damage { readable: self.readable, unreadable, ends_in_line });
+        let damage = damage.filter(|damage| !damage.unreadable.is_empty());
+        Ok(Read { torn, damage, is_of_unknown_format: false, closed: self.closed })
     }
 
     fn next_entry(&mut self) -> Option<Entry> {
         loop {
             let start = self.at;
             let end = self.read_line()?;
-            if start == 0 {
-                self.format = format_of(&self.line);
-            }
-            if self.format.is_some_and(|format| format != FORMAT) {
-                return None;
-            }
             let entry = Entry::read_line(&self.line);
+            match &entry {
+                Ok(Entry::Format(format)) => self.format = self.format.max(Some(*format)),
+                _ if start == 0 && is_entry_of_1(&self.line) => self.format = Some(1),
+                _ => {}
+            }
             let is_whole = end == LineEnd::Newline;
             match entry {
                 Ok(entry) if is_whole => {
@@ -249,16 +257,12 @@ impl Read {
     }
 }
 
-/// Format of the journal that begins with this line. Every line of format 1 is one of its entries.
-fn format_of(line: &[u8]) -> Option<u16> {
-    const ENTRIES_OF_1: [&str; 7] =
+/// Whether a line is an entry of format 1: an object with one of these keys alone.
+fn is_entry_of_1(line: &[u8]) -> bool {
+    const KEYS: [&str; 7] =
         ["numbering", "opened", "decided", "dropped", "settled", "closed", "closed_ranges"];
-    let line: BTreeMap<String, serde_json::Value> = serde_json::from_slice(line).ok()?;
-    let (name, value) = line.first_key_value().filter(|_| line.len() == 1)?;
-    match name.as_str() {
-        "format" => value.as_u64().map(|format| format.try_into().unwrap_or(u16::MAX)),
-        name => ENTRIES_OF_1.contains(&name).then_some(1),
-    }
+    let line: Option<serde_json::Map<_, _>> = serde_json::from_slice(line).ok();
+    line.is_some_and(|line| line.len() == 1 && line.keys().all(|key| KEYS.contains(&key.as_str())))
 }
 
 /// Appends a range, or lengthens the last one.

@@ -156,10 +156,10 @@ fn a_journal_of_another_format_is_refused_by_its_number_and_not_changed() {
     }
 }
 
-/// Whatever becomes of the line that says the format: the next start takes the mended file for a journal of this format.
+/// Each process that adds lines says the format again.
 #[tokio::test]
-async fn a_journal_whose_format_was_damaged_is_mended_and_read_again() {
-    let whole = lines(&[opened(1), decided(1), opened(2)]);
+async fn a_journal_whose_first_line_was_damaged_is_mended_if_another_line_says_the_format() {
+    let whole = [lines(&[opened(1), decided(1)]), lines(&[opened(2)])].concat();
     let format = lines(&[]).len();
     for (at, byte) in [(0, 0), (4, b'x'), (format - 1, 0), (format - 1, b'x')] {
         let folder = TempDir::new().unwrap();
@@ -180,6 +180,25 @@ async fn a_journal_whose_format_was_damaged_is_mended_and_read_again() {
     }
 }
 
+/// A journal of format 1 that lost its first line has lines that look like those of this format, and must not be taken for it.
+#[test]
+fn a_journal_in_which_no_line_says_the_format_is_kept_and_begun_again() {
+    let of_1 = include_str!("../../tests/fixtures/journals/format-1.jsonl").split_once('\n').unwrap().1;
+    let text = [&b"damage\n"[..], of_1.as_bytes()].concat();
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder, 1 << 20);
+    std::fs::write(&config.path, &text).unwrap();
+    let obstacle = folder.path().join("journal.new");
+    std::fs::create_dir(&obstacle).unwrap();
+    let error = Journal::open(Some(&config)).unwrap_err();
+    assert!(matches!(error, JournalError::Open { .. }), "{error}");
+    std::fs::remove_dir(&obstacle).unwrap();
+    let (journal, recovered) = Journal::open(Some(&config)).unwrap();
+    assert_eq!(recovered, Recovered::default());
+    assert_eq!(journal.counts.unreadable_bytes, text.len() as u64);
+    assert_eq!(std::fs::read(&files_beside(&config, "damaged-")[0]).unwrap(), text);
+}
+
 #[tokio::test]
 async fn a_journal_begins_with_its_format_also_after_a_first_write_that_failed() {
     let folder = TempDir::new().unwrap();
@@ -191,8 +210,10 @@ async fn a_journal_begins_with_its_format_also_after_a_first_write_that_failed()
     disk.free.store(1 << 30, Relaxed);
     written(&mut journal, &[opened(2)]).await;
     written(&mut journal, &[opened(3)]).await;
+    drop(journal);
+    written(&mut Journal::open(Some(&config)).unwrap().0, &[opened(4)]).await;
     let text = std::fs::read_to_string(&config.path).unwrap();
-    assert_eq!(text, "{\"format\":2}\n{\"opened\":2}\n{\"opened\":3}\n");
+    assert_eq!(text, "{\"format\":2}\n{\"opened\":2}\n{\"opened\":3}\n{\"format\":2}\n{\"opened\":4}\n");
 }
 
 #[test]
