@@ -122,8 +122,8 @@ impl<'a> Reader<'a> {
         }
         let has_entries = !self.readable.is_empty();
         if has_entries && self.format.is_none() {
-            let damage =
-                Damage { readable: Vec::new(), unreadable: vec![0..self.length], ends_in_line: true };
+            let unreadable = std::iter::once(0..self.length).collect();
+            let damage = Damage { readable: Vec::new(), unreadable, ends_in_line: true };
             let closed = VecDeque::new();
             return Ok(Read { torn: None, damage: Some(damage), is_of_unknown_format: true, closed });
         }
