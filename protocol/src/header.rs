@@ -79,7 +79,8 @@ pub(crate) fn take_header(payload: &[u8]) -> Result<(Kind, Header, &[u8]), Decod
         return Err(DecodeError::Version(first >> 4));
     }
     let kind = Kind::from_bits(first & 0x0f).ok_or(DecodeError::Kind(first & 0x0f))?;
-    let flags = if kind.is_to_group() { 0 } else { take(&mut rest).map(|[flags]| flags).ok_or_else(truncated)? };
+    let flags =
+        if kind.is_to_group() { 0 } else { take(&mut rest).map(|[flags]| flags).ok_or_else(truncated)? };
     if flags & !FLAG_LATE != 0 {
         return Err(DecodeError::Flags(flags));
     }
