@@ -135,7 +135,7 @@ impl NetworkId {
 
 /// Hash of a network id and a boot, or of a network id alone, which every binary message carries.
 ///
-/// The hash is FNV-1a of 32 bits, its upper half XORed onto its lower one, little endian. It reads the id's 32 bytes, then the boot's two.
+/// The hash is FNV-1a of 32 bits, its two halves joined by exclusive or, little endian. It reads the id's 32 bytes, then the boot's two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Session(pub [u8; 2]);
 
