@@ -5,7 +5,7 @@
 //! is compacted:
 //!
 //! ```text
-//! settled counts │ numbering │ closed samples as ranges │ open samples │ the latest decisions and drops as whole lines
+//! format │ settled counts │ numbering │ closed samples as ranges │ open samples │ the latest decisions and drops as whole lines
 //! ```
 //!
 //! What cannot be read is set aside at the start (`damage.rs`), and every line that can be read counts.
@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_inference::leader::journal::{Entry, Recovered, replay};
+use headwater_inference::leader::journal::{Entry, FORMAT, Recovered, replay};
 use headwater_protocol::{SampleId, Settled};
 use thiserror::Error;
 use tokio::time::Instant;
@@ -109,8 +109,16 @@ impl Journal {
         journal.counts.torn_bytes = read.torn.map_or(0, |at| length - at);
         journal.counts.unreadable_bytes = read.unreadable_bytes();
         store.closed = read.closed;
-        if !read.damage.is_some_and(|damage| store.set_aside(&damage)) {
-            store.cut_torn(read.torn);
+        match read.damage.map(|damage| store.set_aside(&damage)) {
+            // Entries of this format in the same file would make the others count.
+            Some(Err(source)) if read.is_of_unknown_format => {
+                return Err(JournalError::Open { path: config.path.clone(), source });
+            }
+            Some(Ok(())) => {}
+            Some(Err(_)) | None => store.cut_torn(read.torn),
+        }
+        if read.is_of_unknown_format {
+            recovered = Recovered::default();
         }
         store.sync_at_start();
         store.reserve(Instant::now());
@@ -125,8 +133,11 @@ impl Journal {
     pub(crate) fn append(&mut self, entry: &Entry) {
         self.buffered += 1;
         let Some(store) = &mut self.store else { return };
-        if self.buffer.is_empty() && store.ends_in_line {
-            self.buffer.push(b'\n');
+        if self.buffer.is_empty() {
+            self.buffer.extend(store.ends_in_line.then_some(b'\n'));
+            if !store.says_format {
+                Entry::Format(FORMAT).write_line(&mut self.buffer);
+            }
         }
         let start = self.buffer.len();
         entry.write_line(&mut self.buffer);
@@ -259,6 +270,18 @@ pub enum JournalError {
     Locked {
         /// The file.
         path: PathBuf,
+    },
+    /// A journal of another format. The file is left as it is.
+    #[error(
+        "journal {}: expected format {FORMAT}, found format {found}; the file is left as it is; start once with the release that wrote it \
+         until no sample is open and then move it away, or name another file (--journal-path)",
+        path.display()
+    )]
+    OtherFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u16,
     },
     /// No line of the file is an entry. The file is left as it is.
     #[error(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Exit;
@@ -118,22 +119,14 @@ impl Dropped {
     pub fn from_name(name: &str) -> Self {
         Self::KNOWN.into_iter().find(|reason| reason.name() == name).unwrap_or(Self::Unknown)
     }
-
-    /// Whether the first version of the protocol had the reason. Its readers refuse a notice with any other reason in `dropped`.
-    const fn is_of_first_version(self) -> bool {
-        match self {
-            Self::Restart | Self::Shed | Self::SpoolFull => true,
-            Self::Unanswered | Self::Implausible | Self::TooOld | Self::Unknown => false,
-        }
-    }
 }
 
 /// The answer to one sample. A sample never has two different decisions; a revision is sent apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Decision {
-    /// Version of this form: [`RESULT_SCHEMA`], or 1 in decisions of earlier versions, which do not name it.
-    #[serde(default = "first_schema", skip_serializing_if = "is_first_schema")]
+    /// Version of this form: [`RESULT_SCHEMA`]. A decision of another form is refused.
+    #[serde(deserialize_with = "this_schema")]
     pub schema: u16,
     /// The sample.
     pub sample: SampleId,
@@ -175,13 +168,13 @@ pub struct Decision {
     pub bytes: HopBytes,
 }
 
-/// Form of the decisions that do not name their form.
-const fn first_schema() -> u16 {
-    1
-}
-
-fn is_first_schema(schema: &u16) -> bool {
-    *schema == first_schema()
+fn this_schema<'de, D: Deserializer<'de>>(form: D) -> Result<u16, D::Error> {
+    match u16::deserialize(form)? {
+        RESULT_SCHEMA => Ok(RESULT_SCHEMA),
+        other => Err(D::Error::custom(format_args!(
+            "a decision of form {other}; expected form {RESULT_SCHEMA}: use programs of one release"
+        ))),
+    }
 }
 
 /// The message on `result`: a decision, and whether it may have been published before.
@@ -229,53 +222,26 @@ pub struct HopBytes {
 }
 
 /// The leader's account of all samples. Devices free memory and spool by it.
-///
-/// In JSON the reasons of the first version stand in `dropped`, the others in `dropped_otherwise`: earlier programs read the account too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(from = "SettledJson", into = "SettledJson")]
 pub struct Settled {
     /// Every sample up to this id that was opened in time is decided or dropped, or awaited after a restart.
     pub highest: SampleId,
     /// Samples decided since the journal began.
     pub decided: u64,
-    /// Samples dropped since the journal began, by reason.
+    /// Samples dropped since the journal began, by reason. Reasons of later versions share one count.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "by_reason")]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, u64>"))]
     pub dropped: BTreeMap<Dropped, u64>,
 }
 
-/// JSON form of [`Settled`].
-#[derive(Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-struct SettledJson {
-    highest: SampleId,
-    decided: u64,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    dropped: BTreeMap<String, u64>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    dropped_otherwise: BTreeMap<String, u64>,
-}
-
-impl From<SettledJson> for Settled {
-    fn from(json: SettledJson) -> Self {
-        let mut dropped = BTreeMap::new();
-        for (name, count) in json.dropped.iter().chain(&json.dropped_otherwise) {
-            // Several unknown reasons share one count.
-            let sum: &mut u64 = dropped.entry(Dropped::from_name(name)).or_default();
-            *sum = sum.saturating_add(*count);
-        }
-        Self { highest: json.highest, decided: json.decided, dropped }
+fn by_reason<'de, D: Deserializer<'de>>(counts: D) -> Result<BTreeMap<Dropped, u64>, D::Error> {
+    let mut dropped = BTreeMap::new();
+    for (name, count) in BTreeMap::<String, u64>::deserialize(counts)? {
+        let sum: &mut u64 = dropped.entry(Dropped::from_name(&name)).or_default();
+        *sum = sum.saturating_add(count);
     }
-}
-
-impl From<Settled> for SettledJson {
-    fn from(Settled { highest, decided, dropped }: Settled) -> Self {
-        let (first, others): (Vec<_>, Vec<_>) =
-            dropped.into_iter().partition(|(reason, _)| reason.is_of_first_version());
-        let named = |counts: Vec<(Dropped, u64)>| {
-            counts.into_iter().map(|(reason, count)| (reason.name().to_owned(), count)).collect()
-        };
-        Self { highest, decided, dropped: named(first), dropped_otherwise: named(others) }
-    }
+    Ok(dropped)
 }
 
 /// The message on `settled`: the account, and the samples for which it holds.
@@ -334,23 +300,27 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// A decision of a network with six devices, one of them missing, as an earlier version journalled it.
-    const FIRST_SCHEMA: &str = r#"{"sample":1763856000123,"class":3,"label":"dress","confidence":0.9374,"exit":"cloud","presence":["present","not_in_view","present","missing","present","present"],"degraded":["features_missing"],"network":"1f0c2d0000000000000000000000000000000000000000000000000000000000","policy":"83aa1c0000000000","stages":{"opened_us":900,"window_us":2400,"features_us":4100,"edge_us":0,"cloud_us":9400,"decided_us":9450},"bytes":{"device_edge":660,"edge_leader":0,"edge_cloud":606}}"#;
+    /// A decision of a network with six devices, one of them missing.
+    const DECISION: &str = r#"{"schema":2,"sample":1763856000123,"class":3,"label":"dress","confidence":0.9374,"exit":"cloud","presence":["present","not_in_view","present","missing","present","present"],"degraded":["features_missing"],"network":"1f0c2d0000000000000000000000000000000000000000000000000000000000","policy":"83aa1c0000000000","stages":{"opened_us":900,"window_us":2400,"features_us":4100,"edge_us":0,"cloud_us":9400,"decided_us":9450},"bytes":{"device_edge":660,"edge_leader":0,"edge_cloud":606}}"#;
 
     #[test]
-    fn a_decision_of_the_first_form_is_read_and_written_unchanged() {
-        let decision: Decision = serde_json::from_str(FIRST_SCHEMA).unwrap();
-        assert_eq!((decision.schema, decision.captured_at, decision.left), (1, None, LeaveReason::Unknown));
-        assert_eq!(serde_json::to_string(&decision).unwrap(), FIRST_SCHEMA);
+    fn a_decision_of_another_form_is_refused_by_its_number() {
+        let other = DECISION.replace(r#""schema":2"#, r#""schema":1"#);
+        let found = serde_json::from_str::<Decision>(&other).unwrap_err().to_string();
+        let expected =
+            "a decision of form 1; expected form 2: use programs of one release at line 1 column 11";
+        assert_eq!(found, expected);
+        let none = DECISION.replace(r#""schema":2,"#, "");
+        let found = serde_json::from_str::<Decision>(&none).unwrap_err().to_string();
+        assert!(found.starts_with("missing field `schema`"), "{found}");
     }
 
     #[test]
     fn a_decision_says_when_why_and_without_whom_in_few_bytes() {
-        let first: Decision = serde_json::from_str(FIRST_SCHEMA).unwrap();
+        let first: Decision = serde_json::from_str(DECISION).unwrap();
         let local = AppliedExit { exit: Exit::LOCAL, confidence: 0.4127, threshold_confidence: Some(0.7) };
         let cloud = AppliedExit { exit: Exit::CLOUD, confidence: 0.9374, threshold_confidence: None };
         let decision = Decision {
-            schema: RESULT_SCHEMA,
             captured_at: UtcTime::from_ms(first.sample.0),
             captured_by: TimeSource::Source,
             left: LeaveReason::LastExit,
@@ -365,20 +335,20 @@ mod tests {
         assert!(text.contains(new), "{text}");
         assert!(text.contains(r#""missing":["cam-3"],"degraded""#), "{text}");
         assert_eq!(serde_json::from_str::<Decision>(&text).unwrap(), decision);
-        // Bytes of a line in the journal: the first form, and this one at two exits with a missing device and at one without.
+        // Bytes of a line in the journal: the shortest one, one at two exits with a missing device, and one at one exit without.
         let sure = Decision { exits: vec![local], missing: Vec::new(), left: LeaveReason::Sure, ..decision };
         let sure_bytes = serde_json::to_string(&sure).unwrap().len();
-        assert_eq!((FIRST_SCHEMA.len(), text.len(), sure_bytes), (469, 694, 632));
+        assert_eq!((DECISION.len(), text.len(), sure_bytes), (480, 694, 632));
     }
 
     #[test]
     fn a_result_is_a_decision_and_a_repeat_carries_its_mark() {
-        let decision: Decision = serde_json::from_str(FIRST_SCHEMA).unwrap();
+        let decision: Decision = serde_json::from_str(DECISION).unwrap();
         let first = ResultMessage { decision, republished: false };
-        assert_eq!(serde_json::to_string(&first).unwrap(), FIRST_SCHEMA);
+        assert_eq!(serde_json::to_string(&first).unwrap(), DECISION);
         let repeat = ResultMessage { republished: true, ..first.clone() };
         let text = serde_json::to_string(&repeat).unwrap();
-        assert_eq!(text, format!("{},\"republished\":true}}", FIRST_SCHEMA.strip_suffix('}').unwrap()));
+        assert_eq!(text, format!("{},\"republished\":true}}", DECISION.strip_suffix('}').unwrap()));
         for message in [first, repeat] {
             let text = serde_json::to_string(&message).unwrap();
             assert_eq!(serde_json::from_str::<ResultMessage>(&text).unwrap(), message);
@@ -410,20 +380,10 @@ mod tests {
     #[test]
     fn a_reason_of_a_later_version_is_read_and_freed_by() {
         assert_eq!(serde_json::from_value::<Dropped>(json!("eaten")).unwrap(), Dropped::Unknown);
-        let text = r#"{"highest":9,"decided":8,"dropped":{"shed":1,"eaten":2},"dropped_otherwise":{"sunk":3,"too_old":4}}"#;
+        let text = r#"{"highest":9,"decided":8,"dropped":{"shed":1,"eaten":2,"sunk":3,"too_old":4}}"#;
         let notice: SettledNotice = serde_json::from_str(text).unwrap();
         let expected = [(Dropped::Shed, 1), (Dropped::TooOld, 4), (Dropped::Unknown, 5)];
         assert_eq!(notice.account.dropped, expected.into());
-    }
-
-    #[test]
-    fn reasons_of_the_first_version_stay_where_earlier_devices_read_them() {
-        let dropped = [(Dropped::Restart, 1), (Dropped::Unanswered, 2), (Dropped::Implausible, 3)];
-        let settled = Settled { highest: SampleId(9), decided: 8, dropped: dropped.into() };
-        let text = serde_json::to_string(&settled).unwrap();
-        let expected = r#"{"highest":9,"decided":8,"dropped":{"restart":1},"dropped_otherwise":{"implausible":3,"unanswered":2}}"#;
-        assert_eq!(text, expected);
-        assert_eq!(serde_json::from_str::<Settled>(&text).unwrap(), settled);
     }
 
     #[test]

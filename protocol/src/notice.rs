@@ -5,8 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::BATCHES;
-use crate::group_message::SHORT_MESSAGES;
-use crate::ids::{Boot, DeviceId, EdgeIndex, IdError, NetworkId, SampleId, Slot, clipped};
+use crate::ids::{Boot, DeviceId, EdgeIndex, IdError, NetworkId, Slot, clipped};
 
 /// Message on `dev/{id}/status`, retained; the `down` form is the device's last will.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,10 +42,6 @@ pub struct Birth {
     pub software: String,
     /// The network that it runs.
     pub network: NetworkId,
-    /// Sample id at the device's start, where ids come from its clock. Short ids in headers are widened near it until a newer id is
-    /// known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sample: Option<SampleId>,
     /// Numbering of the device's samples; `None` from devices of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numbering: Option<Numbering>,
@@ -56,19 +51,10 @@ pub struct Birth {
 }
 
 impl Birth {
-    /// Whether the device reads the short form of triggers and requests.
-    pub fn reads_short(&self) -> bool {
-        reads_short(&self.capabilities)
-    }
-
     /// Whether the device sends batches to a leader that reads them.
     pub fn sends_batches(&self) -> bool {
         self.capabilities.iter().any(|name| name == BATCHES)
     }
-}
-
-fn reads_short(capabilities: &[String]) -> bool {
-    capabilities.iter().any(|name| name == SHORT_MESSAGES)
 }
 
 /// Numbering of samples by the devices of a group.
@@ -133,9 +119,6 @@ pub struct LeaderClaim {
     /// Number of this publication under the claim; a leader publishes its claim every few seconds.
     #[serde(default)]
     pub beat: u64,
-    /// Optional features of the protocol that the leader and the edges of the group support; readers ignore names that they do not know.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub capabilities: Vec<String>,
 }
 
 /// Name of a leader: a random number that stays with its journal.
@@ -147,11 +130,6 @@ pub struct InstanceId(pub u64);
 impl LeaderClaim {
     /// Largest term; it is exact in every reader of JSON.
     pub const MAX_TERM: u64 = 1 << 53;
-
-    /// Whether the leader and the edges of the group read the short form of triggers.
-    pub fn reads_short(&self) -> bool {
-        reads_short(&self.capabilities)
-    }
 
     /// Reads a claim.
     ///
@@ -202,7 +180,6 @@ mod tests {
             software: "test/1".into(),
             since: "2026-11-22T23:45:40Z".into(),
             beat: 7,
-            capabilities: Vec::new(),
         }
     }
 

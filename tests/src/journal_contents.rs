@@ -37,10 +37,7 @@ impl JournalContents {
                     let before = contents.dropped.insert(sample, reason);
                     assert!(before.is_none(), "{sample} was dropped twice: {before:?}");
                 }
-                Entry::Numbering(_)
-                | Entry::Settled(_)
-                | Entry::Closed { .. }
-                | Entry::ClosedRanges { .. } => {}
+                Entry::Format(_) | Entry::Numbering(_) | Entry::Settled(_) | Entry::ClosedRanges { .. } => {}
             }
         }
         contents

@@ -19,20 +19,23 @@ const MAX_KEPT: usize = 3;
 const MAX_NAMED: usize = 8;
 
 impl Store {
-    /// Goes on with the readable lines in a new file. Where none can be written, the journal goes on in the damaged one; false then.
-    pub(super) fn set_aside(&mut self, damage: &Damage) -> bool {
+    /// Goes on with the readable lines in a new file. Where none can be written, the journal goes on in the damaged one.
+    ///
+    /// # Errors
+    /// No new file can be written.
+    pub(super) fn set_aside(&mut self, damage: &Damage) -> io::Result<()> {
         let (path, stretches) = (self.path.display(), named(&damage.unreadable));
         match keep_and_replace(&*self.disk, &self.path, &self.file, &damage.readable) {
             Ok((kept, file, length)) => {
                 let kept = kept.display();
                 warn!(
                     %path, %kept, stretches,
-                    "the journal has unreadable bytes: its readable lines count, the damaged file is kept; samples of lost lines may \
-                     be decided again"
+                    "the journal has unreadable bytes: its readable lines count if one of them says the format, the damaged file is \
+                     kept; samples of lost lines may be decided again"
                 );
                 move_lines(&mut self.closed, &damage.readable);
                 self.take_file(file, length);
-                true
+                Ok(())
             }
             Err(reason) => {
                 warn!(
@@ -40,7 +43,7 @@ impl Store {
                     "the journal has unreadable bytes: its readable lines count; the damaged file cannot be set aside and stays in use"
                 );
                 self.ends_in_line = damage.ends_in_line;
-                false
+                Err(reason)
             }
         }
     }

@@ -5,6 +5,9 @@
 //! └─ an entry ┘  └──────── unreadable ───────────────────┘  └─ an entry ┘  └torn┘
 //! ```
 //!
+//! The first line says the format, and so does the first line that each process adds. A file in which damage took all of these lines
+//! may be of any format: none of its lines counts.
+//!
 //! Entries contain no zero byte. A zero byte therefore ends a line as a newline does, and what it ends is unreadable.
 
 use std::collections::VecDeque;
@@ -14,7 +17,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use headwater_inference::leader::journal::Entry;
+use headwater_inference::leader::journal::{Entry, FORMAT};
 
 use super::JournalError;
 use super::store::{ClosedLine, note_closed};
@@ -44,6 +47,8 @@ pub(super) struct Reader<'a> {
     readable: Vec<Range<u64>>,
     unreadable: Vec<Stretch>,
     closed: VecDeque<ClosedLine>,
+    /// Highest format that a line says. The first line of a journal of format 1 is an entry that says none.
+    format: Option<u16>,
     /// Why the first line that is no entry is none.
     reason: Option<String>,
     /// The last error of the disk.
@@ -56,6 +61,8 @@ pub(super) struct Read {
     /// Where the last line begins that was never finished.
     pub(super) torn: Option<u64>,
     pub(super) damage: Option<Damage>,
+    /// Whether there are entries and none of them says the format. They do not count.
+    pub(super) is_of_unknown_format: bool,
     pub(super) closed: VecDeque<ClosedLine>,
 }
 
@@ -98,6 +105,7 @@ impl<'a> Reader<'a> {
             readable: Vec::new(),
             unreadable: Vec::new(),
             closed: VecDeque::new(),
+            format: None,
             reason: None,
             failure: None,
         }
@@ -106,9 +114,19 @@ impl<'a> Reader<'a> {
     /// Judges the file after its last entry was taken.
     ///
     /// # Errors
-    /// [`JournalError::NotAJournal`] for a file without an entry that is not what a kill left of the first one.
+    /// [`JournalError::OtherFormat`] for a journal of another format, and [`JournalError::NotAJournal`] for a file without an entry that
+    /// is not what a kill left of the first one.
     pub(super) fn finish(mut self, path: &Path) -> Result<Read, JournalError> {
+        if let Some(found) = self.format.filter(|found| *found != FORMAT) {
+            return Err(JournalError::OtherFormat { path: path.to_owned(), found });
+        }
         let has_entries = !self.readable.is_empty();
+        if has_entries && self.format.is_none() {
+            let unreadable = std::iter::once(0..self.length).collect();
+            let damage = Damage { readable: Vec::new(), unreadable, ends_in_line: true };
+            let closed = VecDeque::new();
+            return Ok(Read { torn: None, damage: Some(damage), is_of_unknown_format: true, closed });
+        }
         let is_first_line = self.length <= MAX_FIRST_LINE_BYTES
             && self.unreadable.iter().all(|stretch| stretch.may_be_torn && stretch.range.end == self.length);
         if !has_entries && let Some(source) = self.failure {
@@ -123,8 +141,9 @@ impl<'a> Reader<'a> {
         let torn = self.unreadable.pop_if(is_torn).map(|last| last.range.start);
         let ends_in_line = self.unreadable.last().is_some_and(|last| last.range.end == self.length);
         let unreadable: Vec<_> = self.unreadable.into_iter().map(|stretch| stretch.range).collect();
-        let damage = Damage { readable: self.readable, unreadable, ends_in_line };
-        Ok(Read { torn, damage: Some(damage).filter(|d| !d.unreadable.is_empty()), closed: self.closed })
+        let damage = Some(Damage { readable: self.readable, unreadable, ends_in_line });
+        let damage = damage.filter(|damage| !damage.unreadable.is_empty());
+        Ok(Read { torn, damage, is_of_unknown_format: false, closed: self.closed })
     }
 
     fn next_entry(&mut self) -> Option<Entry> {
@@ -132,6 +151,11 @@ impl<'a> Reader<'a> {
             let start = self.at;
             let end = self.read_line()?;
             let entry = Entry::read_line(&self.line);
+            match &entry {
+                Ok(Entry::Format(format)) => self.format = self.format.max(Some(*format)),
+                _ if start == 0 && is_entry_of_1(&self.line) => self.format = Some(1),
+                _ => {}
+            }
             let is_whole = end == LineEnd::Newline;
             match entry {
                 Ok(entry) if is_whole => {
@@ -231,6 +255,14 @@ impl Read {
         let ranges = self.damage.iter().flat_map(|damage| &damage.unreadable);
         ranges.map(|range| range.end - range.start).sum()
     }
+}
+
+/// Whether a line is an entry of format 1: an object with one of these keys alone.
+fn is_entry_of_1(line: &[u8]) -> bool {
+    const KEYS: [&str; 7] =
+        ["numbering", "opened", "decided", "dropped", "settled", "closed", "closed_ranges"];
+    let line: Option<serde_json::Map<_, _>> = serde_json::from_slice(line).ok();
+    line.is_some_and(|line| line.len() == 1 && line.keys().all(|key| KEYS.contains(&key.as_str())))
 }
 
 /// Appends a range, or lengthens the last one.

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use headwater_inference::leader::journal::Entry;
+use headwater_inference::leader::journal::{Entry, FORMAT};
 use headwater_protocol::{Dropped, SampleId, Settled};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
@@ -34,6 +34,8 @@ pub(super) struct Store {
     has_partial_write: bool,
     /// Whether the file ends within a line that could not be removed. The next entry begins with a newline.
     pub(super) ends_in_line: bool,
+    /// Whether this process has written the format into the file. The first entries that it adds begin with it.
+    pub(super) says_format: bool,
     /// Whether the disk has the file's name; false after the file was created or replaced.
     is_folder_synced: bool,
     pub(super) room: Room,
@@ -75,6 +77,7 @@ impl Store {
             length,
             has_partial_write: false,
             ends_in_line: false,
+            says_format: false,
             is_folder_synced: false,
             room: Room::Unknown,
             write_after: None,
@@ -151,7 +154,7 @@ impl Store {
         match written {
             Ok(()) => {
                 self.length += buffer.len() as u64;
-                self.ends_in_line = false;
+                (self.ends_in_line, self.says_format) = (false, true);
                 self.forget_surplus(2 * MAX_WHOLE_LINES);
                 if self.write_after.take().is_some() {
                     info!(path = %self.path.display(), "the journal can be written again");
@@ -230,6 +233,7 @@ impl Store {
             }
         }
         let mut text = Vec::new();
+        Entry::Format(FORMAT).write_line(&mut text);
         Entry::Settled(without(settled, &kept)).write_line(&mut text);
         entries.for_each(|entry| entry.write_line(&mut text));
         open.for_each(|sample| Entry::Opened(sample).write_line(&mut text));
@@ -249,7 +253,7 @@ impl Store {
         self.file = Arc::new(file);
         self.length = length;
         self.has_partial_write = false;
-        self.ends_in_line = false;
+        (self.ends_in_line, self.says_format) = (false, false);
         self.is_folder_synced = false;
     }
 }
@@ -275,10 +279,10 @@ pub(super) fn note_closed(lines: &mut VecDeque<ClosedLine>, entry: &Entry, at: u
         Entry::Decided(_) => lines.push_back(ClosedLine { dropped: None, at, length }),
         Entry::Dropped { reason, .. } => lines.push_back(ClosedLine { dropped: Some(*reason), at, length }),
         Entry::Numbering(None) => lines.clear(),
-        Entry::Numbering(Some(_))
+        Entry::Format(_)
+        | Entry::Numbering(Some(_))
         | Entry::Opened(_)
         | Entry::Settled(_)
-        | Entry::Closed { .. }
         | Entry::ClosedRanges { .. } => {}
     }
 }

@@ -80,8 +80,10 @@ fn files_beside(config: &JournalConfig, middle: &str) -> Vec<PathBuf> {
     files
 }
 
+/// The lines of a journal with these entries.
 fn lines(entries: &[Entry]) -> Vec<u8> {
     let mut lines = Vec::new();
+    Entry::Format(FORMAT).write_line(&mut lines);
     entries.iter().for_each(|entry| entry.write_line(&mut lines));
     lines
 }
@@ -126,10 +128,92 @@ fn check_refused_untouched(text: &[u8]) {
 fn a_file_that_is_no_journal_is_refused_and_not_changed() {
     check_refused_untouched(b"no entry\nno entry either\n");
     check_refused_untouched(b"{\"users\":[1,2,3]}");
+    check_refused_untouched(b"{\"opened\":1,\"closed\":2}\n");
     check_refused_untouched(b"\n\n\n");
     // A large file without a newline, and one of zeros.
     check_refused_untouched(&vec![b'x'; 40 << 20]);
     check_refused_untouched(&vec![0; 2 << 20]);
+}
+
+#[test]
+fn a_journal_of_another_format_is_refused_by_its_number_and_not_changed() {
+    // The first one is a journal of a leader that wrote format 1.
+    let of_1 = include_bytes!("../../tests/fixtures/journals/format-1.jsonl");
+    let of_3 = [b"{\"format\":3}\n".to_vec(), lines(&[opened(1)])].concat();
+    for (found, text) in [(1, &of_1[..]), (1, b"{\"decided\":{\"sam\":1}}\n\0"), (3, &of_3)] {
+        let folder = TempDir::new().unwrap();
+        let config = config(&folder, 1 << 20);
+        std::fs::write(&config.path, text).unwrap();
+        let error = Journal::open(Some(&config)).unwrap_err().to_string();
+        let expected = format!(
+            "journal {}: expected format 2, found format {found}; the file is left as it is; start once with the release that wrote it \
+             until no sample is open and then move it away, or name another file (--journal-path)",
+            config.path.display()
+        );
+        assert_eq!(error, expected);
+        assert!(std::fs::read(&config.path).unwrap() == text, "the file is changed");
+        assert_eq!(files_beside(&config, ""), [] as [PathBuf; 0], "files beside it");
+    }
+}
+
+/// Each process that adds lines says the format again.
+#[tokio::test]
+async fn a_journal_whose_first_line_was_damaged_is_mended_if_another_line_says_the_format() {
+    let whole = [lines(&[opened(1), decided(1)]), lines(&[opened(2)])].concat();
+    let format = lines(&[]).len();
+    for (at, byte) in [(0, 0), (4, b'x'), (format - 1, 0), (format - 1, b'x')] {
+        let folder = TempDir::new().unwrap();
+        let config = config(&folder, 1 << 20);
+        let mut text = whole.clone();
+        text[at] = byte;
+        std::fs::write(&config.path, text).unwrap();
+        let (mut journal, recovered) = Journal::open(Some(&config)).unwrap();
+        assert_eq!(
+            (recovered.decisions.len(), recovered.open.last()),
+            (1, Some(&SampleId(2))),
+            "{at} {byte}"
+        );
+        written(&mut journal, &[decided(2)]).await;
+        drop(journal);
+        let (journal, recovered) = Journal::open(Some(&config)).unwrap();
+        assert_eq!((recovered.decisions.len(), journal.counts.unreadable_bytes), (2, 0), "{at} {byte}");
+    }
+}
+
+/// A journal of format 1 that lost its first line has lines that look like those of this format, and must not be taken for it.
+#[test]
+fn a_journal_in_which_no_line_says_the_format_is_kept_and_begun_again() {
+    let of_1 = include_str!("../../tests/fixtures/journals/format-1.jsonl").split_once('\n').unwrap().1;
+    let text = [&b"damage\n"[..], of_1.as_bytes()].concat();
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder, 1 << 20);
+    std::fs::write(&config.path, &text).unwrap();
+    let obstacle = folder.path().join("journal.new");
+    std::fs::create_dir(&obstacle).unwrap();
+    let error = Journal::open(Some(&config)).unwrap_err();
+    assert!(matches!(error, JournalError::Open { .. }), "{error}");
+    std::fs::remove_dir(&obstacle).unwrap();
+    let (journal, recovered) = Journal::open(Some(&config)).unwrap();
+    assert_eq!(recovered, Recovered::default());
+    assert_eq!(journal.counts.unreadable_bytes, text.len() as u64);
+    assert_eq!(std::fs::read(&files_beside(&config, "damaged-")[0]).unwrap(), text);
+}
+
+#[tokio::test]
+async fn a_journal_begins_with_its_format_also_after_a_first_write_that_failed() {
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder, 1 << 20);
+    let disk = Arc::new(SmallDisk::new(10));
+    let (mut journal, _) = Journal::open_on(disk.clone(), Some(&config)).unwrap();
+    journal.append(&opened(1));
+    assert_eq!(journal.flush().await, Flush::Failed);
+    disk.free.store(1 << 30, Relaxed);
+    written(&mut journal, &[opened(2)]).await;
+    written(&mut journal, &[opened(3)]).await;
+    drop(journal);
+    written(&mut Journal::open(Some(&config)).unwrap().0, &[opened(4)]).await;
+    let text = std::fs::read_to_string(&config.path).unwrap();
+    assert_eq!(text, "{\"format\":2}\n{\"opened\":2}\n{\"opened\":3}\n{\"format\":2}\n{\"opened\":4}\n");
 }
 
 #[test]

@@ -5,7 +5,6 @@ mod decisions;
 mod full_disk;
 mod group;
 mod groups;
-mod journal_fixtures;
 mod registry;
 mod repeats;
 mod restart;

@@ -5,11 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_protocol::{Decision, Dropped, Numbering, SampleId, Settled};
 use serde::{Deserialize, Serialize};
 
+/// Format of the journals that this version writes and reads. Format 1 had no [`Entry::Format`].
+pub const FORMAT: u16 = 2;
+
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(clippy::large_enum_variant, reason = "most entries are decisions, and each is written at once")]
 pub enum Entry {
+    /// Format of the journal, [`FORMAT`] in those that this version writes: the first line.
+    Format(u16),
     /// Numbering of samples by the devices. `None` begins a new numbering: ids in the lines before mean nothing any more.
     Numbering(Option<Numbering>),
     /// A sample was opened by its first message, or triggered.
@@ -32,13 +37,6 @@ pub enum Entry {
         floor: Option<SampleId>,
         /// First and last ids of closed samples above the floor, lowest first.
         ranges: Vec<(SampleId, SampleId)>,
-    },
-    /// [`Entry::ClosedRanges`] as earlier versions wrote it.
-    Closed {
-        /// Every sample up to this id is closed.
-        floor: SampleId,
-        /// Closed samples above the floor.
-        samples: Vec<SampleId>,
     },
 }
 
@@ -86,6 +84,7 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Recovered {
     let mut decided: BTreeMap<SampleId, Decision> = BTreeMap::new();
     for entry in entries {
         match entry {
+            Entry::Format(_) => {}
             Entry::Numbering(Some(numbering)) => recovered.numbering = Some(numbering),
             Entry::Numbering(None) => {
                 let settled = Settled { highest: SampleId(0), ..recovered.settled };
@@ -119,11 +118,12 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Recovered {
                 }
             }
             Entry::Settled(settled) => {
-                recovered.take_earlier_closed(settled.highest, Vec::new());
+                // Where damage took the ranges that follow, no sample is decided twice.
+                let closed = (settled.highest > SampleId(0)).then_some((SampleId(0), settled.highest));
+                (recovered.floor, recovered.closed) = (None, closed.into_iter().collect());
                 recovered.settled = settled;
                 decided.clear();
             }
-            Entry::Closed { floor, samples } => recovered.take_earlier_closed(floor, samples),
             Entry::ClosedRanges { floor, ranges } => {
                 (recovered.floor, recovered.closed) = (floor, ranges);
             }
@@ -142,14 +142,6 @@ impl Recovered {
             Some((_, last)) if last.0.checked_add(1) == Some(sample.0) => *last = sample,
             _ => self.closed.push((sample, sample)),
         }
-    }
-
-    /// Takes the closed samples of an earlier version: every sample up to `floor`, and each in `samples`.
-    fn take_earlier_closed(&mut self, floor: SampleId, samples: Vec<SampleId>) {
-        let up_to_floor = (floor > SampleId(0)).then_some((SampleId(0), floor));
-        let single = samples.into_iter().map(|sample| (sample, sample));
-        self.floor = None;
-        self.closed = up_to_floor.into_iter().chain(single).collect();
     }
 }
 

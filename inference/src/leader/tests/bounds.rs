@@ -222,18 +222,18 @@ fn a_restart_knows_the_newest_sample_of_before() {
 #[test]
 fn a_restart_remembers_what_was_closed_and_what_was_not() {
     let mut group = Group::new();
+    let ranges = [(0, 10), (20, 20), (30, 30)].map(|(first, last)| (SampleId(first), SampleId(last)));
+    let closed = Entry::ClosedRanges { floor: None, ranges: ranges.to_vec() };
     let entries = [
         Entry::Settled(headwater_protocol::Settled {
             highest: SampleId(30),
             decided: 7,
             ..Default::default()
         }),
-        Entry::Closed { floor: SampleId(10), samples: vec![SampleId(20), SampleId(30)] },
+        closed.clone(),
     ];
     group.leader.recover(replay(entries), &mut Vec::new());
-    let ranges = [(0, 10), (20, 20), (30, 30)].map(|(first, last)| (SampleId(first), SampleId(last)));
-    let expected = Entry::ClosedRanges { floor: None, ranges: ranges.to_vec() };
-    assert_eq!(group.leader.journal_entries().collect::<Vec<_>>(), [expected]);
+    assert_eq!(group.leader.journal_entries().collect::<Vec<_>>(), [closed]);
     assert_eq!(group.leader.settled().decided, 7);
     for (sample, is_new) in [(9, false), (10, false), (11, true), (20, false), (29, true), (30, false)] {
         assert_eq!(!group.summary(0, sample, &SURE).is_empty(), is_new, "{sample}");
