@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use headwater_inference::leader::{ClockOff, Generation, Leader};
-use headwater_protocol::{DeviceId, Fault, Numbering, Slot};
+use headwater_protocol::{DeviceId, Fault, Numbering, Schema, Slot};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -329,6 +329,7 @@ mod tests {
             let id = DeviceId::new("a").unwrap();
             let index = registry.device(&id);
             let birth = Birth {
+                schema: Schema,
                 device: id,
                 slot: Slot::new(0).unwrap(),
                 boot: Boot(1),
@@ -339,7 +340,7 @@ mod tests {
                 capabilities: Vec::new(),
             };
             registry.set_birth(index, &birth, &mut Vec::new());
-            let up = Status { state: DeviceState::Up, boot: Boot(1) };
+            let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) };
             registry.set_status(index, up, &mut Vec::new());
             let devices = BTreeMap::new();
             Self { watch: DeviceWatch::new(), registry, leader, begun: Instant::now(), devices }
@@ -375,7 +376,7 @@ mod tests {
         group.watch.connected(group.begun);
         let index = group.registry.device(&DeviceId::new("a").unwrap());
         group.registry.set_retained(true);
-        let up = Status { state: DeviceState::Up, boot: Boot(1) };
+        let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) };
         group.registry.set_status(index, up, &mut Vec::new());
         let (state, reason) = group.checks(60);
         assert_eq!(state, Silent);

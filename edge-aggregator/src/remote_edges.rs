@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::{Event, Generation};
-use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault, NetworkId};
+use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault, NetworkId, Schema};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -168,7 +168,14 @@ mod tests {
     const NEXT: NetworkId = NetworkId([8; 32]);
 
     fn status(state: DeviceState, boot: u16, edge: u8) -> EdgeStatus {
-        EdgeStatus { state, boot: Boot(boot), edge: edge_index(edge), network: OURS, software: "test".into() }
+        EdgeStatus {
+            schema: Schema,
+            state,
+            boot: Boot(boot),
+            edge: edge_index(edge),
+            network: OURS,
+            software: "test".into(),
+        }
     }
 
     /// Edge 0 runs in the leader, edges 1 and 2 are remote.

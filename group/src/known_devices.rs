@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_protocol::{Birth, DeviceId, DeviceState, DeviceTopic, NetworkId, SlotSet, Status};
+use headwater_protocol::{Birth, DeviceId, DeviceState, DeviceTopic, NetworkId, Schema, SlotSet, Status};
 use serde_json::from_slice;
 
 /// Every device whose birth or status the client has received.
@@ -79,6 +79,7 @@ mod tests {
 
     fn devices(birth_boot: u16, status_boot: u16, state: DeviceState) -> KnownDevices {
         let birth = Birth {
+            schema: Schema,
             device: id(),
             slot: Slot::new(3).unwrap(),
             boot: Boot(birth_boot),
@@ -88,7 +89,7 @@ mod tests {
             numbering: None,
             capabilities: Vec::new(),
         };
-        let status = Status { state, boot: Boot(status_boot) };
+        let status = Status { schema: Schema, state, boot: Boot(status_boot) };
         let mut devices = KnownDevices::default();
         devices.receive(id(), DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
         devices.receive(id(), DeviceTopic::Status, &serde_json::to_vec(&status).unwrap());

@@ -12,6 +12,7 @@ mod exit_record;
 mod fault;
 mod group_message;
 mod ids;
+mod json_version;
 mod message;
 mod notice;
 mod presence;
@@ -27,9 +28,7 @@ pub mod v2;
 
 pub use batch::{BATCHES, Batch, BatchEntry, BatchMistake, BatchedAnswer, MAX_BATCH_SAMPLES, encode_batch};
 pub use bit_set::{BitSet, EdgeSet, SlotSet, SourceSet};
-pub use decision::{
-    Decision, Degraded, Dropped, HopBytes, RESULT_SCHEMA, ResultMessage, Settled, SettledNotice, Stages,
-};
+pub use decision::{Decision, Degraded, Dropped, HopBytes, ResultMessage, Settled, SettledNotice, Stages};
 pub use exit::{ByExit, Exit, ExitWord};
 pub use exit_record::{AppliedExit, LeaveReason, TimeSource};
 pub use fault::{Fault, MqttHandling};
@@ -38,6 +37,7 @@ pub use ids::{
     Boot, DeviceId, EdgeId, EdgeIndex, GroupId, IdError, NetworkId, NetworkTag, PolicyId, SampleId, SiteId,
     Slot, Source, VerifyingKey,
 };
+pub use json_version::Schema;
 pub use message::{
     Body, DecodeError, DeviceDecision, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message, VERSION,
     age_ms, decode, encode,

@@ -263,9 +263,8 @@ mod tests {
         let newest = SampleId(u64::MAX);
         let notice = SettledNotice {
             account: Settled { highest: newest, decided: u64::MAX, ..Settled::default() },
-            since: Some(newest),
             late: vec![newest; SettledNotice::MAX_LATE],
-            closed: Some(vec![(newest, newest); SettledNotice::MAX_RANGES]),
+            closed: vec![(newest, newest); SettledNotice::MAX_RANGES],
             refused: (0..SettledNotice::MAX_REFUSED)
                 .map(|device| (DeviceId::new(format!("{device:0>64}")).unwrap(), "r".repeat(200)))
                 .collect(),

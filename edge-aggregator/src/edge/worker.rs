@@ -11,7 +11,7 @@ use headwater_inference::leader::{Event, Generation, NearId};
 use headwater_link::{Incoming, Link, QoS, RetainedMessage};
 use headwater_protocol::{
     Body, Boot, DeviceState, EdgeId, EdgeStatus, EdgeTopic, Header, Limits, Message, NetworkTag, SampleId,
-    Topic, Topics, decode, encode,
+    Schema, Topic, Topics, decode, encode,
 };
 use headwater_telemetry::WorkLoop;
 use tokio::sync::{mpsc, watch};
@@ -123,6 +123,7 @@ impl Worker {
         // Seconds of the clock tell one boot from another.
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let status = EdgeStatus {
+            schema: Schema,
             state: DeviceState::Up,
             boot: Boot(since.as_secs() as u16),
             edge,

@@ -1,7 +1,9 @@
 //! One device of the registry: birth, status and refusals.
 
 use headwater_inference::leader::Generation;
-use headwater_protocol::{Birth, Boot, DeviceId, DeviceState, Fault, Numbering, SampleId, Slot, Status};
+use headwater_protocol::{
+    Birth, Boot, DeviceId, DeviceState, Fault, Numbering, SampleId, Schema, Slot, Status,
+};
 use tokio::time::Instant;
 
 use super::DeviceIndex;
@@ -157,7 +159,7 @@ impl Device {
             is_silent,
         });
         if self.ended == Some(birth.boot) {
-            self.status = Some(Status { state: DeviceState::Down, boot: birth.boot });
+            self.status = Some(Status { schema: Schema, state: DeviceState::Down, boot: birth.boot });
         }
     }
 

@@ -6,7 +6,7 @@ use headwater_protocol::SampleId;
 
 use super::record::Record;
 use super::segment::{HEADER_BYTES, Segment};
-use super::{Content, GiveUpReason, Spool, SpoolEntry};
+use super::{GiveUpReason, Spool, SpoolEntry};
 
 /// Smallest number of bytes charged for a sample. Its entry in memory takes a tenth of that, so memory is bounded as well.
 pub(super) const MIN_BYTES: u64 = 512;
@@ -45,14 +45,14 @@ impl Spool {
         let is_inside = |entry: &SpoolEntry| entry.segment() == Some(number);
         let inside = self.samples.range(lowest..=highest).filter(|(_, entry)| is_inside(entry));
         let inside: Vec<(SampleId, SpoolEntry)> = inside.map(|(sample, entry)| (*sample, *entry)).collect();
-        for (sample, SpoolEntry { content, is_sent }) in inside {
-            let entry = SpoolEntry { content: Content::GivenUp { in_segment: None }, is_sent };
-            match content {
-                Content::Stored(_) => {
-                    self.insert_given_up(sample, entry, GiveUpReason::SPOOL_FULL, "the spool is full");
+        let given_up = SpoolEntry::GivenUp { in_segment: None };
+        for (sample, entry) in inside {
+            match entry {
+                SpoolEntry::Stored(_) => {
+                    self.insert_given_up(sample, given_up, GiveUpReason::SPOOL_FULL, "the spool is full");
                 }
-                Content::GivenUp { .. } => {
-                    self.samples.insert(sample, entry);
+                SpoolEntry::GivenUp { .. } => {
+                    self.samples.insert(sample, given_up);
                     self.write_id(sample);
                 }
             }

@@ -12,7 +12,7 @@ use super::given_up::GivenUpIds;
 use super::owner::{FoundOwner, Owner};
 use super::record::{ParsedRecord, RECORD_HEADER_BYTES, Record};
 use super::segment::{EarlierSegment, Segment};
-use super::{Content, GiveUpReason, RecordPosition, Spool, SpoolEntry, SpoolFolder, given_up};
+use super::{GiveUpReason, RecordPosition, Spool, SpoolEntry, SpoolFolder, given_up};
 use crate::error::DeviceError;
 use crate::state_folder::{Aside, is_disk_full, is_set_aside, set_aside};
 
@@ -50,7 +50,7 @@ impl Spool {
     fn recover_given_up(&mut self, given_up: Vec<SampleId>) {
         for sample in given_up {
             if let btree_map::Entry::Vacant(entry) = self.samples.entry(sample) {
-                entry.insert(SpoolEntry { content: Content::GivenUp { in_segment: None }, is_sent: false });
+                entry.insert(SpoolEntry::GivenUp { in_segment: None });
                 self.given_up += 1;
                 self.without_segment += 1;
             }
@@ -122,7 +122,7 @@ impl Spool {
         }
         // A later record of a sample replaces an earlier one.
         self.remove(sample);
-        self.samples.insert(sample, SpoolEntry { content: Content::Stored(position), is_sent: false });
+        self.samples.insert(sample, SpoolEntry::Stored(position));
         if let Some(reason) = give_up {
             self.give_up(sample, reason, "from an earlier process");
         }

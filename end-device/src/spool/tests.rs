@@ -73,11 +73,10 @@ fn files(dir: &Path) -> Vec<String> {
     names
 }
 
-fn notice(since: Option<u64>, highest: u64, late: &[u64]) -> SettledNotice {
+fn notice(closed: &[(u64, u64)], late: &[u64]) -> SettledNotice {
     SettledNotice {
-        account: Settled { highest: SampleId(highest), ..Settled::default() },
-        since: since.map(SampleId),
         late: late.iter().map(|id| SampleId(*id)).collect(),
+        closed: closed.iter().map(|(first, last)| (SampleId(*first), SampleId(*last))).collect(),
         ..SettledNotice::default()
     }
 }
@@ -104,31 +103,11 @@ fn the_next_start_finds_spooled_samples_and_removes_segments_whose_samples_are_s
     assert_eq!(files(dir.path()), ["00000001.seg", "00000002.seg", "00000003.seg"]);
     let mut spool = open(dir.path(), MANY_BYTES);
     assert_eq!(due(&mut spool, 0, 9), [0, 1, 2, 3, 4, 5]);
-    spool.settle(&notice(None, 0, &[0, 1, 3, 99]));
+    spool.settle(&notice(&[], &[0, 1, 3, 99]));
     assert_eq!(files(dir.path()), ["00000002.seg", "00000003.seg"]);
-    spool.settle(&notice(None, 0, &[2, 4, 5]));
+    spool.settle(&notice(&[], &[2, 4, 5]));
     assert_eq!((spool.len(), spool.bytes()), (0, 0));
     assert_eq!(files(dir.path()), [""; 0]);
-}
-
-#[test]
-fn samples_sent_in_time_are_covered_by_a_notice_and_others_are_not() {
-    let mut spool = Spool::in_memory(MANY_BYTES, NETWORK);
-    put(&mut spool, 1);
-    (2..6).for_each(|sample| put_of(&mut spool, sample, 40, Some(100)));
-    spool.settle(&notice(None, 9, &[]));
-    assert_eq!(spool.len(), 5);
-    spool.settle(&notice(Some(3), 4, &[]));
-    assert_eq!(due(&mut spool, 100, 9), [1, 2, 5]);
-    spool.settle(&notice(Some(0), 9, &[]));
-    assert_eq!(due(&mut spool, 100, 9), [1]);
-    put_of(&mut spool, 7, 40, Some(100));
-    spool.disconnected();
-    spool.settle(&notice(Some(0), 9, &[]));
-    assert_eq!(due(&mut spool, 0, 9), [1, 7]);
-    put_of(&mut spool, 8, 40, Some(100));
-    spool.settle(&notice(Some(0), 9, &[]));
-    assert_eq!(due(&mut spool, 100, 9), [1, 7]);
 }
 
 #[test]
@@ -139,7 +118,7 @@ fn a_sample_sent_late_is_sent_again_until_it_is_settled() {
     assert_eq!(first, (0..MAX_OUTSTANDING as u64).collect::<Vec<_>>());
     first.iter().for_each(|sample| spool.sent_late(SampleId(*sample), 0));
     assert_eq!(due(&mut spool, RESEND_US - 1, 9), [0; 0]);
-    spool.settle(&notice(None, 0, &[1]));
+    spool.settle(&notice(&[], &[1]));
     assert_eq!(due(&mut spool, RESEND_US - 1, 9), [256]);
     assert_eq!(due(&mut spool, RESEND_US, 3), [0, 2, 3]);
 }
@@ -156,7 +135,7 @@ fn over_its_bound_the_oldest_segment_is_evicted_and_its_ids_are_kept() {
         assert!(!is_given_up(&mut spool, 999) && is_given_up(&mut spool, 0));
         assert_eq!(given_up(&spool), [("spool_full", 1000 - kept)]);
         assert_eq!(due(&mut spool, 0, 2), [0, 1]);
-        spool.settle(&notice(None, 0, &(0..1000).collect::<Vec<_>>()));
+        spool.settle(&notice(&[], &(0..1000).collect::<Vec<_>>()));
         assert_eq!((spool.len(), spool.bytes()), (0, 0));
     }
     assert_eq!(files(dir.path()), [""; 0]);
@@ -172,9 +151,9 @@ fn the_next_start_knows_the_given_up_samples() {
     let mut spool = open(dir.path(), 64 << 10);
     assert_eq!(due(&mut spool, 0, 999).len(), 200);
     assert_eq!((0..200).filter(|sample| !is_given_up(&mut spool, *sample)).count(), kept);
-    spool.settle(&notice(None, 0, &[0]));
+    spool.settle(&notice(&[], &[0]));
     assert_eq!(open(dir.path(), 64 << 10).len(), 200, "the file of ids goes when none is left");
-    spool.settle(&notice(None, 0, &(0..200).collect::<Vec<_>>()));
+    spool.settle(&notice(&[], &(0..200).collect::<Vec<_>>()));
     assert_eq!(files(dir.path()), [""; 0]);
 }
 
@@ -213,7 +192,7 @@ fn the_ids_of_given_up_samples_are_bounded() {
     (0..most + 3).for_each(|sample| put(&mut spool, sample));
     assert_eq!((spool.len() as u64, spool.counts.lost), (most, 3));
     assert_eq!(due(&mut spool, 0, 1), [3], "the lowest are forgotten");
-    spool.settle(&notice(None, 0, &[3]));
+    spool.settle(&notice(&[], &[3]));
     put(&mut spool, most + 3);
     assert_eq!(spool.counts.lost, 3);
 }
@@ -234,7 +213,7 @@ fn answers_of_another_network_are_given_up_and_their_segment_stays_until_they_ar
         assert_eq!(given_up(&spool), [("other_network", 2)]);
         assert_eq!(due(&mut spool, 0, 9), [1, 2]);
     }
-    open(dir.path(), MANY_BYTES).settle(&notice(None, 0, &[1, 2]));
+    open(dir.path(), MANY_BYTES).settle(&notice(&[], &[1, 2]));
     assert_eq!(files(dir.path()), [""; 0]);
 }
 
@@ -269,7 +248,7 @@ fn a_segment_cut_at_any_byte_of_its_last_record_keeps_the_records_before() {
         assert_eq!(given_up(&spool), if left == 0 { vec![] } else { vec![("unreadable", 1)] });
         put(&mut spool, 3);
         check_whole(&mut spool, 3);
-        spool.settle(&notice(None, 0, &[3]));
+        spool.settle(&notice(&[], &[3]));
     }
 }
 
@@ -488,7 +467,7 @@ fn a_sample_that_cannot_be_written_is_given_up_and_later_ones_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut spool = open(dir.path(), MANY_BYTES);
     put(&mut spool, 1);
-    spool.settle(&notice(None, 0, &[1]));
+    spool.settle(&notice(&[], &[1]));
     let folder = dir.path().join("spool");
     fs::remove_dir(&folder).unwrap();
     fs::write(&folder, "in the way").unwrap();
@@ -522,7 +501,7 @@ fn a_sample_given_up_by_the_agent_is_due_again() {
 enum Step {
     Put(u64, usize, bool),
     SendLate(usize),
-    Settle(Option<u64>, u64, Vec<u64>),
+    Settle((u64, u64), Vec<u64>),
     Disconnect,
     Restart,
 }
@@ -532,8 +511,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (sample.clone(), 0..3000_usize, any::<bool>()).prop_map(|(id, bytes, sent)| Step::Put(id, bytes, sent)),
         2 => (0..40_usize).prop_map(Step::SendLate),
-        2 => (proptest::option::of(sample.clone()), sample.clone(), vec(sample, 0..6))
-            .prop_map(|(since, highest, late)| Step::Settle(since, highest, late)),
+        2 => ((sample.clone(), sample.clone()), vec(sample, 0..6)).prop_map(|(closed, late)| Step::Settle(closed, late)),
         1 => Just(Step::Disconnect),
         1 => Just(Step::Restart),
     ]
@@ -542,38 +520,34 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Against a plain map of the spooled samples: bytes of features, and whether sent on this connection.
+    /// Against a plain map of the spooled samples to their bytes of features.
     #[test]
     fn nothing_is_lost_and_nothing_comes_back_before_a_restart(steps in vec(step(), 0..80)) {
         let dir = tempfile::tempdir().unwrap();
         let mut spool = open(dir.path(), MANY_BYTES);
         // Small ones, so that there are many.
         spool.segment_bytes = 6000;
-        let mut model: BTreeMap<u64, (usize, bool)> = BTreeMap::new();
+        let mut model: BTreeMap<u64, usize> = BTreeMap::new();
         for step in steps {
             match step {
                 Step::Put(id, bytes, is_sent) => {
                     put_of(&mut spool, id, bytes, is_sent.then_some(0));
-                    model.insert(id, (bytes, is_sent));
+                    model.insert(id, bytes);
                 }
                 Step::SendLate(max_due) => due(&mut spool, 1, max_due).into_iter().for_each(|id| spool.sent_late(SampleId(id), 1)),
-                Step::Settle(since, highest, late) => {
-                    let notice = notice(since, highest, &late);
+                Step::Settle(closed, late) => {
+                    let notice = notice(&[closed], &late);
                     spool.settle(&notice);
-                    model.retain(|id, (_, is_sent)| !(late.contains(id) || *is_sent && notice.covers(SampleId(*id))));
+                    model.retain(|id, _| !late.contains(id) && !notice.covers(SampleId(*id)));
                 }
-                Step::Disconnect => {
-                    spool.disconnected();
-                    model.values_mut().for_each(|(_, is_sent)| *is_sent = false);
-                }
+                Step::Disconnect => spool.disconnected(),
                 Step::Restart => {
                     spool = open(dir.path(), MANY_BYTES);
                     spool.segment_bytes = 6000;
                     // A settled sample comes back with the segment that holds its record; the leader settles it once more.
                     let settled: Vec<u64> =
                         spool.samples.keys().map(|id| id.0).filter(|id| !model.contains_key(id)).collect();
-                    spool.settle(&notice(None, 0, &settled));
-                    model.values_mut().for_each(|(_, is_sent)| *is_sent = false);
+                    spool.settle(&notice(&[], &settled));
                 }
             }
             let ids: Vec<u64> = spool.samples.keys().map(|id| id.0).collect();
@@ -581,7 +555,7 @@ proptest! {
             prop_assert_eq!(spool.segments.values().map(|segment| segment.live as usize).sum::<usize>(), model.len());
             prop_assert_eq!(files(dir.path()).len(), spool.segments.len());
         }
-        for (id, (bytes, _)) in model {
+        for (id, bytes) in model {
             let expected =
                 SpooledSample::Answer { captured_unix_ms: id * 3, answer: answer(id), features: vec![id as u8; bytes] };
             prop_assert_eq!(spool.read(SampleId(id)), Some(expected));

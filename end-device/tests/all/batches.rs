@@ -36,9 +36,8 @@ fn settles(leader: &Leader, batch_ms: Option<u32>, closed: &[(u64, u64)], late: 
     let highest = closed.iter().map(|(_, last)| *last).max().unwrap_or_default();
     let notice = SettledNotice {
         account: Settled { highest, ..Settled::default() },
-        since: Some(SampleId(0)),
         late: late.iter().map(|id| SampleId(*id)).collect(),
-        closed: Some(closed),
+        closed,
         batch_ms,
         ..SettledNotice::default()
     };
@@ -94,7 +93,7 @@ async fn a_leader_that_names_no_time_gets_each_answer_by_itself() {
     for sample in 1..=4 {
         leader.triggers(sample);
         assert_eq!(answers(&leader.answer().await, SampleId(0)), [(sample, false)]);
-        leader.settles(Some(1), sample, &[]);
+        leader.settles(&[(1, sample)], &[]);
     }
     let report = device.shutdown().await;
     assert_eq!((report.counts.batched.len(), sent_of(&report, Kind::Batch).messages), (0, 0));

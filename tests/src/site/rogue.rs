@@ -10,8 +10,8 @@ use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::scores::put_levels;
 use headwater_protocol::{
     Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, EdgeId, EdgeTopic, GroupId, Header, LeaderClaim,
-    Limits, Message, NetworkId, Numbering, SampleId, ScoreEncoding, SettledNotice, SiteId, Slot, SlotSet,
-    Status, Topic, Topics, decode, encode,
+    Limits, Message, NetworkId, Numbering, SampleId, Schema, ScoreEncoding, SettledNotice, SiteId, Slot,
+    SlotSet, Status, Topic, Topics, decode, encode,
 };
 use headwater_transport::BrokerAccess;
 use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
@@ -235,6 +235,7 @@ impl GroupKnowledge {
     /// A birth of a device in a slot.
     fn birth(&self, device: &str, slot: u8, boot: u16) -> Birth {
         Birth {
+            schema: Schema,
             device: DeviceId::new(device).expect("a name"),
             slot: Slot::new(slot).expect("a slot"),
             boot: Boot(boot),
@@ -261,7 +262,7 @@ impl GroupKnowledge {
     }
 
     fn down(&self) -> Forged {
-        let down = Status { state: DeviceState::Down, boot: Boot(self.boots[0]) };
+        let down = Status { schema: Schema, state: DeviceState::Down, boot: Boot(self.boots[0]) };
         (device_topic(&self.topics, &device_name(0), DeviceTopic::Status), json(&down), true)
     }
 
@@ -288,7 +289,7 @@ impl GroupKnowledge {
     fn made_up_device(&self, round: u64, number: u64) -> [Forged; 2] {
         let name = format!("ghost-{round}-{number}");
         let birth = self.birth(&name, (number % 6) as u8, 1);
-        let up = Status { state: DeviceState::Up, boot: Boot(1) };
+        let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) };
         [(DeviceTopic::Birth, json(&birth)), (DeviceTopic::Status, json(&up))]
             .map(|(leaf, payload)| (device_topic(&self.topics, &name, leaf), payload, false))
     }

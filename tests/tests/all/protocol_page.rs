@@ -2,8 +2,8 @@
 
 use headwater_protocol::{
     BatchEntry, BatchedAnswer, Birth, Body, Boot, EdgeStatus, Form, Header, Limits, Message, NetworkTag,
-    RESULT_SCHEMA, ResultMessage, SampleId, ScoreEncoding, SettledNotice, Status, Trigger, UtcTime, encode,
-    encode_batch, encode_trigger,
+    ResultMessage, SampleId, ScoreEncoding, SettledNotice, Status, Trigger, UtcTime, encode, encode_batch,
+    encode_trigger,
 };
 
 const PAGE: &str = include_str!("../../../docs/protocol.md");

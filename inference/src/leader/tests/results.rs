@@ -1,6 +1,6 @@
 //! The record in a decision: when the sample was captured, which exits were applied, and why it left.
 
-use headwater_protocol::{AppliedExit, LeaveReason, RESULT_SCHEMA, TimeSource, UtcTime};
+use headwater_protocol::{AppliedExit, LeaveReason, TimeSource, UtcTime};
 
 use super::*;
 
