@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use headwater_inference::leader::{ClockOff, Generation, Leader};
-use headwater_protocol::{DeviceId, Fault, Numbering, Schema, Slot};
+use headwater_protocol::{DeviceId, Fault, Numbering, Slot};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -302,7 +302,7 @@ mod tests {
     use headwater_inference::bundle::{Bundle, PerNetwork};
     use headwater_inference::leader::{Event, Exits, LeaderConfig, Micros, Now};
     use headwater_inference::testing::TinyNetwork;
-    use headwater_protocol::{Birth, Boot, DeviceState, NetworkId, Status};
+    use headwater_protocol::{Birth, Boot, DeviceState, NetworkId, Schema, Status};
 
     use super::ReportedState::{ClockOff, Down, Flapping, Late, Refused, Silent, Up, WrongNetwork};
     use super::*;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::{Event, Generation};
-use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault, NetworkId, Schema};
+use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault, NetworkId};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -160,6 +160,8 @@ impl RemoteEdges {
 #[cfg(test)]
 mod tests {
     use headwater_protocol::SlotSet;
+
+    use headwater_protocol::Schema;
 
     use super::*;
     use crate::inbox::tests::format;

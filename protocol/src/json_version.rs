@@ -17,7 +17,7 @@ impl<'de, const VERSION: u16> Deserialize<'de> for Schema<VERSION> {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
         // A field that is missing is read as none.
         let found = Option::<u64>::deserialize(json)?.unwrap_or(1);
-        if found == VERSION.into() {
+        if found == u64::from(VERSION) {
             return Ok(Self);
         }
         Err(D::Error::custom(format_args!(

@@ -221,7 +221,7 @@ fn certificate(probe: &BrokerProbe) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use headwater_protocol::{DeviceId, SampleId, Settled};
+    use headwater_protocol::{DeviceId, SampleId, Schema, Settled};
 
     use super::super::finding::Level;
     use super::*;
@@ -262,6 +262,7 @@ mod tests {
     fn an_account_with_every_range_and_late_id_fits_the_bytes_for_it() {
         let newest = SampleId(u64::MAX);
         let notice = SettledNotice {
+            schema: Schema,
             account: Settled { highest: newest, decided: u64::MAX, ..Settled::default() },
             late: vec![newest; SettledNotice::MAX_LATE],
             closed: vec![(newest, newest); SettledNotice::MAX_RANGES],

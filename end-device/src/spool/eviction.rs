@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use headwater_protocol::SampleId;
 
 use super::record::Record;
-use super::segment::{HEADER_BYTES, Segment};
+use super::segment::{self, Segment};
 use super::{GiveUpReason, Spool, SpoolEntry};
 
 /// Smallest number of bytes charged for a sample. Its entry in memory takes a tenth of that, so memory is bounded as well.
@@ -17,8 +17,9 @@ pub(super) const MAX_GIVEN_UP: usize = 65_536;
 impl Spool {
     /// Evicts the oldest segments until a record fits; false when it never can.
     pub(super) fn make_space(&mut self, record: &Record<'_>) -> bool {
-        let named = self.folder.as_ref().map_or(0, |folder| folder.owner.record(record.sample).len());
-        let needed = (record.bytes() as u64).max(MIN_BYTES) + (HEADER_BYTES + named) as u64;
+        let header =
+            self.folder.as_ref().map_or(0, |folder| segment::header(self.network, &folder.owner).len());
+        let needed = (record.bytes() as u64).max(MIN_BYTES) + header as u64;
         if needed > self.max_bytes {
             return false;
         }

@@ -280,7 +280,7 @@ impl Spool {
         let segment = loop {
             self.last_number = self.last_number.checked_add(1).ok_or(io::ErrorKind::QuotaExceeded)?;
             let Some(SpoolFolder { path, owner, .. }) = &self.folder else {
-                break Segment::in_memory(self.network);
+                break Segment::in_memory();
             };
             let path = recovery::segment_path(path, self.last_number);
             match Segment::create(path, self.network, owner) {

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::eviction::{MAX_GIVEN_UP, MIN_BYTES};
 use super::owner::tests::owner;
-use super::segment::HEADER_BYTES;
+use super::segment::header;
 use super::send_schedule::{MAX_OUTSTANDING, RESEND_US};
 use super::*;
 
@@ -219,7 +219,7 @@ fn answers_of_another_network_are_given_up_and_their_segment_stays_until_they_ar
 
 /// Offset of the first sample in a segment.
 fn first_record() -> usize {
-    HEADER_BYTES + owner("cam-2").record(SampleId(0)).len()
+    header(NETWORK, &owner("cam-2")).len()
 }
 
 /// A folder with one segment of the samples 0, 1 and 2, and its bytes.
@@ -277,7 +277,7 @@ fn a_file_altered_while_it_is_in_use_is_noticed_when_it_is_read() {
     bytes[last] ^= 1;
     fs::write(&file, &bytes).unwrap();
     assert!(is_given_up(&mut spool, 2));
-    fs::write(&file, &bytes[..HEADER_BYTES + 3]).unwrap();
+    fs::write(&file, &bytes[..first_record() + 3]).unwrap();
     assert!(is_given_up(&mut spool, 0));
     fs::remove_file(&file).unwrap();
     assert!(is_given_up(&mut spool, 1));
@@ -285,84 +285,21 @@ fn a_file_altered_while_it_is_in_use_is_noticed_when_it_is_read() {
     assert_eq!(due(&mut spool, 0, 9), [0, 1, 2]);
 }
 
-/// A copy of a fixture, since opening a spool writes to its folder.
-fn fixture(name: &str) -> tempfile::TempDir {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name).join("spool");
+#[test]
+fn a_segment_of_format_1_is_refused_and_left_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
+    let of_1 = include_bytes!("../../tests/fixtures/format-1/spool/00000001.seg");
     fs::create_dir(dir.path().join("spool")).unwrap();
-    for file in fs::read_dir(from).unwrap() {
-        let file = file.unwrap();
-        fs::copy(file.path(), dir.path().join("spool").join(file.file_name())).unwrap();
-    }
-    dir
-}
-
-/// An answer of the fixtures, byte by byte: network tag 7, boot 3, scores 0.5, -1.25, 3 and 0.
-fn fixture_summary(sample_low: u8, age_ms: u16) -> Vec<u8> {
-    let scores = [0.5_f32, -1.25, 3.0, 0.0].into_iter().flat_map(f32::to_le_bytes);
-    let header = [0x12, 0, 7, 7, sample_low, 0, 0, 0, 3, 0].into_iter().chain(age_ms.to_le_bytes());
-    header.chain(scores).collect()
-}
-
-#[track_caller]
-fn check_fixture(spool: &mut Spool, sample: u64, captured_unix_ms: u64, answer: &[u8], features: &[u8]) {
-    let expected = SpooledSample::Answer {
-        captured_unix_ms: 1_700_000_000_000 + captured_unix_ms,
-        answer: answer.to_vec(),
-        features: features.to_vec(),
-    };
-    assert_eq!(spool.read(SampleId(sample)), Some(expected), "sample {sample}");
-}
-
-const FIXTURE_FEATURES: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
-
-#[test]
-fn segments_of_an_earlier_release_are_read_byte_by_byte() {
-    let dir = fixture("whole");
-    let mut spool = open(dir.path(), MANY_BYTES);
-    assert_eq!(due(&mut spool, 0, 9), [1, 5, (1 << 40) + 3]);
-    check_fixture(&mut spool, 1, 1, &fixture_summary(1, 4), &FIXTURE_FEATURES);
-    let not_in_view = [0x13, 0, 7, 7, 5, 0, 0, 0, 3, 0, 0, 0];
-    check_fixture(&mut spool, 5, 5, &not_in_view, &[]);
-    check_fixture(&mut spool, (1 << 40) + 3, 777, &fixture_summary(3, 65_535), &FIXTURE_FEATURES);
-    assert_eq!((given_up(&spool), spool.bytes()), (vec![], 156 + 112));
-    let limits = headwater_inference::testing::TinyNetwork::default().manifest().limits();
-    for answer in [not_in_view.to_vec(), fixture_summary(1, 4)] {
-        headwater_protocol::decode(&answer, &limits).expect("today's protocol reads the answer");
-    }
-
-    let dir = fixture("whole");
-    let other = NetworkId([8; 32]);
-    let spool = Spool::open(&folder(dir.path()), MANY_BYTES, other).unwrap();
-    assert_eq!(given_up(&spool), [("other_network", 3)]);
-}
-
-#[test]
-fn torn_segments_of_an_earlier_release_keep_whole_records_and_known_ids() {
-    let dir = fixture("torn");
-    let mut spool = open(dir.path(), MANY_BYTES);
-    assert_eq!(due(&mut spool, 0, 9), [1, 5, 101, (1 << 40) + 3]);
-    check_fixture(&mut spool, 1, 1, &fixture_summary(1, 4), &FIXTURE_FEATURES);
-    check_fixture(&mut spool, 101, 1, &fixture_summary(1, 4), &FIXTURE_FEATURES);
-    assert!(is_given_up(&mut spool, (1 << 40) + 3) && !is_given_up(&mut spool, 5));
-    assert_eq!(given_up(&spool), [("unreadable", 2)]);
-}
-
-#[test]
-fn ids_of_given_up_samples_of_an_earlier_release_are_read() {
-    let dir = fixture("given_up");
-    let mut spool = open(dir.path(), MANY_BYTES);
-    assert_eq!(due(&mut spool, 0, 99), (10..22).collect::<Vec<_>>());
-    for sample in 10..18 {
-        assert!(is_given_up(&mut spool, sample), "sample {sample}");
-    }
-    for sample in 18..22 {
-        let answer = fixture_summary(sample as u8, 1);
-        check_fixture(&mut spool, sample, 1000 + sample, &answer, &FIXTURE_FEATURES);
-    }
-    assert_eq!(given_up(&spool), []);
-    put(&mut spool, 30);
-    assert_eq!(files(dir.path()), ["00000003.seg", "00000004.seg", "given_up"]);
+    let path = dir.path().join("spool/00000001.seg");
+    fs::write(&path, of_1).unwrap();
+    let error = Spool::open(&folder(dir.path()), MANY_BYTES, NETWORK).unwrap_err().to_string();
+    let expected = format!(
+        "state folder {}: expected format 2, found format 1: start once with the release that wrote it until its spool is empty and then \
+         move the folder away, or name another one (state_dir)",
+        path.display()
+    );
+    assert_eq!(error, expected);
+    assert_eq!(fs::read(&path).unwrap(), of_1);
 }
 
 #[test]
@@ -394,11 +331,10 @@ fn zero_pages_in_a_segment_cost_only_the_samples_in_them() {
     let record = (bytes.len() - first) / 3;
     // In the header, in the middle, at the end, and everywhere.
     for (from, to, left) in [
-        (0, HEADER_BYTES, vec![]),
+        (0, first, vec![]),
         (first + record, first + 2 * record, vec![0, 2]),
         (first + record + 4, first + record + 40, vec![0, 2]),
         (first + 2 * record, bytes.len(), vec![0, 1]),
-        (HEADER_BYTES, first, vec![0, 1, 2]),
         (0, bytes.len(), vec![]),
     ] {
         let mut zeroed = bytes.clone();
@@ -439,19 +375,6 @@ fn a_segment_of_another_device_is_set_aside_and_never_sent() {
         let mut spool = open(dir.path(), MANY_BYTES);
         assert_eq!((due(&mut spool, 0, 9), counted(&spool)), (vec![0, 1, 2], (0, 1)));
     }
-}
-
-/// As a program of an earlier version reads a segment: every record is a sample, and a later one replaces an earlier one.
-#[test]
-fn an_earlier_version_finds_the_same_samples() {
-    let (_dir, _file, bytes) = three();
-    let (mut found, mut at) = (BTreeMap::new(), HEADER_BYTES);
-    while let record::ParsedRecord::Whole(record, length) = Record::parse(&bytes[at..]) {
-        found.insert(record.sample.0, record.answer.to_vec());
-        at += length;
-    }
-    assert_eq!(at, bytes.len());
-    assert_eq!(found, (0..3).map(|sample| (sample, answer(sample))).collect());
 }
 
 #[test]

@@ -6,10 +6,10 @@ use std::time::SystemTime;
 use headwater_protocol::Boot;
 use tracing::warn;
 
-use super::{StateFolder, StoredNumber, is_disk_full, replace_file, unusable};
+use super::{StateFolder, StoredNumber, is_disk_full, line, replace_file, unusable};
 use crate::error::DeviceError;
 
-/// File of the last boot number, in digits.
+/// File of the last boot number.
 pub(super) const FILE: &str = "boot";
 
 /// The boot number of this start: one more than the last one in the folder or, without a folder, the seconds of the clock.
@@ -35,7 +35,7 @@ pub(crate) fn next_boot(folder: Option<&StateFolder>, clock: SystemTime) -> Resu
             random()
         }
     };
-    match replace_file(&path, format!("{boot}\n")) {
+    match replace_file(&path, line(boot)) {
         Ok(()) => Ok(Boot(boot)),
         Err(error) if is_disk_full(&error) => {
             warn!(%error, file = %path.display(), "the boot number cannot be kept: this start has a random one");
@@ -67,13 +67,13 @@ mod tests {
         let state = dir.path().join("made/here");
         assert_eq!(next_boot(Some(&open(&state)), CLOCK).unwrap(), Boot(1));
         assert_eq!(next_boot(Some(&open(&state)), CLOCK).unwrap(), Boot(2));
-        fs::write(state.join(FILE), "65535").unwrap();
+        fs::write(state.join(FILE), line(65_535)).unwrap();
         assert_eq!(next_boot(Some(&open(&state)), CLOCK).unwrap(), Boot(0));
     }
 
     #[test]
     fn a_damaged_number_is_set_aside_and_the_start_has_a_random_one() {
-        for contents in [&b""[..], b"seven", b"65536", &[0; 4096], &[0xff; 4096]] {
+        for contents in [&b""[..], b"seven", b"format 2: 65536", &[0; 4096], &[0xff; 4096]] {
             let mut boots = BTreeSet::new();
             for _ in 0..4 {
                 let dir = tempfile::tempdir().unwrap();
@@ -116,9 +116,12 @@ mod tests {
     }
 
     #[test]
-    fn the_boot_number_of_an_earlier_release_is_read() {
+    fn a_boot_number_of_format_1_is_refused_and_left_as_it_is() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(FILE), include_str!("../../tests/fixtures/state/boot")).unwrap();
-        assert_eq!(next_boot(Some(&open(dir.path())), CLOCK).unwrap(), Boot(4));
+        let of_1 = include_str!("../../tests/fixtures/format-1/boot");
+        fs::write(dir.path().join(FILE), of_1).unwrap();
+        let error = next_boot(Some(&open(dir.path())), CLOCK).unwrap_err().to_string();
+        assert!(error.contains("boot: expected format 2, found format 1: "), "{error}");
+        assert_eq!(fs::read_to_string(dir.path().join(FILE)).unwrap(), of_1);
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use headwater_protocol::{Degraded, EdgeSet, Numbering, SampleId, Settled, SettledNotice, Slot, SlotSet};
+use headwater_protocol::{
+    Degraded, EdgeSet, Numbering, SampleId, Schema, Settled, SettledNotice, Slot, SlotSet,
+};
 
 use super::awaited::AwaitedSamples;
 use super::clock_offsets::{Allowed, ClockOff, ClockOffsets};
@@ -233,6 +235,7 @@ impl Leader {
         let late = self.closed.late.iter().copied().take(SettledNotice::MAX_LATE).collect();
         let closed = self.closed.named_ranges(self.now);
         SettledNotice {
+            schema: Schema,
             account: self.settled().clone(),
             late,
             closed,

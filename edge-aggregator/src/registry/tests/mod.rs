@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use headwater_protocol::DeviceState;
+use headwater_protocol::{DeviceState, Schema};
 
 use super::*;
 use crate::inbox::tests::format;
