@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_protocol::{Birth, DeviceId, DeviceState, DeviceTopic, NetworkId, Schema, SlotSet, Status};
+use headwater_protocol::{Birth, DeviceId, DeviceState, DeviceTopic, NetworkId, SlotSet, Status};
 use serde_json::from_slice;
 
 /// Every device whose birth or status the client has received.
@@ -71,7 +71,7 @@ impl KnownDevices {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headwater_protocol::{Boot, SHORT_MESSAGES, Slot};
+    use headwater_protocol::{Boot, SHORT_MESSAGES, Schema, Slot};
 
     fn id() -> DeviceId {
         DeviceId::new("cam-3").unwrap()

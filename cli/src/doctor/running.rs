@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::bundles::{SAME_BUNDLE, ids};
 use super::facts::{AdminFacts, Facts};
 use super::finding::Finding;
-use super::http::{Answer, is_silent};
+use super::http::is_silent;
 use super::page::{clipped, list, text};
 use super::running_group::{devices, is_of, policy, retained_devices, state, waits};
 use super::tier::{Tier, TierNetworks, TierSettings};

@@ -199,7 +199,7 @@ impl GroupKnowledge {
     fn settled(&self, next: SampleId, round: u64) -> Forged {
         let mut notice = SettledNotice::default();
         notice.account.highest = SampleId(next.0 + 100_000);
-        notice.closed = Some(vec![(SampleId(0), SampleId(next.0 + 100_000))]);
+        notice.closed = vec![(SampleId(0), SampleId(next.0 + 100_000))];
         (self.topics.name(&Topic::Settled), json(&notice), round.is_multiple_of(2))
     }
 
@@ -220,8 +220,9 @@ impl GroupKnowledge {
 
     fn claim(&self, round: u64) -> Forged {
         let claim = LeaderClaim {
+            schema: Schema,
             instance: headwater_protocol::InstanceId(0xbad),
-            process: None,
+            process: headwater_protocol::InstanceId(7),
             term: 1_000_000 + round,
             state: DeviceState::Up,
             software: "rogue/1".into(),
