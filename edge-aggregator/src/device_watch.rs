@@ -335,7 +335,6 @@ mod tests {
                 boot: Boot(1),
                 software: "test".into(),
                 network,
-                sample: None,
                 numbering: Some(numbering),
                 capabilities: Vec::new(),
             };

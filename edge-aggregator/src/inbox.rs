@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use headwater_inference::bundle::{Bundle, PerNetwork};
-use headwater_inference::leader::{DeviceAnswer, EdgeAnswer, Event, Generation, Implausible, NearId};
+use headwater_inference::leader::{DeviceAnswer, EdgeAnswer, Event, Generation, Implausible};
 use headwater_inference::manifest::{FeatureEncoding, SectionManifest};
 use headwater_inference::sections::{MapCoder, MapCoderError, ScoreCoder, ScoreLimits};
 use headwater_protocol::scores::floats;
 use headwater_protocol::{
-    Batch, BatchEntry, BatchedAnswer, Birth, Body, DeviceId, DeviceTopic, EdgeId, EdgeTopic, Fault, Header,
-    Limits, Message, NetworkId, SampleId, Slot, SlotSet, Topic, Topics, Trigger, decode,
+    Batch, BatchEntry, BatchedAnswer, Birth, Body, DecodeError, DeviceId, DeviceTopic, EdgeId, EdgeTopic,
+    Fault, Header, Limits, Message, NetworkId, SampleId, Session, Slot, SlotSet, Topic, Topics, Trigger,
+    decode, decode_header,
 };
 use serde::de::DeserializeOwned;
 use tracing::warn;
@@ -31,8 +32,6 @@ pub(crate) struct Inbox {
     routes: HashMap<String, Route>,
     /// Newest sample that is still accepted while the aggregator stops; a stopping aggregator takes no sample from a spool either.
     pub(crate) last_sample: Option<SampleId>,
-    /// The id near which the short id of the message that is read is widened.
-    near: NearId,
     /// Triggers that the leader refused.
     refused_triggers: u64,
     scores: Vec<f32>,
@@ -106,15 +105,23 @@ impl MessageFormat {
         })
     }
 
-    /// Decodes a message of this network.
-    fn decode<'a>(&self, payload: &'a [u8]) -> Result<Message<'a>, Refusal> {
-        let message = decode(payload, &self.limits).map_err(|error| (error.fault(), error.to_string()))?;
-        let (ours, theirs) = (self.network.tag(), message.header.network);
-        if ours != theirs {
-            let why = format!("network tag: expected {ours}, found {theirs}: give it this group's bundle");
-            return Err((Fault::WrongNetwork, why));
+    /// Decodes a message of this network, under the session of the sender's birth or status. Another session has another network or boot.
+    fn decode<'a>(&self, payload: &'a [u8], session: Result<Session, Fault>) -> Result<Message<'a>, Refusal> {
+        let refused = |error: DecodeError| (error.fault(), error.to_string());
+        let Ok(Header { session: found, .. }) = decode_header(payload) else {
+            // Without a header it is no message: this names the mistake.
+            return decode(payload, &self.limits).map_err(refused);
+        };
+        match session {
+            Err(fault) => Err((fault, "a message of a sender that is not accepted".to_owned())),
+            Ok(expected) if found != expected => {
+                let why = format!(
+                    "session: expected {expected}, that of the birth read last, found {found}: its birth must come first"
+                );
+                Err((Fault::UnknownDevice, why))
+            }
+            Ok(_) => decode(payload, &self.limits).map_err(refused),
         }
-        Ok(message)
     }
 }
 
@@ -142,7 +149,6 @@ impl Inbox {
             formats,
             routes: HashMap::new(),
             last_sample: None,
-            near: NearId::Newest(SampleId(0)),
             refused_triggers: 0,
             scores: Vec::new(),
             map: Vec::new(),
@@ -151,15 +157,13 @@ impl Inbox {
         }
     }
 
-    /// Reads one message and calls `event` with its event. Short ids are widened near `near`. `event` returns why it refused a sample.
+    /// Reads one message and calls `event` with its event. `event` returns why it refused a sample.
     pub(crate) fn receive(
         &mut self,
         topic: &str,
         payload: &[u8],
-        near: NearId,
         mut event: impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
     ) {
-        self.near = near;
         match self.route(topic) {
             None => self.unroutable += 1,
             Some(Route::Trigger) => self.trigger(payload, &mut event),
@@ -180,12 +184,7 @@ impl Inbox {
         }
     }
 
-    /// Whether every reader of a request reads the short form. Remote edges name no capabilities.
-    pub(crate) fn all_read_short(&self) -> bool {
-        self.devices.all_read_short() && !self.has_remote_edges()
-    }
-
-    /// Whether a device sends batches, and every reader of them reads them. Remote edges name no capabilities.
+    /// Whether a device sends batches. Remote edges read none.
     pub(crate) fn takes_batches(&self) -> bool {
         self.devices.any_sends_batches() && !self.has_remote_edges()
     }
@@ -238,14 +237,21 @@ impl Inbox {
         payload: &[u8],
         event: &mut impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
     ) {
-        let is_ours = |tag| self.formats.iter().any(|(_, format)| format.network.tag() == tag);
+        let is_ours =
+            |session| self.formats.iter().any(|(_, format)| Session::of_network(format.network) == session);
         match Trigger::read(payload, &self.formats.current.limits) {
-            Ok(Trigger { sample, network }) if network.is_none_or(is_ours) => {
-                if let Some(why) = event(Generation::Current, Event::Trigger { sample }) {
+            Ok(Trigger { sample, session }) if session.is_none_or(is_ours) => {
+                let why = if self.devices.is_retained {
+                    // A retained command is never a live one.
+                    Some("it is retained: publish it without the retain flag and clear the topic".to_owned())
+                } else {
+                    event(Generation::Current, Event::Trigger { sample }).map(|why| why.to_string())
+                };
+                if let Some(why) = why {
                     self.refused_triggers += 1;
                     // Ever fewer lines, however many such triggers come.
                     if self.refused_triggers.is_power_of_two() {
-                        warn!(refused = self.refused_triggers, %why, "a trigger was refused");
+                        warn!(refused = self.refused_triggers, why, "a trigger was refused");
                     }
                 }
             }
@@ -297,10 +303,10 @@ impl Inbox {
         }
         let generation = self.edges.generation(from);
         let format = &self.formats[generation];
-        let message = format.decode(payload)?;
+        let message = format.decode(payload, self.edges.session(from))?;
         let refused = |fault| (fault, "a message of an edge that is not accepted".to_owned());
-        let NetworkEdge { edge, .. } = self.edges.admit(from, message.header.boot).map_err(refused)?;
-        let sample = self.near.widen(message.header.sample_low, SampleId(0));
+        let NetworkEdge { edge, .. } = self.edges.admit(from).map_err(refused)?;
+        let sample = message.header.sample;
         match message.body {
             Body::EdgeFeatures { slots, scores, map } => {
                 check_finite(format.edge_features, map)?;
@@ -329,15 +335,14 @@ impl Inbox {
     ) -> Result<(), Refusal> {
         let generation = self.devices.generation(device);
         let format = &self.formats[generation];
-        let message = format.decode(payload)?;
+        let message = format.decode(payload, self.devices.session(device))?;
         let header = message.header;
         let refused = |fault| (fault, "a message of a device that is not accepted".to_owned());
-        let slot = self.devices.admit(device, header.boot, &mut self.changes).map_err(refused)?;
+        let slot = self.devices.admit(device, &mut self.changes).map_err(refused)?;
         if let (DeviceTopic::Summary, Body::Batch(batch)) = (leaf, message.body) {
             return self.batch(AcceptedDevice { device, slot, generation }, header, batch, event);
         }
-        let sample = self.near.widen(header.sample_low, self.devices.first_sample(device));
-        let (age_ms, late) = (header.age_ms, header.late);
+        let Header { late, sample, age_ms, .. } = header;
         // While stopping, late answers are ignored: the next process gets them. Late features still serve open samples.
         let opens_late = late && leaf != DeviceTopic::Features;
         if self.last_sample.is_some_and(|last| sample > last || opens_late) {
@@ -393,14 +398,13 @@ impl Inbox {
         let AcceptedDevice { device, slot, generation } = from;
         let format = &self.formats[generation];
         let coder = format.score_coders.get(slot.index()).copied().unwrap_or_default();
-        let first = self.near.widen(header.sample_low, self.devices.first_sample(device));
-        for entry in batch.entries(first, header.age_ms) {
+        for entry in batch.entries(&header) {
             if let BatchedAnswer::Summary(scores) = entry.answer {
                 coder.read(scores, format.classes, &mut self.scores);
                 check_scores(&format.device_scores, slot.index(), &self.scores)?;
             }
         }
-        for BatchEntry { sample, age_ms, answer } in batch.entries(first, header.age_ms) {
+        for BatchEntry { sample, age_ms, answer } in batch.entries(&header) {
             if self.last_sample.is_some_and(|last| sample > last) {
                 continue;
             }

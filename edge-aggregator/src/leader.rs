@@ -8,9 +8,7 @@ use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::journal::Recovered;
 use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig};
 use headwater_link::{Incoming, Link, RetainedMessage};
-use headwater_protocol::{
-    DeviceState, EdgeIndex, InstanceId, LeaderClaim, SHORT_MESSAGES, SlotSet, Topic, Topics,
-};
+use headwater_protocol::{DeviceState, EdgeIndex, InstanceId, LeaderClaim, SlotSet, Topic, Topics};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, info, warn};
@@ -185,11 +183,7 @@ impl LedGroup {
             recovered.decisions.clear();
         }
         log_recovery(&recovered, journal.counts.torn_bytes);
-        let mut claim = new_claim(self.process, won.term);
-        // Edges in other processes may be of an earlier version.
-        if !formats.iter().any(|(_, format)| format.has_remote_edges()) {
-            claim.capabilities.push(SHORT_MESSAGES.into());
-        }
+        let claim = new_claim(self.process, won.term);
         let (link, incoming) = self.connect(&parts, &claim)?;
         let current = parts.current.format.network;
         let next = parts.next.as_ref().map(|parts| parts.format.network.short());

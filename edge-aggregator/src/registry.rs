@@ -22,8 +22,7 @@ use std::time::Duration;
 use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::{Event, Generation};
 use headwater_protocol::{
-    Birth, Boot, DeviceId, DeviceState, Fault, MqttHandling, NetworkId, Numbering, SampleId, Slot, SlotSet,
-    Status,
+    Birth, DeviceId, DeviceState, Fault, MqttHandling, NetworkId, Numbering, Session, Slot, SlotSet, Status,
 };
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -90,7 +89,7 @@ pub(crate) struct Registry {
     /// Arrival of the message that is read.
     now: Instant,
     /// Whether the broker had kept the message that is read from before the connection.
-    is_retained: bool,
+    pub(crate) is_retained: bool,
     /// Arrival of the latest accepted message of any device.
     last_accepted: Option<Instant>,
     /// Names so far.
@@ -363,22 +362,22 @@ impl Registry {
         self.devices[index.at].session.map_or(Generation::Current, |session| session.claim.generation)
     }
 
-    /// The slot of a message with this boot.
+    /// The session of the messages that are read under the birth.
     ///
     /// # Errors
-    /// [`Fault::UnknownDevice`] before the birth of that boot, [`Fault::SlotTaken`] while another device fills the slot, or
-    /// the fault for which the birth was refused.
-    pub(crate) fn admit(
-        &mut self,
-        index: DeviceIndex,
-        boot: Boot,
-        changes: &mut Vec<Change>,
-    ) -> Result<Slot, Fault> {
-        let session = self.devices[index.at].session.filter(|session| session.boot == boot);
-        let session = session.ok_or(Fault::UnknownDevice)?;
-        if let Some(fault) = session.refusal {
-            return Err(fault);
-        }
+    /// [`Fault::UnknownDevice`] before a birth, or the fault for which the birth was refused.
+    pub(crate) fn session(&self, index: DeviceIndex) -> Result<Session, Fault> {
+        let session = self.devices[index.at].session.ok_or(Fault::UnknownDevice)?;
+        session.refusal.map_or(Ok(session.messages), Err)
+    }
+
+    /// The slot of a message of the present session.
+    ///
+    /// # Errors
+    /// [`Fault::SlotTaken`] while another device fills the slot; otherwise as [`Registry::session`].
+    pub(crate) fn admit(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) -> Result<Slot, Fault> {
+        self.session(index)?;
+        let session = self.devices[index.at].session.ok_or(Fault::UnknownDevice)?;
         if session.is_silent {
             self.return_to_slot(index, session.claim.slot, changes);
         }
@@ -399,17 +398,6 @@ impl Registry {
             self.cleared.retain(|(cleared, _)| *cleared != index);
         }
         Ok(slot)
-    }
-
-    /// Id of the device's first sample in its session; 0 where triggers give the ids.
-    pub(crate) fn first_sample(&self, index: DeviceIndex) -> SampleId {
-        self.devices[index.at].session.map_or(SampleId(0), |session| session.first_sample)
-    }
-
-    /// The newest first sample of all devices that fill a slot.
-    pub(crate) fn newest_first_sample(&self) -> SampleId {
-        let holders = self.holders.iter().flatten();
-        holders.map(|holder| self.first_sample(holder.device)).max().unwrap_or_default()
     }
 
     /// Counts a refusal of a device. Where the error table asks for it, the first refusal of a kind is logged in each session, at most
@@ -445,11 +433,6 @@ impl Registry {
     pub(crate) fn filled(&self) -> SlotSet {
         let slots = Slot::first(self.holders.len()).zip(&self.holders);
         slots.filter(|(_, holder)| holder.is_some()).map(|(slot, _)| slot).collect()
-    }
-
-    /// Whether every device in a slot reads the short form of requests.
-    pub(crate) fn all_read_short(&self) -> bool {
-        self.sessions().all(|session| session.is_some_and(|session| session.reads_short))
     }
 
     /// Whether a device in a slot sends batches where the leader reads them.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::{Event, Generation};
-use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault, NetworkId};
+use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault, NetworkId, Session};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -131,13 +131,22 @@ impl RemoteEdges {
         self.edges[index.at].session.map_or(Generation::Current, |(_, edge)| edge.generation)
     }
 
-    /// The edge section of a message with this boot.
+    /// The session of the edge's messages.
     ///
     /// # Errors
     /// [`Fault::UnknownDevice`] for an edge that is not up and accepted.
-    pub(crate) fn admit(&self, index: RemoteEdgeIndex, boot: Boot) -> Result<NetworkEdge, Fault> {
-        let session = self.edges[index.at].session.filter(|(current, _)| *current == boot);
-        session.map(|(_, edge)| edge).ok_or(Fault::UnknownDevice)
+    pub(crate) fn session(&self, index: RemoteEdgeIndex) -> Result<Session, Fault> {
+        let (boot, claim) = self.edges[index.at].session.ok_or(Fault::UnknownDevice)?;
+        let format = self.formats.get(claim.generation).ok_or(Fault::WrongNetwork)?;
+        Ok(Session::of_boot(format.network, boot))
+    }
+
+    /// The edge section that the edge serves.
+    ///
+    /// # Errors
+    /// [`Fault::UnknownDevice`] for an edge that is not up and accepted.
+    pub(crate) fn admit(&self, index: RemoteEdgeIndex) -> Result<NetworkEdge, Fault> {
+        self.edges[index.at].session.map(|(_, edge)| edge).ok_or(Fault::UnknownDevice)
     }
 
     /// Counts a refusal, and logs the first one of a kind.
@@ -222,14 +231,16 @@ mod tests {
     fn an_edge_comes_and_goes_and_the_last_will_of_an_earlier_boot_does_not_end_its_session() {
         let mut registry = registry();
         let north = index(&mut registry, "north");
-        assert_eq!(registry.admit(north, Boot(1)), Err(Fault::UnknownDevice));
+        assert_eq!(registry.admit(north), Err(Fault::UnknownDevice));
         assert_eq!(changes(&mut registry, north, &status(DeviceState::Up, 1, 1)), [up(claim(1))]);
-        assert_eq!(registry.admit(north, Boot(1)), Ok(claim(1)));
+        assert_eq!(registry.admit(north), Ok(claim(1)));
+        assert_eq!(registry.session(north), Ok(Session::of_boot(OURS, Boot(1))));
         let again = changes(&mut registry, north, &status(DeviceState::Up, 2, 1));
+        assert_eq!(registry.session(north), Ok(Session::of_boot(OURS, Boot(2))));
         assert_eq!(again, [down(claim(1)), up(claim(1))]);
         assert_eq!(changes(&mut registry, north, &status(DeviceState::Down, 1, 1)), []);
         assert_eq!(changes(&mut registry, north, &status(DeviceState::Down, 2, 1)), [down(claim(1))]);
-        assert_eq!(registry.admit(north, Boot(2)), Err(Fault::UnknownDevice));
+        assert_eq!(registry.admit(north), Err(Fault::UnknownDevice));
     }
 
     #[test]
@@ -256,9 +267,6 @@ mod tests {
         let claimed = NetworkEdge { generation: Generation::Next, edge: edge_index(1) };
         let changed = changes(&mut registry, north, &next);
         assert_eq!(changed, [down(claim(1)), up(claimed)]);
-        assert_eq!(
-            (registry.generation(north), registry.admit(north, Boot(2))),
-            (Generation::Next, Ok(claimed))
-        );
+        assert_eq!((registry.generation(north), registry.admit(north)), (Generation::Next, Ok(claimed)));
     }
 }

@@ -10,7 +10,7 @@ use headwater_inference::leader::journal::Entry;
 use headwater_inference::leader::{Action, EdgeAnswer, Event, Generation, Leader};
 use headwater_inference::sections::TierOutput;
 use headwater_link::Incoming;
-use headwater_protocol::{Dropped, Form, LeaderClaim, SettledNotice, encode_request};
+use headwater_protocol::{Dropped, LeaderClaim, Session, SettledNotice, encode_request};
 use headwater_telemetry::WorkLoop;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -250,9 +250,8 @@ impl Worker {
             Incoming::Message { topic, payload, retain } => {
                 self.inbox.devices.set_retained(retain);
                 let at = self.clock.now(now);
-                let near = self.leader.near_id(at.wall_ms);
                 let (leader, edges, actions) = (&mut self.leader, &mut self.edges, &mut self.actions);
-                self.inbox.receive(&topic, &payload, near, |generation, event| {
+                self.inbox.receive(&topic, &payload, |generation, event| {
                     edges.handle_leader_event(at.since_start, generation, &event);
                     leader.handle(at, generation, event, actions)
                 });
@@ -388,8 +387,7 @@ impl Worker {
             Action::Request { generation, sample, slots } => {
                 // The leader requests only under networks that it holds.
                 if let Some(format) = self.inbox.formats.get(generation) {
-                    let form = Form::for_readers(self.inbox.all_read_short());
-                    let request = encode_request(form, format.network.tag(), sample, slots);
+                    let request = encode_request(Session::of_network(format.network), sample, slots);
                     self.outbox.request(sample, request);
                 }
             }

@@ -6,8 +6,8 @@
 //!                             one message
 //! ```
 //!
-//! The wait is the shorter one of the setting `batch_ms` and of what the leader's notices allow. Leaders of earlier versions name none, so
-//! that they get each answer by itself.
+//! The wait is the shorter one of the setting `batch_ms` and of what the leader's notices allow. A leader that names
+//! none gets each answer by itself.
 
 use std::collections::BTreeMap;
 
@@ -33,6 +33,8 @@ pub(crate) struct ReadyAnswer {
     pub(crate) kind: Kind,
     /// The answer: a whole message of the protocol.
     pub(crate) message: Bytes,
+    /// Bytes of the message after its header.
+    pub(crate) body_bytes: usize,
     /// The features that the leader may request; empty if there are none.
     pub(crate) features: Vec<u8>,
 }
@@ -103,7 +105,13 @@ mod tests {
     use super::*;
 
     fn ready(captured_us: u64) -> ReadyAnswer {
-        ReadyAnswer { captured_us, kind: Kind::NotInView, message: Bytes::new(), features: Vec::new() }
+        ReadyAnswer {
+            captured_us,
+            kind: Kind::NotInView,
+            message: Bytes::new(),
+            body_bytes: 0,
+            features: Vec::new(),
+        }
     }
 
     /// A batch of at most 20 ms whose leader allows this.
@@ -115,7 +123,7 @@ mod tests {
 
     #[test]
     fn answers_wait_only_while_the_leader_reads_batches() {
-        assert!(!batch(None).takes(Kind::Summary), "an earlier version");
+        assert!(!batch(None).takes(Kind::Summary), "no notice yet");
         assert!(!batch(Some(0)).takes(Kind::Summary));
         let mut on = batch(Some(9));
         assert!(on.takes(Kind::Summary) && on.takes(Kind::NotInView));

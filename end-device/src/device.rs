@@ -7,7 +7,7 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{ExitPolicy, Policy};
 use headwater_inference::sections::{MapCoder, ScoreCoder};
 use headwater_link::Link;
-use headwater_protocol::{Boot, DeviceId, Exit, NetworkId, PolicyId, Slot};
+use headwater_protocol::{Boot, DeviceId, Exit, NetworkId, PolicyId, Session, Slot};
 use headwater_telemetry::{Health, WorkLoops};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -72,8 +72,8 @@ impl Device {
         let state_dir = config.options.state_dir.as_deref();
         let state = state_dir.map(|dir| StateFolder::open(dir, report.clone())).transpose()?;
         let (state, state_lock) = state.unzip();
-        let boot = next_boot(state.as_ref(), SystemTime::now())?;
         let network = bundle.network_id();
+        let boot = next_boot(state.as_ref(), network, SystemTime::now())?;
         let spool = open_spool(&config, network, &report)?;
         let frame_ids = frame_ids(&config, state.as_ref(), &spool)?;
         let limits = bundle.manifest().limits();
@@ -110,7 +110,8 @@ impl Device {
                 limits,
                 scores,
                 maps,
-                network: network.tag(),
+                requests: Session::of_network(network),
+                session: Session::of_boot(network, boot),
                 boot,
                 qos: config.options.upward_qos,
                 topics,

@@ -4,14 +4,12 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use headwater_link::{LinkConfig, QoS, RetainedMessage, Subscription};
 use headwater_protocol::{
-    BATCHES, Birth, Boot, DeviceId, DeviceState, DeviceTopic, NetworkId, Numbering, SHORT_MESSAGES, SampleId,
-    Schema, Status, Topic, Topics,
+    BATCHES, Birth, Boot, DeviceId, DeviceState, DeviceTopic, NetworkId, Numbering, Schema, Status, Topic,
+    Topics,
 };
 
-use crate::capture_clock::sample_at;
 use crate::config::{Capture, DeviceConfig};
 use crate::presence_watch::PresenceWatch;
-use crate::timestamp::since_1970;
 
 /// Topics that the device subscribes or publishes to.
 #[derive(Debug)]
@@ -72,7 +70,7 @@ pub(crate) fn link_config(
     network: NetworkId,
 ) -> LinkSetup {
     let batches = (config.options.batch_ms > 0).then_some(BATCHES);
-    let capabilities = [SHORT_MESSAGES].into_iter().chain(batches).map(Into::into).collect();
+    let capabilities = batches.into_iter().map(Into::into).collect();
     let birth = Birth {
         schema: Schema,
         device: config.id.clone(),
@@ -80,7 +78,6 @@ pub(crate) fn link_config(
         boot,
         software: concat!("headwater-device/", env!("CARGO_PKG_VERSION")).into(),
         network,
-        sample: first_sample(config.capture),
         numbering: Some(numbering(config.capture)),
         capabilities,
     };
@@ -108,16 +105,6 @@ fn numbering(capture: Capture) -> Numbering {
             Numbering::Clock { period_ms: u32::try_from(period_ms).unwrap_or(u32::MAX) }
         }
         Capture::Source => Numbering::Source,
-    }
-}
-
-/// The present sample id, if the clock gives the ids.
-fn first_sample(capture: Capture) -> Option<SampleId> {
-    let now = since_1970();
-    match capture {
-        Capture::Source => Some(SampleId(now.as_millis() as u64)),
-        Capture::Clock { period_ms } => Some(sample_at(period_ms, now)),
-        Capture::Trigger => None,
     }
 }
 

@@ -8,7 +8,7 @@ use headwater_link::{Link, LinkError, QoS};
 use headwater_protocol::bits::packed_len;
 use headwater_protocol::{
     BatchEntry, BatchedAnswer, Body, Boot, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message,
-    NetworkTag, SampleId, encode, encode_batch,
+    SampleId, Session, encode, encode_batch,
 };
 use tracing::error;
 
@@ -24,7 +24,10 @@ pub(crate) struct Publisher {
     pub(crate) scores: ScoreCoder,
     /// Coder of this slot's maps; `None` where messages carry maps as they are.
     pub(crate) maps: Option<MapCoder>,
-    pub(crate) network: NetworkTag,
+    /// Session of the network's requests.
+    pub(crate) requests: Session,
+    /// Session of this device's messages.
+    pub(crate) session: Session,
     pub(crate) boot: Boot,
     pub(crate) qos: QoS,
     pub(crate) topics: DeviceTopics,
@@ -47,7 +50,7 @@ pub(crate) struct Encoded {
     kind: Kind,
     is_late: bool,
     /// Bytes of the body; of a batch, of the bodies of its answers.
-    body_bytes: usize,
+    pub(crate) body_bytes: usize,
     /// Kinds of the answers of a batch; empty for other messages.
     answers: Vec<Kind>,
 }
@@ -80,13 +83,7 @@ impl Publisher {
             }
             (body, _) => body,
         };
-        let header = Header {
-            late: age.is_late,
-            network: self.network,
-            sample_low: sample.low(),
-            boot: self.boot,
-            age_ms: age.ms,
-        };
+        let header = Header { late: age.is_late, session: self.session, sample, age_ms: age.ms };
         let mut payload = Vec::with_capacity(HEADER_BYTES + body.len());
         encode(&Message { header, body }, &self.limits, &mut payload)?;
         Ok(Encoded {
@@ -105,7 +102,7 @@ impl Publisher {
     /// When a body does not have the network's shapes.
     pub(crate) fn encode_answers(&self, entries: &[BatchEntry<'_>]) -> Result<(Encoded, usize), EncodeError> {
         let mut payload = Vec::new();
-        let taken = encode_batch(self.network, self.boot, entries, &self.limits, &mut payload)?;
+        let taken = encode_batch(self.session, entries, &self.limits, &mut payload)?;
         if let [BatchEntry { sample, age_ms, answer }] = entries[..taken] {
             let body = match answer {
                 BatchedAnswer::Summary(scores) => Body::Summary(scores),

@@ -68,7 +68,7 @@ impl RecentSamples {
         self.refused_far = None;
     }
 
-    /// The last id; it completes the low half of an id in a header.
+    /// The last id.
     pub(crate) fn newest(&self) -> SampleId {
         self.ids.back().copied().unwrap_or_default()
     }

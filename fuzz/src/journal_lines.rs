@@ -39,7 +39,6 @@ fn check_restart(entries: Vec<Entry>) {
     leader.handle(at(1), Generation::Current, Event::Tick, &mut actions);
     assert_eq!(leader.unfinished_samples().count(), 0);
     leader.notice();
-    leader.near_id(at(1).wall_ms);
 
     let account = Entry::Settled(leader.settled().clone());
     let compacted: Vec<Entry> = std::iter::once(account).chain(leader.journal_entries()).collect();

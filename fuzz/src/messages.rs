@@ -11,9 +11,8 @@ use std::fmt::Debug;
 
 use headwater_protocol::scores::floats;
 use headwater_protocol::{
-    Batch, BatchedAnswer, Birth, Body, EdgeStatus, Form, Header, LeaderClaim, Limits, Message, ResultMessage, SampleId,
-    ScoreEncoding, SettledNotice, Status, Trigger, TriggerMessage, decode, encode, encode_batch, encode_request,
-    encode_trigger,
+    Batch, BatchedAnswer, Birth, Body, EdgeStatus, Header, LeaderClaim, Limits, Message, ResultMessage,
+    ScoreEncoding, SettledNotice, Status, Trigger, TriggerMessage, decode, encode, encode_batch,
 };
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
@@ -55,14 +54,14 @@ fn check_claim(text: &[u8]) {
 fn check_trigger(text: &[u8]) {
     let Ok(Trigger { sample, .. }) = Trigger::read(text, &Limits::default()) else { return };
     let written = serde_json::to_vec(&TriggerMessage { sample }).expect("triggers always become JSON");
-    assert_eq!(Trigger::read(&written, &Limits::default()), Ok(Trigger { sample, network: None }));
+    assert_eq!(Trigger::read(&written, &Limits::default()), Ok(Trigger { sample, session: None }));
 }
 
 fn check_binary(payload: &[u8], limits: &Limits) {
     let Ok(message) = decode(payload, limits) else { return };
     let mut written = Vec::new();
     encode(&message, limits, &mut written).expect("what decodes encodes under the same limits");
-    assert!(written == payload || short(&message).is_some_and(|short| short == payload));
+    assert!(written == payload);
     match message.body {
         Body::EdgeFeatures { scores, .. } => assert!(floats(scores).all(f32::is_finite)),
         Body::Batch(batch) => check_batch(message.header, batch, limits, payload),
@@ -72,7 +71,7 @@ fn check_binary(payload: &[u8], limits: &Limits) {
 
 /// The entries of a batch make the same bytes again.
 fn check_batch(header: Header, batch: Batch<'_>, limits: &Limits, payload: &[u8]) {
-    let entries: Vec<_> = batch.entries(SampleId(header.sample_low.into()), header.age_ms).collect();
+    let entries: Vec<_> = batch.entries(&header).collect();
     assert!(entries.is_sorted_by(|a, b| a.sample < b.sample && a.age_ms >= b.age_ms));
     let has_finite = |answer| match answer {
         BatchedAnswer::Summary(scores) if limits.scores == ScoreEncoding::F32 => floats(scores).all(f32::is_finite),
@@ -80,17 +79,7 @@ fn check_batch(header: Header, batch: Batch<'_>, limits: &Limits, payload: &[u8]
     };
     assert!(entries.iter().all(|entry| has_finite(entry.answer)));
     let mut written = Vec::new();
-    let taken = encode_batch(header.network, header.boot, &entries, limits, &mut written);
+    let taken = encode_batch(header.session, &entries, limits, &mut written);
     assert_eq!(taken, Ok(entries.len()));
     assert!(written == payload);
-}
-
-/// The short form of a trigger or a request.
-fn short(Message { header, body }: &Message<'_>) -> Option<Vec<u8>> {
-    let low = SampleId(header.sample_low.into());
-    match *body {
-        Body::Trigger(sample) => Some(encode_trigger(Form::Short, header.network, sample)),
-        Body::Request(slots) => Some(encode_request(Form::Short, header.network, low, slots)),
-        _ => None,
-    }
 }

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use headwater_link::{Acknowledgement, ConnectFailure, Delivery, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{
-    DeviceState, DeviceTopic, Form, GroupId, LeaderClaim, NetworkId, SampleId, SettledNotice, SiteId, Topic,
-    Topics, encode_trigger,
+    DeviceTopic, GroupId, NetworkId, SampleId, Session, SettledNotice, SiteId, Topic, Topics, encode_trigger,
 };
 use headwater_transport::{BrokerAccess, Endpoint};
 use tokio::sync::mpsc;
@@ -48,8 +47,6 @@ pub struct GroupClient {
     account: SampleAccount,
     /// Devices whose birth or status has arrived.
     pub devices: KnownDevices,
-    /// Whether the leader, and the edges of its group, read the short form of triggers.
-    leader_reads_short: bool,
     /// Whether an account of a leader has arrived.
     has_account: bool,
 }
@@ -102,7 +99,6 @@ impl GroupClient {
             wait_limit,
             account,
             devices,
-            leader_reads_short: false,
             has_account: false,
         };
         let mut failures = client.link.failures();
@@ -166,11 +162,10 @@ impl GroupClient {
         Ok(self.link.publish_acknowledged(self.trigger_topic.as_str(), payload, false)?)
     }
 
-    /// Encodes a trigger, and records it in the account. Readers of earlier versions get the whole form.
+    /// Encodes a trigger, and records it in the account.
     fn trigger_message(&mut self, sample: SampleId) -> Vec<u8> {
         self.account.triggered(sample, Instant::now());
-        let form = Form::for_readers(self.leader_reads_short && self.devices.all_read_short());
-        encode_trigger(form, self.network.tag(), sample)
+        encode_trigger(Session::of_network(self.network), sample)
     }
 
     /// Reads the broker's answer to a trigger.
@@ -287,12 +282,6 @@ impl GroupClient {
                 self.account.settle(notice);
                 self.has_account = true;
                 GroupEvent::Settled
-            }
-            Ok(Topic::Leader) => {
-                let claim = LeaderClaim::read(payload);
-                self.leader_reads_short =
-                    claim.is_ok_and(|claim| claim.state == DeviceState::Up && claim.reads_short());
-                GroupEvent::OtherTopic
             }
             Ok(Topic::Device(id, leaf)) => {
                 self.devices.receive(id, leaf, payload);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_protocol::{Birth, DeviceId, DeviceState, DeviceTopic, NetworkId, SlotSet, Status};
+use headwater_protocol::{Birth, DeviceId, DeviceState, DeviceTopic, NetworkId, Numbering, SlotSet, Status};
 use serde_json::from_slice;
 
 /// Every device whose birth or status the client has received.
@@ -39,14 +39,9 @@ impl KnownDevices {
         devices.into_iter().max_by_key(|(_, count)| *count).map(|(network, _)| network)
     }
 
-    /// Whether a device that is up captures by triggers. The others name the sample id of their clock in the birth.
+    /// Whether a device that is up captures by triggers.
     pub fn takes_triggers(&self) -> bool {
-        self.births_up().any(|birth| birth.sample.is_none())
-    }
-
-    /// Whether every device that is up reads the short form of triggers. False without a device.
-    pub fn all_read_short(&self) -> bool {
-        self.births_up().next().is_some() && self.births_up().all(Birth::reads_short)
+        self.births_up().any(|birth| matches!(birth.numbering, None | Some(Numbering::Trigger)))
     }
 
     fn births_up(&self) -> impl Iterator<Item = &Birth> {
@@ -71,7 +66,7 @@ impl KnownDevices {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headwater_protocol::{Boot, SHORT_MESSAGES, Schema, Slot};
+    use headwater_protocol::{Boot, Schema, Slot};
 
     fn id() -> DeviceId {
         DeviceId::new("cam-3").unwrap()
@@ -85,7 +80,6 @@ mod tests {
             boot: Boot(birth_boot),
             software: String::new(),
             network: NetworkId([0; 32]),
-            sample: None,
             numbering: None,
             capabilities: Vec::new(),
         };
@@ -109,26 +103,6 @@ mod tests {
         assert_eq!((up.network_up(), up.takes_triggers()), (Some(NetworkId([0; 32])), true));
         let down = devices(1, 1, DeviceState::Down);
         assert_eq!((down.network_up(), down.takes_triggers()), (None, false));
-    }
-
-    #[test]
-    fn one_device_of_an_earlier_version_keeps_triggers_whole() {
-        let mut devices = devices(1, 1, DeviceState::Up);
-        assert!(!devices.all_read_short(), "its birth names no capability");
-        let birth = |short: bool| {
-            let mut birth = devices.by_id[&id()].birth.clone().unwrap();
-            birth.capabilities = short.then(|| SHORT_MESSAGES.to_owned()).into_iter().collect();
-            serde_json::to_vec(&birth).unwrap()
-        };
-        let (short, whole) = (birth(true), birth(false));
-        devices.receive(id(), DeviceTopic::Birth, &short);
-        assert!(devices.all_read_short());
-        let other = DeviceId::new("cam-4").unwrap();
-        devices.receive(other.clone(), DeviceTopic::Birth, &whole);
-        assert!(devices.all_read_short(), "the other one is not up");
-        devices.receive(other, DeviceTopic::Status, br#"{"state":"up","boot":1}"#);
-        assert!(!devices.all_read_short());
-        assert!(!KnownDevices::default().all_read_short());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use headwater_protocol::scores::floats;
-use headwater_protocol::{Body, Boot, Header, Limits, Message, NetworkTag, SampleId, decode, encode};
+use headwater_protocol::{Body, Header, Limits, Message, SampleId, Session, decode, encode};
 
 fn summary(c: &mut Criterion) {
     let limits = Limits { classes: 10, feature_bits: 2048, view_bytes: 3072, ..Limits::default() };
@@ -14,13 +14,7 @@ fn summary(c: &mut Criterion) {
     c.bench_function("summary/encode_decode", |b| {
         b.iter(|| {
             bytes.clear();
-            let header = Header {
-                late: false,
-                network: NetworkTag([1, 2]),
-                sample_low: sample.low(),
-                boot: Boot(3),
-                age_ms: 4,
-            };
+            let header = Header { late: false, session: Session([1, 2]), sample, age_ms: 4 };
             encode(&Message { header, body: Body::Summary(black_box(&scores)) }, &limits, &mut bytes)
                 .expect("the scores fit the limits");
             let message = decode(black_box(&bytes), &limits).expect("just encoded");

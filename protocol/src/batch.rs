@@ -11,16 +11,18 @@
 //! | `step` | bit 0: 1 for `not_in_view`, 0 for `summary`; the bits above: distance of the id from that of the entry before |
 //! | `younger` | milliseconds by which the sample is younger than that of the entry before |
 //!
-//! Both are 0 in the first entry, but for bit 0. Ids rise from entry to entry, and ages never do. A varint has seven bits a byte, the lowest
-//! first; bit 7 is set in all bytes but the last one. It has no byte more than it needs.
+//! Both are 0 in the first entry, but for bit 0. Ids rise from entry to entry, and ages never do. Varints are those of sample
+//! ids in headers.
 //!
-//! Leaders of earlier versions refuse the kind. So a device sends batches while the leader's notices say how long it may collect answers
+//! A device sends batches while the leader's notices say how long it may collect answers
 //! ([`SettledNotice::batch_ms`](crate::SettledNotice::batch_ms)), and a leader says so while a device names [`BATCHES`].
 
 use thiserror::Error;
 
-use crate::ids::{Boot, NetworkTag, SampleId};
-use crate::message::{DecodeError, EncodeError, Header, Kind, Limits, check_scores, put_header};
+use crate::header::{Header, put_header};
+use crate::ids::{SampleId, Session};
+use crate::message::{DecodeError, EncodeError, Kind, Limits, check_scores};
+use crate::varint::{put_varint, take_varint};
 
 /// Capability of a device that sends batches, in its birth.
 pub const BATCHES: &str = "batches";
@@ -28,11 +30,8 @@ pub const BATCHES: &str = "batches";
 /// Most samples in one batch.
 pub const MAX_BATCH_SAMPLES: usize = 64;
 
-/// Longest varint, that of a `u32`.
-const MAX_VARINT_BYTES: usize = 5;
-
-/// Most bytes of an entry before its scores: a `u32` and a `u16`.
-const MAX_ENTRY_HEAD_BYTES: usize = MAX_VARINT_BYTES + 3;
+/// Most bytes of an entry before its scores: varints of a `u32` and of a `u16`.
+const MAX_ENTRY_HEAD_BYTES: usize = 5 + 3;
 
 /// Bit of `step` that marks `not_in_view`.
 const NOT_IN_VIEW: u32 = 1;
@@ -74,8 +73,8 @@ pub enum BatchMistake {
     /// The id is not above that of the entry before.
     #[error("expected an id above the one before, found none")]
     NotRising,
-    /// The ids are further apart than half an id tells.
-    #[error("expected an id less than 2^32 above the first one, found a higher one")]
+    /// Ids end before this one.
+    #[error("expected an id below 2^64, found a higher one")]
     TooFar,
     /// The sample is younger than its sending.
     #[error("expected an age of at least 0, found a sample from after its sending")]
@@ -110,7 +109,7 @@ impl<'a> Batch<'a> {
     pub(crate) fn read(bytes: &'a [u8], header: &Header, limits: &Limits) -> Result<Self, DecodeError> {
         let summary_bytes = limits.summary_bytes();
         let mut raw = RawEntries { rest: bytes, summary_bytes };
-        let (mut distance, mut age_ms) = (0u32, header.age_ms);
+        let (mut sample, mut age_ms) = (header.sample.0, header.age_ms);
         let mut entry = 0;
         let wrong = |entry, mistake| Err(DecodeError::Batch { entry, mistake });
         if header.late {
@@ -127,13 +126,13 @@ impl<'a> Batch<'a> {
                 (_, 0, _) => return wrong(entry, BatchMistake::NotRising),
                 _ => {}
             }
-            let Some(next) = distance.checked_add(found.distance) else {
+            let Some(next) = sample.checked_add(found.distance.into()) else {
                 return wrong(entry, BatchMistake::TooFar);
             };
             let Some(next_age_ms) = age_ms.checked_sub(found.younger_ms) else {
                 return wrong(entry, BatchMistake::NegativeAge);
             };
-            (distance, age_ms) = (next, next_age_ms);
+            (sample, age_ms) = (next, next_age_ms);
             if let BatchedAnswer::Summary(scores) = found.answer {
                 check_scores(scores, limits)?;
             }
@@ -142,10 +141,10 @@ impl<'a> Batch<'a> {
         if entry == 0 { wrong(entry, BatchMistake::Missing) } else { Ok(Self { bytes, summary_bytes }) }
     }
 
-    /// The samples in order. `first` is the whole id of the header, `age_ms` its age.
-    pub fn entries(&self, first: SampleId, age_ms: u16) -> impl Iterator<Item = BatchEntry<'a>> + use<'a> {
+    /// The samples in order.
+    pub fn entries(&self, header: &Header) -> impl Iterator<Item = BatchEntry<'a>> + use<'a> {
         let mut raw = RawEntries { rest: self.bytes, summary_bytes: self.summary_bytes };
-        let (mut sample, mut age_ms) = (first, age_ms);
+        let (mut sample, mut age_ms) = (header.sample, header.age_ms);
         std::iter::from_fn(move || {
             if raw.rest.is_empty() {
                 return None;
@@ -193,8 +192,7 @@ impl BatchedAnswer<'_> {
 /// # Errors
 /// [`EncodeError`] for scores of another length than the limits give; `out` is then as it was.
 pub fn encode_batch(
-    network: NetworkTag,
-    boot: Boot,
+    session: Session,
     entries: &[BatchEntry<'_>],
     limits: &Limits,
     out: &mut Vec<u8>,
@@ -208,24 +206,23 @@ pub fn encode_batch(
     if let Some(found) = wrong {
         return Err(EncodeError { kind: Kind::Batch.name(), expected, found });
     }
-    let header = Header { late: false, network, sample_low: first.sample.low(), boot, age_ms: first.age_ms };
+    let header = Header { late: false, session, sample: first.sample, age_ms: first.age_ms };
     put_header(Kind::Batch, &header, out);
     let (mut before, mut taken) = (first, 0);
     for entry in entries.iter().take(MAX_BATCH_SAMPLES) {
         let is_first = taken == 0;
         let distance = entry.sample.0.checked_sub(before.sample.0).filter(|far| is_first || *far > 0);
-        let is_near = entry.sample.0.wrapping_sub(first.sample.0) <= u32::MAX.into();
-        let step = distance.and_then(|distance| u32::try_from(distance << 1).ok()).filter(|_| is_near);
+        let step = distance.and_then(|distance| u32::try_from(distance.checked_mul(2)?).ok());
         let younger_ms = before.age_ms.checked_sub(entry.age_ms);
         let (Some(step), Some(younger_ms)) = (step, younger_ms) else { break };
         match entry.answer {
             BatchedAnswer::Summary(scores) => {
-                put_varint(step, out);
+                put_varint(step.into(), out);
                 put_varint(younger_ms.into(), out);
                 out.extend_from_slice(scores);
             }
             BatchedAnswer::NotInView => {
-                put_varint(step | NOT_IN_VIEW, out);
+                put_varint((step | NOT_IN_VIEW).into(), out);
                 put_varint(younger_ms.into(), out);
             }
         }
@@ -253,11 +250,14 @@ struct RawEntry<'a> {
 }
 
 impl<'a> RawEntries<'a> {
+    fn number<T: TryFrom<u64>>(&mut self) -> Result<T, BatchMistake> {
+        take_varint(&mut self.rest).and_then(|number| number.try_into().ok()).ok_or(BatchMistake::Number)
+    }
+
     /// Reads the next entry from bytes that are not empty.
     fn read(&mut self) -> Result<RawEntry<'a>, BatchMistake> {
-        let step = take_varint(&mut self.rest).ok_or(BatchMistake::Number)?;
-        let younger = take_varint(&mut self.rest).ok_or(BatchMistake::Number)?;
-        let younger_ms = u16::try_from(younger).map_err(|_| BatchMistake::Number)?;
+        let step: u32 = self.number()?;
+        let younger_ms: u16 = self.number()?;
         let answer = if step & NOT_IN_VIEW == 0 {
             let (expected, found) = (self.summary_bytes, self.rest.len());
             let cut = self.rest.split_at_checked(expected);
@@ -268,56 +268,5 @@ impl<'a> RawEntries<'a> {
             BatchedAnswer::NotInView
         };
         Ok(RawEntry { distance: step >> 1, younger_ms, answer })
-    }
-}
-
-fn put_varint(mut value: u32, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// Takes a number from the front; `None` for one that is cut off, above a `u32`, or longer than it need be.
-fn take_varint(bytes: &mut &[u8]) -> Option<u32> {
-    let mut value = 0u64;
-    for at in 0..MAX_VARINT_BYTES {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << (7 * at);
-        if byte & 0x80 == 0 {
-            let is_shortest = byte != 0 || at == 0;
-            return u32::try_from(value).ok().filter(|_| is_shortest);
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn a_number_has_one_form(value: u32) {
-            let mut bytes = Vec::new();
-            put_varint(value, &mut bytes);
-            let mut rest = &bytes[..];
-            prop_assert_eq!(take_varint(&mut rest), Some(value));
-            prop_assert!(rest.is_empty() && bytes.len() <= MAX_VARINT_BYTES);
-        }
-
-        #[test]
-        fn bytes_of_a_number_are_those_that_it_is_written_as(bytes in prop::collection::vec(any::<u8>(), 0..7)) {
-            let mut rest = &bytes[..];
-            if let Some(value) = take_varint(&mut rest) {
-                let mut again = Vec::new();
-                put_varint(value, &mut again);
-                prop_assert_eq!(&again[..], &bytes[..bytes.len() - rest.len()]);
-            }
-        }
     }
 }

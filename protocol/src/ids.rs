@@ -12,24 +12,6 @@ use thiserror::Error;
 #[serde(transparent)]
 pub struct SampleId(pub u64);
 
-impl SampleId {
-    /// The low half, which a header carries.
-    pub const fn low(self) -> u32 {
-        self.0 as u32
-    }
-
-    /// The id with this low half that is nearest to `near`: at most 2^31 samples away, or further where that would be below 0 or above the largest
-    /// number.
-    pub const fn widen(low: u32, near: Self) -> Self {
-        let offset = low.wrapping_sub(near.0 as u32) as i32 as i64;
-        match near.0.checked_add_signed(offset) {
-            Some(id) => Self(id),
-            None if offset < 0 => Self(low as u64),
-            None => Self(u64::MAX << 32 | low as u64),
-        }
-    }
-}
-
 impl fmt::Display for SampleId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -145,22 +127,38 @@ pub struct Boot(pub u16);
 pub struct NetworkId(pub [u8; 32]);
 
 impl NetworkId {
-    /// First two bytes of the id, which every binary message carries.
-    pub const fn tag(self) -> NetworkTag {
-        NetworkTag([self.0[0], self.0[1]])
-    }
-
     /// First 12 hex digits of the id, for people.
     pub fn short(self) -> String {
         self.to_string()[..12].to_owned()
     }
 }
 
-/// First two bytes of a [`NetworkId`].
+/// Hash of a network id and a boot, or of a network id alone, which every binary message carries.
+///
+/// The hash is FNV-1a of 32 bits, its two halves joined by exclusive or, little endian. It reads the id's 32 bytes, then the boot's two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct NetworkTag(pub [u8; 2]);
+pub struct Session(pub [u8; 2]);
 
-impl fmt::Display for NetworkTag {
+impl Session {
+    /// The session of a device or an edge: its messages are read under the birth or status that gives the same one.
+    pub fn of_boot(network: NetworkId, boot: Boot) -> Self {
+        Self::hash(network.0.into_iter().chain(boot.0.to_le_bytes()))
+    }
+
+    /// The session of triggers and requests.
+    pub fn of_network(network: NetworkId) -> Self {
+        Self::hash(network.0)
+    }
+
+    fn hash(bytes: impl IntoIterator<Item = u8>) -> Self {
+        let hash = bytes
+            .into_iter()
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        Self(((hash >> 16) as u16 ^ hash as u16).to_le_bytes())
+    }
+}
+
+impl fmt::Display for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_hex(&self.0, f)
     }
@@ -344,19 +342,13 @@ pub enum IdError {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn check_widen(low: u32, near: u64, expected: u64) {
-        assert_eq!(SampleId::widen(low, SampleId(near)), SampleId(expected));
-    }
-
+    /// Bytes that other implementations must agree with.
     #[test]
-    fn the_low_half_finds_the_nearest_whole_id() {
-        check_widen(5, 5, 5);
-        check_widen(3_000_000_000, 0, 3_000_000_000);
-        check_widen(1, u64::MAX, u64::MAX - u64::from(u32::MAX) + 1);
-        check_widen(u32::MAX, 1 << 32, (1 << 32) - 1);
-        check_widen(0, (1 << 32) - 1, 1 << 32);
-        check_widen(SampleId(1_763_719_200_123).low(), 1_763_719_200_000, 1_763_719_200_123);
+    fn golden_sessions() {
+        let network = NetworkId(std::array::from_fn(|i| i as u8));
+        assert_eq!(Session::of_network(network).to_string(), "76a4");
+        assert_eq!(Session::of_boot(network, Boot(0)).to_string(), "1332");
+        assert_eq!(Session::of_boot(network, Boot(0x0102)).to_string(), "2f8e");
     }
 
     #[test]
@@ -371,7 +363,6 @@ mod tests {
     fn a_network_id_survives_its_text() {
         let id = NetworkId(std::array::from_fn(|i| i as u8 * 7));
         assert_eq!(id.to_string().parse(), Ok(id));
-        assert_eq!(id.tag(), NetworkTag([0, 7]));
         assert!("zz".parse::<NetworkId>().is_err());
         assert!("é".repeat(32).parse::<NetworkId>().is_err());
     }

@@ -11,6 +11,7 @@ mod exit;
 mod exit_record;
 mod fault;
 mod group_message;
+mod header;
 mod ids;
 mod json_version;
 mod message;
@@ -25,6 +26,7 @@ mod topic;
 mod trigger;
 mod utc_time;
 pub mod v2;
+mod varint;
 
 pub use batch::{BATCHES, Batch, BatchEntry, BatchMistake, BatchedAnswer, MAX_BATCH_SAMPLES, encode_batch};
 pub use bit_set::{BitSet, EdgeSet, SlotSet, SourceSet};
@@ -32,15 +34,15 @@ pub use decision::{Decision, Degraded, Dropped, HopBytes, ResultMessage, Settled
 pub use exit::{ByExit, Exit, ExitWord};
 pub use exit_record::{AppliedExit, LeaveReason, TimeSource};
 pub use fault::{Fault, MqttHandling};
-pub use group_message::{Form, SHORT_MESSAGES, encode_request, encode_trigger};
+pub use group_message::{encode_request, encode_trigger};
+pub use header::{HEADER_BYTES, Header, VERSION, decode_header};
 pub use ids::{
-    Boot, DeviceId, EdgeId, EdgeIndex, GroupId, IdError, NetworkId, NetworkTag, PolicyId, SampleId, SiteId,
+    Boot, DeviceId, EdgeId, EdgeIndex, GroupId, IdError, NetworkId, PolicyId, SampleId, Session, SiteId,
     Slot, Source, VerifyingKey,
 };
 pub use json_version::Schema;
 pub use message::{
-    Body, DecodeError, DeviceDecision, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message, VERSION,
-    age_ms, decode, encode,
+    Body, DecodeError, DeviceDecision, EncodeError, Kind, Limits, Message, age_ms, decode, encode,
 };
 pub use notice::{Birth, DeviceState, EdgeStatus, InstanceId, LeaderClaim, Numbering, Status};
 pub use presence::{Presence, SlotPresence};

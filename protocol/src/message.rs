@@ -1,20 +1,11 @@
-//! Binary messages of one sample: twelve bytes of header, then the body.
-//!
-//! ```text
-//!  0        1        2        3        4        5        6        7        8        9        10       11
-//! +----+----+--------+-----------------+-----------------------------------+-----------------+-----------------+
-//! |ver |kind| flags  | network tag     | sample id, low half               | boot            | age at sending  |
-//! +----+----+--------+-----------------+-----------------------------------+-----------------+-----------------+
-//! ```
-//!
-//! Numbers are little endian. The version is the high half of byte 0. The age is in ms and saturates at 65,535.
+//! Binary messages of one sample: a [header](crate::header), then the body.
 //!
 //! | kind | body |
 //! | --- | --- |
-//! | `trigger` | whole sample id (u64) |
+//! | `trigger` | nothing |
 //! | `summary` | [scores](crate::scores) in the encoding of the network |
 //! | `not_in_view` | nothing |
-//! | `request` | slots asked, a [`SlotSet`] (u64) |
+//! | `request` | slots asked, a [`SlotSet`] (u64), without the zero bytes at its end |
 //! | `features` | packed map; where the network codes its maps, the coded map if that is shorter |
 //! | `gone` | nothing; on the topic `summary`, marked late: the device gave the whole sample up |
 //! | `input` | the view as pixels |
@@ -22,8 +13,7 @@
 //! | `edge_features` | slots in it, a [`SlotSet`] (u64); scores, one `f32` a class; packed map |
 //! | `batch` | answers of several samples (`batch.rs`) |
 //!
-//! Device, boot, kind and sample identify a message; duplicates are normal. Triggers and requests have a short form too
-//! (`group_message.rs`).
+//! Device, session, kind and sample identify a message; duplicates are normal.
 
 use thiserror::Error;
 
@@ -31,38 +21,17 @@ use crate::batch::{self, Batch, BatchMistake};
 use crate::bit_set::SlotSet;
 use crate::bits;
 use crate::fault::Fault;
-use crate::group_message::{FLAG_SHORT, decode_short};
-use crate::ids::{Boot, NetworkTag, PolicyId, SampleId};
+use crate::header::{Header, MAX_HEADER_BYTES, VERSION, put_header, take_header};
+use crate::ids::PolicyId;
 use crate::scores::{self, ScoreEncoding};
-
-/// Version of the binary messages of this build.
-pub const VERSION: u8 = 1;
-
-/// Bytes before the body.
-pub const HEADER_BYTES: usize = 12;
 
 /// A decoded message, borrowing its body from the payload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Message<'a> {
-    /// The first twelve bytes.
+    /// The bytes before the body.
     pub header: Header,
     /// The bytes after the header.
     pub body: Body<'a>,
-}
-
-/// Header of a message, decoded. Its first byte also has version and kind: the version of this build, and the kind of the body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// Whether the message comes from the spool, after the sample's time.
-    pub late: bool,
-    /// First bytes of the sender's network id.
-    pub network: NetworkTag,
-    /// Low half of the sample id; [`SampleId::widen`] finds the whole id.
-    pub sample_low: u32,
-    /// Boot number of the sender; each start of a device has another number.
-    pub boot: Boot,
-    /// Time from capture to sending, ms, saturating.
-    pub age_ms: u16,
 }
 
 /// An age in microseconds as a header carries it: milliseconds, rounded down, saturating.
@@ -73,8 +42,8 @@ pub fn age_ms(age_us: u64) -> u16 {
 /// The content of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Body<'a> {
-    /// Every device captures now, under this id.
-    Trigger(SampleId),
+    /// Every device captures now, under the id of the header.
+    Trigger,
     /// Class scores in the encoding of the network; see [`scores`].
     Summary(&'a [u8]),
     /// The device is up and has no view of the sample.
@@ -160,7 +129,7 @@ impl Limits {
     /// Bytes of the largest message under these limits.
     pub fn largest_payload(&self) -> usize {
         let bodies = Kind::NAMES.map(|(kind, _)| self.body_bytes(kind));
-        HEADER_BYTES + bodies.into_iter().max().unwrap_or(0)
+        MAX_HEADER_BYTES + bodies.into_iter().max().unwrap_or(0)
     }
 
     /// Bytes of the scores of a summary.
@@ -173,22 +142,23 @@ impl Limits {
         ScoreEncoding::F32.bytes(self.classes)
     }
 
-    /// Whether a body has a length of its kind. The entries of a batch tell its length.
+    /// Whether a body has a length of its kind. The entries of a batch tell its length, and a request has no zero byte at its end.
     fn fits(&self, kind: Kind, bytes: usize) -> bool {
         let whole = self.body_bytes(kind);
         bytes == whole
             || kind == Kind::Batch
+            || (kind == Kind::Request && bytes < whole)
             || (kind == Kind::Features && self.codes_features && (1..whole).contains(&bytes))
     }
 
     /// Bytes of a body; of one that may be coded, and of a batch, the most.
     fn body_bytes(&self, kind: Kind) -> usize {
         match kind {
-            Kind::Trigger | Kind::Request => 8,
+            Kind::Request => 8,
             Kind::Summary => self.summary_bytes(),
             Kind::Features => bits::packed_len(self.feature_bits),
             Kind::Input => self.view_bytes,
-            Kind::NotInView | Kind::Gone => 0,
+            Kind::Trigger | Kind::NotInView | Kind::Gone => 0,
             Kind::Decided => DECIDED_BYTES,
             Kind::EdgeFeatures => 8 + self.edge_score_bytes() + bits::packed_len(self.edge_bits),
             Kind::Batch => batch::longest_body(self.summary_bytes()),
@@ -200,7 +170,7 @@ impl<'a> Body<'a> {
     /// Kind of the message.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Trigger(_) => Kind::Trigger,
+            Self::Trigger => Kind::Trigger,
             Self::Summary(_) => Kind::Summary,
             Self::NotInView => Kind::NotInView,
             Self::Request(_) => Kind::Request,
@@ -216,8 +186,8 @@ impl<'a> Body<'a> {
     /// Bytes after the header.
     pub fn len(&self) -> usize {
         match self {
-            Self::Trigger(_) | Self::Request(_) => 8,
-            Self::NotInView | Self::Gone => 0,
+            Self::Request(slots) => slot_bytes(*slots),
+            Self::Trigger | Self::NotInView | Self::Gone => 0,
             Self::Summary(bytes) | Self::Features(bytes) | Self::Input(bytes) => bytes.len(),
             Self::Decided(_) => DECIDED_BYTES,
             Self::EdgeFeatures { scores, map, .. } => 8 + scores.len() + map.len(),
@@ -251,6 +221,11 @@ impl Kind {
         Self::NAMES[self as usize - 1].1
     }
 
+    /// Whether the message goes to every device of the group: it has no age, and its session is that of the network.
+    pub(crate) const fn is_to_group(self) -> bool {
+        matches!(self, Self::Trigger | Self::Request)
+    }
+
     pub(crate) fn from_bits(bits: u8) -> Option<Self> {
         Self::NAMES.into_iter().map(|(kind, _)| kind).find(|kind| *kind as u8 == bits)
     }
@@ -272,11 +247,10 @@ pub fn encode(message: &Message<'_>, limits: &Limits, out: &mut Vec<u8>) -> Resu
     if !limits.fits(kind, found) || !is_cut_right {
         return Err(EncodeError { kind: kind.name(), expected, found });
     }
-    out.reserve(HEADER_BYTES + found);
+    out.reserve(MAX_HEADER_BYTES + found);
     put_header(kind, header, out);
     match *body {
-        Body::Trigger(sample) => out.extend_from_slice(&sample.0.to_le_bytes()),
-        Body::Request(slots) => out.extend_from_slice(&slots.bits().to_le_bytes()),
+        Body::Request(slots) => put_slots(slots, out),
         Body::Summary(bytes) | Body::Features(bytes) | Body::Input(bytes) => out.extend_from_slice(bytes),
         Body::Decided(DeviceDecision { class, confidence, policy }) => {
             out.extend_from_slice(&class.to_le_bytes());
@@ -289,18 +263,19 @@ pub fn encode(message: &Message<'_>, limits: &Limits, out: &mut Vec<u8>) -> Resu
             out.extend_from_slice(map);
         }
         Body::Batch(batch) => out.extend_from_slice(batch.bytes()),
-        Body::NotInView | Body::Gone => {}
+        Body::Trigger | Body::NotInView | Body::Gone => {}
     }
     Ok(())
 }
 
-/// Appends the first twelve bytes of a message.
-pub(crate) fn put_header(kind: Kind, header: &Header, out: &mut Vec<u8>) {
-    out.extend_from_slice(&[VERSION << 4 | kind as u8, u8::from(header.late)]);
-    out.extend_from_slice(&header.network.0);
-    out.extend_from_slice(&header.sample_low.to_le_bytes());
-    out.extend_from_slice(&header.boot.0.to_le_bytes());
-    out.extend_from_slice(&header.age_ms.to_le_bytes());
+/// Appends a slot set without the zero bytes at its end.
+pub(crate) fn put_slots(slots: SlotSet, out: &mut Vec<u8>) {
+    out.extend_from_slice(&slots.bits().to_le_bytes()[..slot_bytes(slots)]);
+}
+
+/// Bytes of a slot set without the zero bytes at its end.
+fn slot_bytes(slots: SlotSet) -> usize {
+    8 - slots.bits().leading_zeros() as usize / 8
 }
 
 /// Reads one whole payload.
@@ -311,19 +286,7 @@ pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, Dec
     if payload.len() > limits.largest_payload() {
         return Err(DecodeError::Oversize { limit: limits.largest_payload(), found: payload.len() });
     }
-    if payload.get(1) == Some(&FLAG_SHORT) {
-        return decode_short(payload);
-    }
-    let Some((head, rest)) = payload.split_first_chunk::<HEADER_BYTES>() else {
-        return Err(DecodeError::Truncated(payload.len()));
-    };
-    if head[0] >> 4 != VERSION {
-        return Err(DecodeError::Version(head[0] >> 4));
-    }
-    let kind = Kind::from_bits(head[0] & 0x0f).ok_or(DecodeError::Kind(head[0] & 0x0f))?;
-    if head[1] & !FLAG_LATE != 0 {
-        return Err(DecodeError::Flags(head[1]));
-    }
+    let (kind, header, rest) = take_header(payload)?;
     let expected = limits.body_bytes(kind);
     if !limits.fits(kind, rest.len()) {
         if kind == Kind::Features && limits.codes_features {
@@ -331,26 +294,14 @@ pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, Dec
         }
         return Err(DecodeError::Length { kind: kind.name(), expected, found: rest.len() });
     }
-    let header = Header {
-        late: head[1] & FLAG_LATE != 0,
-        network: NetworkTag([head[2], head[3]]),
-        sample_low: u32::from_le_bytes([head[4], head[5], head[6], head[7]]),
-        boot: Boot(u16::from_le_bytes([head[8], head[9]])),
-        age_ms: u16::from_le_bytes([head[10], head[11]]),
-    };
     let body = match kind {
-        Kind::Trigger => {
-            let sample = SampleId(whole_u64(rest));
-            if sample.low() != header.sample_low {
-                return Err(DecodeError::SampleMismatch { header: header.sample_low, body: sample });
-            }
-            Body::Trigger(sample)
-        }
+        Kind::Trigger => Body::Trigger,
         Kind::Summary => {
             check_scores(rest, limits)?;
             Body::Summary(rest)
         }
         Kind::NotInView => Body::NotInView,
+        Kind::Request if rest.last() == Some(&0) => return Err(DecodeError::ZeroAtEnd),
         Kind::Request => Body::Request(SlotSet::from_bits(whole_u64(rest))),
         Kind::Features => {
             if rest.len() == expected && !bits::tail_is_clear(rest, limits.feature_bits) {
@@ -406,9 +357,6 @@ fn decided(body: &[u8]) -> Result<Body<'_>, DecodeError> {
 /// Class, confidence, policy.
 const DECIDED_BYTES: usize = 2 + 4 + 8;
 
-/// Bit 0 of the flags.
-const FLAG_LATE: u8 = 1;
-
 fn whole_u64(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
@@ -429,7 +377,7 @@ pub struct EncodeError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// Shorter than a header.
-    #[error("message: expected at least {HEADER_BYTES} bytes, found {0}")]
+    #[error("message: expected a whole header, found {0} bytes")]
     Truncated(usize),
     /// Longer than the longest message.
     #[error("message: expected at most {limit} bytes, found {found}")]
@@ -466,20 +414,12 @@ pub enum DecodeError {
         /// Bytes found.
         found: usize,
     },
-    /// Header and body name different samples.
-    #[error("trigger message: the header names sample ..{header}, the body {body}")]
-    SampleMismatch {
-        /// Low half in the header.
-        header: u32,
-        /// Whole id in the body.
-        body: SampleId,
-    },
-    /// A short message that is not as short as it can be.
-    #[error("short {kind} message: expected no zero byte at its end, found one")]
-    ZeroAtEnd {
-        /// Kind of the message.
-        kind: &'static str,
-    },
+    /// A sample id that is longer than it need be, or above a `u64`.
+    #[error("message: expected a sample id in as few bytes as it needs, at most 10, found other bytes")]
+    SampleId,
+    /// A request that is longer than it need be.
+    #[error("request message: expected no zero byte at its end, found one")]
+    ZeroAtEnd,
     /// A score that is NaN or infinite.
     #[error("message: expected finite scores, found NaN or infinity")]
     NotFinite,

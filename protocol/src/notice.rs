@@ -5,8 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::BATCHES;
-use crate::group_message::SHORT_MESSAGES;
-use crate::ids::{Boot, DeviceId, EdgeIndex, IdError, NetworkId, SampleId, Slot, clipped};
+use crate::ids::{Boot, DeviceId, EdgeIndex, IdError, NetworkId, Slot, clipped};
 use crate::json_version::Schema;
 
 /// Message on `dev/{id}/status`, retained; the `down` form is the device's last will.
@@ -48,11 +47,7 @@ pub struct Birth {
     pub software: String,
     /// The network that it runs.
     pub network: NetworkId,
-    /// Sample id at the device's start, where ids come from its clock. Short ids in headers are widened near it until a newer id is
-    /// known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sample: Option<SampleId>,
-    /// Numbering of the device's samples; `None` from devices of earlier versions.
+    /// Numbering of the device's samples; `None` for a program that answers whatever is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numbering: Option<Numbering>,
     /// Optional features of the protocol that the device supports; receivers ignore names that they do not know.
@@ -61,19 +56,10 @@ pub struct Birth {
 }
 
 impl Birth {
-    /// Whether the device reads the short form of triggers and requests.
-    pub fn reads_short(&self) -> bool {
-        reads_short(&self.capabilities)
-    }
-
     /// Whether the device sends batches to a leader that reads them.
     pub fn sends_batches(&self) -> bool {
         self.capabilities.iter().any(|name| name == BATCHES)
     }
-}
-
-fn reads_short(capabilities: &[String]) -> bool {
-    capabilities.iter().any(|name| name == SHORT_MESSAGES)
 }
 
 /// Numbering of samples by the devices of a group.
@@ -140,9 +126,6 @@ pub struct LeaderClaim {
     pub since: String,
     /// Number of this publication under the claim; a leader publishes its claim every few seconds.
     pub beat: u64,
-    /// Optional features of the protocol that the leader and the edges of the group support; readers ignore names that they do not know.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub capabilities: Vec<String>,
 }
 
 /// Name of a leader: a random number that stays with its journal.
@@ -154,11 +137,6 @@ pub struct InstanceId(pub u64);
 impl LeaderClaim {
     /// Largest term; it is exact in every reader of JSON.
     pub const MAX_TERM: u64 = 1 << 53;
-
-    /// Whether the leader and the edges of the group read the short form of triggers.
-    pub fn reads_short(&self) -> bool {
-        reads_short(&self.capabilities)
-    }
 
     /// Reads a claim.
     ///
@@ -210,7 +188,6 @@ mod tests {
             software: "test/1".into(),
             since: "2026-11-22T23:45:40Z".into(),
             beat: 7,
-            capabilities: Vec::new(),
         }
     }
 
@@ -226,7 +203,7 @@ mod tests {
 
     #[test]
     fn births_statuses_and_claims_of_868d949_are_refused_by_their_schema() {
-        let birth = r#"{"device":"cam-2","slot":2,"boot":1,"software":"headwater-device/0.1.0","network":"a9ffd389e0f2924874117ab6c32123a85798c475ca5ecfe89395b54951d409a0","numbering":"trigger","capabilities":["short_messages","batches"]}"#;
+        let birth = r#"{"device":"cam-2","slot":2,"boot":1,"software":"headwater-device/0.1.0","network":"a9ffd389e0f2924874117ab6c32123a85798c475ca5ecfe89395b54951d409a0","numbering":"trigger","capabilities":["batches"]}"#;
         let status = r#"{"state":"up","boot":1}"#;
         let claim = r#"{"instance":"00000000000000ab","process":"00000000000000cd","term":3,"state":"up","software":"headwater-aggregator/0.1.0","since":"2026-11-22T23:45:40Z","beat":7}"#;
         let found = [

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{NetworkTag, SampleId, clipped};
+use crate::ids::{SampleId, Session, clipped};
 use crate::message::{Body, DecodeError, Limits, Message, decode};
 
 /// A trigger in JSON: `{"sample": 17}`.
@@ -20,8 +20,8 @@ pub struct TriggerMessage {
 pub struct Trigger {
     /// Id of the sample.
     pub sample: SampleId,
-    /// The network that the trigger names; `None` in JSON, which is for any network of the group.
-    pub network: Option<NetworkTag>,
+    /// Session of the network that the trigger names; `None` in JSON, which is for any network of the group.
+    pub session: Option<Session>,
 }
 
 impl Trigger {
@@ -43,8 +43,8 @@ impl Trigger {
             return Self::read_json(payload);
         }
         match decode(payload, limits)? {
-            Message { header, body: Body::Trigger(sample) } => {
-                Ok(Self { sample, network: Some(header.network) })
+            Message { header, body: Body::Trigger } => {
+                Ok(Self { sample: header.sample, session: Some(header.session) })
             }
             Message { body, .. } => Err(DecodeError::NotATrigger(body.kind().name())),
         }
@@ -55,7 +55,7 @@ impl Trigger {
             return Err(DecodeError::Oversize { limit: Self::MAX_JSON_BYTES, found: payload.len() });
         }
         match serde_json::from_slice::<TriggerMessage>(payload) {
-            Ok(TriggerMessage { sample }) => Ok(Self { sample, network: None }),
+            Ok(TriggerMessage { sample }) => Ok(Self { sample, session: None }),
             Err(error) => Err(DecodeError::TriggerJson(clipped(&error.to_string(), 200))),
         }
     }
@@ -65,21 +65,15 @@ impl Trigger {
 mod tests {
     use super::*;
     use crate::fault::Fault;
-    use crate::ids::Boot;
-    use crate::message::{Header, VERSION, encode};
+    use crate::header::{Header, VERSION};
+    use crate::message::encode;
 
     fn read(payload: &[u8]) -> Result<Trigger, DecodeError> {
         Trigger::read(payload, &Limits::default())
     }
 
     fn binary(body: Body<'_>) -> Vec<u8> {
-        let header = Header {
-            late: false,
-            network: NetworkTag([0xab, 0xcd]),
-            sample_low: 17,
-            boot: Boot(0),
-            age_ms: 0,
-        };
+        let header = Header::to_group(Session([0xab, 0xcd]), SampleId(17));
         let mut bytes = Vec::new();
         encode(&Message { header, body }, &Limits::default(), &mut bytes).unwrap();
         bytes
@@ -88,10 +82,10 @@ mod tests {
     #[test]
     fn both_forms_name_the_sample() {
         let sample = SampleId(17);
-        let network = Some(NetworkTag([0xab, 0xcd]));
-        assert_eq!(read(&binary(Body::Trigger(sample))), Ok(Trigger { sample, network }));
+        let session = Some(Session([0xab, 0xcd]));
+        assert_eq!(read(&binary(Body::Trigger)), Ok(Trigger { sample, session }));
         for text in [r#"{"sample":17}"#, "{ \"sample\": 17, \"why\": \"a door opened\" }\n"] {
-            assert_eq!(read(text.as_bytes()), Ok(Trigger { sample, network: None }));
+            assert_eq!(read(text.as_bytes()), Ok(Trigger { sample, session: None }));
         }
         let largest = format!(r#"{{"sample":{}}}"#, u64::MAX);
         assert_eq!(read(largest.as_bytes()).unwrap().sample, SampleId(u64::MAX));
@@ -108,7 +102,7 @@ mod tests {
             (r#"{"sample":18446744073709551616}"#, Fault::Malformed),
             (r#"{"sample":17"#, Fault::Malformed),
             (r#"{"sample":17} x"#, Fault::Malformed),
-            (" {\"sample\":17}", Fault::WrongVersion),
+            (" {\"sample\":17}", Fault::Malformed),
             ("17", Fault::Malformed),
             ("", Fault::Malformed),
         ] {

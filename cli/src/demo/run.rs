@@ -20,8 +20,8 @@ use crate::progress::{Progress, waiting};
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 /// Time between two checks whether a program has ended by itself.
 const END_POLL: Duration = Duration::from_millis(250);
-/// Passes through all frames whose ids are left free below the first id of the run, for trial samples.
-const TRIAL_RUNS: u64 = 1000;
+/// Ids before those of a run, for the trial samples: four a second are tried until services have found each other.
+const TRIAL_IDS: u64 = 500;
 /// Time after a sample's deadline, without any news, at which the sample counts as lost.
 const LOST_AFTER: Duration = Duration::from_secs(12);
 
@@ -52,11 +52,11 @@ pub(super) async fn run(args: &DemoArgs, inputs: &Inputs, policy: Policy) -> any
     }
     let mut services = DemoSite::start(args, site, inputs, policy).await?;
     let frame_count = inputs.frames.len() as u64;
-    let first = first_sample(frame_count);
+    let first = first_sample(frame_count, args.broker.is_some());
     // Programs cannot be asked whether they have found each other, so trial samples show it.
     if let DemoSite::Programs { .. } = services {
         client.wait_limit = READY_LIMIT;
-        let trial = SampleId(first.0 - TRIAL_RUNS * frame_count);
+        let trial = SampleId(first.0 - TRIAL_IDS);
         tokio::select! {
             complete = client.wait_for_complete_decision(trial) => { complete?; }
             ended = wait_until_ended(&mut services) => bail!(ended),
@@ -198,10 +198,11 @@ impl<'a> Run<'a> {
     }
 }
 
-/// First id of a run. Seconds since 1970 in the upper bits make ids grow from run to run, up to a million samples per second. The
-/// id is a multiple of the number of frames, so that the first sample is the first frame.
-fn first_sample(frames: u64) -> SampleId {
+/// First id of a run: a multiple of the number of frames, so that the first sample is the first frame. A broker of the demo's own knows no
+/// earlier run, so its ids are small and take few bytes. At another broker, seconds since 1970 in the upper bits make ids grow from
+/// run to run, up to a million samples a second.
+fn first_sample(frames: u64, is_foreign_broker: bool) -> SampleId {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let first = seconds << 20;
-    SampleId(first - first % frames.max(1))
+    let least = if is_foreign_broker { seconds << 20 } else { TRIAL_IDS };
+    SampleId(least.next_multiple_of(frames.max(1)))
 }

@@ -71,7 +71,6 @@ pub(crate) fn new_claim(process: Process, term: u64) -> LeaderClaim {
         software: concat!("headwater-aggregator/", env!("CARGO_PKG_VERSION")).into(),
         since: UtcTime::from(std::time::SystemTime::now()).to_string(),
         beat: 0,
-        capabilities: Vec::new(),
     }
 }
 

@@ -7,11 +7,11 @@ use std::time::SystemTime;
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::edge::EdgeEvent;
-use headwater_inference::leader::{Event, Generation, NearId};
+use headwater_inference::leader::Generation;
 use headwater_link::{Incoming, Link, QoS, RetainedMessage};
 use headwater_protocol::{
-    Body, Boot, DeviceState, EdgeId, EdgeStatus, EdgeTopic, Header, Limits, Message, NetworkTag, SampleId,
-    Schema, Topic, Topics, decode, encode,
+    Body, Boot, DeviceState, EdgeId, EdgeStatus, EdgeTopic, Header, Limits, Message, Schema, Session, Topic,
+    Topics, decode, encode,
 };
 use headwater_telemetry::WorkLoop;
 use tokio::sync::{mpsc, watch};
@@ -20,7 +20,7 @@ use tracing::{debug, info, warn};
 
 use super::{EdgeReply, LocalEdges};
 use crate::aggregator::{AggregatorError, Shared};
-use crate::clock::{Clock, wall_ms};
+use crate::clock::Clock;
 use crate::config::{GroupConfig, Role};
 use crate::inbox::{Inbox, MessageFormat, edge_subscriptions};
 use crate::live_settings::{DeviceUpdates, PolicyUpdates, next_update};
@@ -96,13 +96,13 @@ struct Worker {
     incoming: mpsc::Receiver<Incoming>,
     link: Link,
     limits: Limits,
-    network: NetworkTag,
-    /// Newest sample of a trigger or a request. Ids in headers are widened near it.
-    newest: SampleId,
+    /// Session of the network's requests.
+    requests: Session,
+    /// Session of this edge's messages.
+    session: Session,
     request_topic: String,
     features_topic: String,
     status_topic: String,
-    boot: Boot,
     qos: QoS,
     report: Arc<Mutex<EdgeReport>>,
     work_loop: WorkLoop,
@@ -161,11 +161,10 @@ impl Worker {
             incoming,
             link,
             limits,
-            network: network.tag(),
-            newest: SampleId(0),
+            requests: Session::of_network(network),
+            session: Session::of_boot(network, status.boot),
             request_topic,
             status_topic,
-            boot: status.boot,
             qos: config.limits.request_qos,
             report,
             work_loop: shared.work_loops.add(format!("edge {id} of group {}", config.group)),
@@ -225,21 +224,18 @@ impl Worker {
         self.inbox.set_owners(devices, |generation, event| edges.handle_leader_event(at, generation, &event));
     }
 
-    /// The id near which short ids are widened.
-    fn near_id(&self) -> NearId {
-        NearId::of(self.inbox.devices.numbering, wall_ms(), self.newest)
-    }
-
     fn receive(&mut self, now: Instant, message: Incoming) {
-        let Incoming::Message { topic, payload, .. } = message else { return };
+        let Incoming::Message { topic, payload, retain } = message else { return };
         let at = self.clock.micros(now);
         if topic == self.request_topic {
+            // A retained command is never a live one.
+            if retain {
+                return debug!("a retained request is refused");
+            }
             return match decode(&payload, &self.limits) {
-                Ok(Message { header, body: Body::Request(slots) }) if header.network == self.network => {
-                    let first = self.inbox.devices.newest_first_sample();
-                    let sample = self.near_id().widen(header.sample_low, first);
-                    self.newest = self.newest.max(sample);
-                    self.edges.handle(at, self.generation, EdgeEvent::Collect { sample, slots });
+                Ok(Message { header, body: Body::Request(slots) }) if header.session == self.requests => {
+                    let collect = EdgeEvent::Collect { sample: header.sample, slots };
+                    self.edges.handle(at, self.generation, collect);
                 }
                 _ => debug!("a request of another network"),
             };
@@ -250,17 +246,12 @@ impl Worker {
             }
             return;
         }
-        let near = self.near_id();
-        let (edges, mut triggered) = (&mut self.edges, self.newest);
-        self.inbox.receive(&topic, &payload, near, |generation, event| {
-            if let Event::Trigger { sample } = event {
-                triggered = triggered.max(sample);
-            }
+        let edges = &mut self.edges;
+        self.inbox.receive(&topic, &payload, |generation, event| {
             edges.handle_leader_event(at, generation, &event);
             // The leader judges ids: an edge only answers requests.
             None
         });
-        self.newest = triggered;
     }
 
     fn answer(&self, reply: EdgeReply) {
@@ -273,13 +264,7 @@ impl Worker {
             }
             None => Body::Gone,
         };
-        let header = Header {
-            late: false,
-            network: self.network,
-            sample_low: sample.low(),
-            boot: self.boot,
-            age_ms: 0,
-        };
+        let header = Header { late: false, session: self.session, sample, age_ms: 0 };
         let mut payload = Vec::new();
         let sent = encode(&Message { header, body }, &self.limits, &mut payload).is_ok()
             && self.link.publish(self.features_topic.as_str(), payload, self.qos, false).is_ok();

@@ -4,7 +4,7 @@ use headwater_inference::leader::{Exits, Leader, LeaderConfig, Micros, Now};
 use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::{
     Boot, DeviceId, DeviceState, GroupId, Header, MAX_BATCH_SAMPLES, Numbering, Schema, ScoreEncoding,
-    SiteId, Slot, Status, encode, encode_batch,
+    SiteId, Slot, Status, encode, encode_batch, encode_trigger,
 };
 
 use super::*;
@@ -42,7 +42,6 @@ pub(crate) fn format(network: NetworkId) -> MessageFormat {
 struct Group {
     inbox: Inbox,
     topics: Topics,
-    newest: SampleId,
     seen: Vec<String>,
 }
 
@@ -50,7 +49,7 @@ impl Group {
     fn new() -> Self {
         let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
         let inbox = Inbox::new(topics.clone(), Arc::new(PerNetwork::new(format(OURS))));
-        Self { inbox, topics, newest: SampleId(100), seen: Vec::new() }
+        Self { inbox, topics, seen: Vec::new() }
     }
 
     fn with_device(id: &str, slot: u8) -> Self {
@@ -60,23 +59,22 @@ impl Group {
     }
 
     fn introduces(&mut self, id: &str, slot: u8, network: NetworkId) {
-        self.introduces_from(id, slot, network, None);
+        self.introduces_boot(id, slot, network, Boot(1));
     }
 
-    fn introduces_from(&mut self, id: &str, slot: u8, network: NetworkId, sample: Option<SampleId>) {
+    fn introduces_boot(&mut self, id: &str, slot: u8, network: NetworkId, boot: Boot) {
         let birth = Birth {
             schema: Schema,
             device: device(id),
             slot: Slot::new(slot).unwrap(),
-            boot: Boot(1),
+            boot,
             software: "test".into(),
             network,
-            sample,
             numbering: None,
             capabilities: Vec::new(),
         };
         self.sends(id, DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
-        let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) };
+        let up = Status { schema: Schema, state: DeviceState::Up, boot };
         self.sends(id, DeviceTopic::Status, &serde_json::to_vec(&up).unwrap());
     }
 
@@ -85,8 +83,8 @@ impl Group {
     }
 
     fn receives(&mut self, topic: &str, payload: &[u8]) {
-        let Self { inbox, newest, seen, .. } = self;
-        inbox.receive(topic, payload, NearId::Newest(*newest), |_, event| {
+        let Self { inbox, seen, .. } = self;
+        inbox.receive(topic, payload, |_, event| {
             seen.push(format!("{event:?}"));
             None
         });
@@ -115,7 +113,11 @@ fn message(body: Body<'_>) -> Vec<u8> {
 }
 
 fn message_from(network: NetworkId, body: Body<'_>) -> Vec<u8> {
-    let header = Header { late: false, network: network.tag(), sample_low: 101, boot: Boot(1), age_ms: 3 };
+    message_of(Session::of_boot(network, Boot(1)), body)
+}
+
+fn message_of(session: Session, body: Body<'_>) -> Vec<u8> {
+    let header = Header { late: false, session, sample: SampleId(101), age_ms: 3 };
     let mut payload = Vec::new();
     encode(&Message { header, body }, &LIMITS, &mut payload).unwrap();
     payload
@@ -179,20 +181,24 @@ fn messages_are_read_under_the_network_of_their_device() {
     let next = MessageFormat { limits: Limits { classes: 3, ..LIMITS }, classes: 3, ..format(NEXT) };
     let formats = PerNetwork { current: format(OURS), next: Some(next) };
     let inbox = Inbox::new(topics.clone(), Arc::new(formats));
-    let mut group = Group { inbox, topics, newest: SampleId(100), seen: Vec::new() };
+    let mut group = Group { inbox, topics, seen: Vec::new() };
     group.introduces("a", 0, OURS);
     group.introduces("b", 1, NEXT);
     let generations = [Generation::Current, Generation::Next];
     for (id, network, bytes) in [("a", OURS, 8), ("b", NEXT, 12)] {
         let scores = vec![0; bytes];
         let limits = Limits { classes: bytes / 4, ..LIMITS };
-        let header =
-            Header { late: false, network: network.tag(), sample_low: 101, boot: Boot(1), age_ms: 3 };
+        let header = Header {
+            late: false,
+            session: Session::of_boot(network, Boot(1)),
+            sample: SampleId(101),
+            age_ms: 3,
+        };
         let mut payload = Vec::new();
         encode(&Message { header, body: Body::Summary(&scores) }, &limits, &mut payload).unwrap();
         let topic = group.topics.device(&device(id), DeviceTopic::Summary);
         let mut found = Vec::new();
-        group.inbox.receive(&topic, &payload, NearId::Newest(group.newest), |generation, _| {
+        group.inbox.receive(&topic, &payload, |generation, _| {
             found.push(generation);
             None
         });
@@ -205,28 +211,17 @@ fn messages_are_read_under_the_network_of_their_device() {
 }
 
 #[test]
-fn the_birth_of_a_device_with_a_clock_gives_the_first_sample() {
-    let mut group = Group::new();
-    let first = SampleId((7 << 32) - 5);
-    group.introduces_from("a", 0, OURS, Some(first));
-    group.seen.clear();
-    assert_eq!(group.inbox.devices.newest_first_sample(), first);
-    group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
-    group.check_seen(&[&answered(0, (7 << 32) + 101, false, "NotInView")]);
-}
-
-#[test]
 fn garbage_is_counted_for_its_device_and_makes_no_event() {
     let mut group = Group::with_device("a", 0);
     group.seen.clear();
-    for payload in [&b""[..], b"x", &[0x22; 12], &[0x12; 2000]] {
+    for payload in [&b""[..], b"x", &[0x22; 12], &[0x12; 12], &[0x12; 2000]] {
         group.sends("a", DeviceTopic::Summary, payload);
     }
     group.sends("a", DeviceTopic::Summary, &message(Body::Features(&[0, 0])));
     group.sends("a", DeviceTopic::Birth, b"{");
     group.sends("a", DeviceTopic::Status, b"[]");
     group.check_seen(&[]);
-    let expected = BTreeMap::from([("malformed", 5), ("oversize", 1), ("wrong_version", 1)]);
+    let expected = BTreeMap::from([("malformed", 6), ("oversize", 1), ("wrong_version", 1)]);
     assert_eq!(group.refused("a"), expected);
 }
 
@@ -277,24 +272,37 @@ fn messages_of_another_network_are_refused_whatever_the_birth_named() {
     group.introduces("b", 1, NetworkId([8; 32]));
     group.sends("b", DeviceTopic::Summary, &message(Body::NotInView));
     group.check_seen(&[]);
-    assert_eq!(group.refused("a"), BTreeMap::from([("wrong_network", 1)]));
+    assert_eq!(group.refused("a"), BTreeMap::from([("unknown_device", 1)]));
     assert_eq!(group.refused("b"), BTreeMap::from([("wrong_network", 2)]));
 }
 
 #[test]
-fn a_trigger_has_the_whole_id_and_the_ids_in_headers_are_widened_near_it() {
+fn a_message_that_comes_before_the_birth_of_its_session_is_refused_until_that_birth_is_there() {
+    let mut group = Group::with_device("a", 1);
+    group.seen.clear();
+    let of_next_boot = message_of(Session::of_boot(OURS, Boot(2)), Body::NotInView);
+    group.sends("a", DeviceTopic::Summary, &of_next_boot);
+    group.check_seen(&[]);
+    assert_eq!(group.refused("a"), BTreeMap::from([("unknown_device", 1)]));
+    group.introduces_boot("a", 1, OURS, Boot(2));
+    group.seen.clear();
+    group.sends("a", DeviceTopic::Summary, &of_next_boot);
+    group.check_seen(&[&answered(1, 101, false, "NotInView")]);
+    group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
+    group.check_seen(&[]);
+    assert_eq!(group.refused("a"), BTreeMap::from([("unknown_device", 2)]), "the session before has ended");
+}
+
+#[test]
+fn a_trigger_names_its_sample_for_its_network() {
     let mut group = Group::with_device("a", 0);
-    group.newest = SampleId(0);
     group.seen.clear();
     let whole = SampleId((9 << 32) + 100);
-    let header = Header { late: false, network: OURS.tag(), sample_low: 100, boot: Boot(0), age_ms: 0 };
-    let mut trigger = Vec::new();
-    encode(&Message { header, body: Body::Trigger(whole) }, &LIMITS, &mut trigger).unwrap();
-    group.receives("headwater/v1/plant/gate/trigger", &trigger);
+    let topic = "headwater/v1/plant/gate/trigger";
+    group.receives(topic, &encode_trigger(Session::of_network(NEXT), whole));
+    group.receives(topic, &encode_trigger(Session::of_network(OURS), whole));
     group.check_seen(&[&format!("Trigger {{ sample: SampleId({whole}) }}")]);
-    group.newest = whole;
-    group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
-    group.check_seen(&[&answered(0, whole.0 + 1, false, "NotInView")]);
+    assert_eq!(group.inbox.unroutable, 1);
 }
 
 #[test]
@@ -334,20 +342,6 @@ fn an_aggregator_that_stops_takes_no_new_samples() {
 }
 
 #[test]
-fn short_ids_are_widened_near_the_wall_clock_whatever_a_birth_says() {
-    let mut group = Group::new();
-    group.introduces_from("a", 0, OURS, Some(SampleId(7 << 32)));
-    let topic = group.topics.device(&device("a"), DeviceTopic::Summary);
-    let mut found = Vec::new();
-    let near = NearId::Wall(SampleId(3 << 32));
-    group.inbox.receive(&topic, &message(Body::NotInView), near, |_, event| {
-        found.push(format!("{event:?}"));
-        None
-    });
-    assert_eq!(found, [answered(0, (3 << 32) + 101, false, "NotInView")]);
-}
-
-#[test]
 fn an_implausible_sample_is_counted_for_its_device() {
     let mut group = Group::with_device("a", 0);
     let topic = group.topics.device(&device("a"), DeviceTopic::Summary);
@@ -356,7 +350,7 @@ fn an_implausible_sample_is_counted_for_its_device() {
     let now = Now { since_start: Micros(0), wall_ms: 1_782_864_000_000 };
     leader.handle(now, Generation::Current, Event::Numbering(Numbering::Source), &mut Vec::new());
     for payload in [message(Body::NotInView), late(Body::NotInView)] {
-        group.inbox.receive(&topic, &payload, NearId::Newest(SampleId(0)), |generation, event| {
+        group.inbox.receive(&topic, &payload, |generation, event| {
             leader.handle(now, generation, event, &mut Vec::new())
         });
     }
@@ -370,15 +364,19 @@ fn coded_group() -> (Group, MessageFormat, Bundle) {
     let format = MessageFormat::new(&bundle, Vec::new()).unwrap();
     let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
     let inbox = Inbox::new(topics.clone(), Arc::new(PerNetwork::new(format.clone())));
-    let mut group = Group { inbox, topics, newest: SampleId(100), seen: Vec::new() };
+    let mut group = Group { inbox, topics, seen: Vec::new() };
     group.introduces("a", 1, format.network);
     group.seen.clear();
     (group, format, bundle)
 }
 
 fn message_under(format: &MessageFormat, body: Body<'_>) -> Vec<u8> {
-    let header =
-        Header { late: false, network: format.network.tag(), sample_low: 101, boot: Boot(1), age_ms: 3 };
+    let header = Header {
+        late: false,
+        session: Session::of_boot(format.network, Boot(1)),
+        sample: SampleId(101),
+        age_ms: 3,
+    };
     let mut payload = Vec::new();
     encode(&Message { header, body }, &format.limits, &mut payload).unwrap();
     payload
@@ -416,7 +414,8 @@ fn coded_maps_that_are_cut_off_padded_too_long_or_of_other_contexts_are_refused_
     let table: Vec<u8> = coder.table().iter().map(|byte| 255 - byte / 2).collect();
     let other = MapCoder::new(&bundle.manifest().features, table).unwrap();
     let padded = [&body[..], &[0]].concat();
-    let head = message_under(&format, Body::Features(&body))[..12].to_vec();
+    let mut head = message_under(&format, Body::Features(&body));
+    head.truncate(head.len() - body.len());
     let bodies =
         [&body[..body.len() - 1], &padded, &[7; 300], &[], &other.encode(&vec![0xff; packed]).unwrap()[..]];
     for (sent, wrong) in bodies.iter().enumerate() {
@@ -454,7 +453,7 @@ fn batch(scores: &[Option<[f32; 2]>]) -> Vec<u8> {
         })
         .collect();
     let mut payload = Vec::new();
-    let taken = encode_batch(OURS.tag(), Boot(1), &entries, &LIMITS, &mut payload).unwrap();
+    let taken = encode_batch(Session::of_boot(OURS, Boot(1)), &entries, &LIMITS, &mut payload).unwrap();
     assert_eq!(taken, scores.len());
     payload
 }
@@ -522,7 +521,7 @@ fn each_implausible_sample_of_a_batch_is_counted_and_the_others_count() {
     let mut group = Group::with_device("a", 1);
     let topic = group.topics.device(&device("a"), DeviceTopic::Summary);
     let mut taken = Vec::new();
-    group.inbox.receive(&topic, &batch(&[None; 4]), NearId::Newest(SampleId(0)), |_, event| {
+    group.inbox.receive(&topic, &batch(&[None; 4]), |_, event| {
         let Event::DeviceAnswer { sample, .. } = event else { return None };
         taken.push(sample.0);
         implausible().filter(|_| sample.0 % 2 == 0)
@@ -552,13 +551,12 @@ fn batches_are_allowed_while_a_device_sends_them_and_every_edge_is_in_this_proce
         boot: Boot(1),
         software: "test".into(),
         network: OURS,
-        sample: None,
         numbering: None,
         capabilities: capabilities.iter().map(|name| (*name).to_owned()).collect(),
     };
     for (remote_edges, capabilities, expected) in [
         (Vec::new(), &["batches"][..], true),
-        (Vec::new(), &["short_messages"], false),
+        (Vec::new(), &["other"], false),
         (vec![SlotSet::first(2)], &["batches"], false),
     ] {
         let mut group = Group::new();
@@ -570,5 +568,16 @@ fn batches_are_allowed_while_a_device_sends_them_and_every_edge_is_in_this_proce
         group.sends("a", DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
         group.sends("a", DeviceTopic::Status, &serde_json::to_vec(&up).unwrap());
         assert_eq!(group.inbox.takes_batches(), expected, "{capabilities:?}");
+    }
+}
+
+#[test]
+fn a_retained_trigger_is_refused() {
+    let mut group = Group::new();
+    let topic = group.topics.name(&Topic::Trigger);
+    for (retained, seen) in [(true, 0), (false, 1)] {
+        group.inbox.devices.set_retained(retained);
+        group.receives(&topic, br#"{"sample": 7}"#);
+        assert_eq!((group.seen.len(), group.inbox.refused_triggers), (seen, 1));
     }
 }

@@ -1,9 +1,7 @@
 //! One device of the registry: birth, status and refusals.
 
 use headwater_inference::leader::Generation;
-use headwater_protocol::{
-    Birth, Boot, DeviceId, DeviceState, Fault, Numbering, SampleId, Schema, Slot, Status,
-};
+use headwater_protocol::{Birth, Boot, DeviceId, DeviceState, Fault, Numbering, Schema, Slot, Status};
 use tokio::time::Instant;
 
 use super::DeviceIndex;
@@ -82,12 +80,10 @@ pub(super) struct NetworkSlot {
 pub(super) struct Session {
     pub(super) claim: NetworkSlot,
     pub(super) boot: Boot,
-    /// Id of the first sample by the device's clock; 0 where triggers give the ids.
-    pub(super) first_sample: SampleId,
-    /// Numbering of the device's samples; `None` from devices of earlier versions.
+    /// Session of the messages that are read under the birth.
+    pub(super) messages: headwater_protocol::Session,
+    /// Numbering of the device's samples; `None` where its birth names none.
     pub(super) numbering: Option<Numbering>,
-    /// Whether the device reads the short form of requests.
-    pub(super) reads_short: bool,
     /// Whether the device sends batches where the leader reads them.
     pub(super) sends_batches: bool,
     /// Reason why this session is refused.
@@ -142,22 +138,13 @@ impl Device {
         }
         let is_same = |session: &Session| session.boot == birth.boot && session.claim.slot == birth.slot;
         let is_silent = self.session.is_some_and(|session| is_same(&session) && session.is_silent);
-        let first_sample = birth.sample.unwrap_or_default();
         let printable = birth.software.chars().filter(|character| !character.is_control());
         self.software = printable.take(MAX_SOFTWARE_CHARS).collect();
         let claim = NetworkSlot { slot: birth.slot, generation };
         let (boot, numbering) = (birth.boot, birth.numbering);
-        let (reads_short, sends_batches) = (birth.reads_short(), birth.sends_batches());
-        self.session = Some(Session {
-            claim,
-            boot,
-            first_sample,
-            numbering,
-            reads_short,
-            sends_batches,
-            refusal,
-            is_silent,
-        });
+        let messages = headwater_protocol::Session::of_boot(birth.network, birth.boot);
+        let sends_batches = birth.sends_batches();
+        self.session = Some(Session { claim, boot, messages, numbering, sends_batches, refusal, is_silent });
         if self.ended == Some(birth.boot) {
             self.status = Some(Status { schema: Schema, state: DeviceState::Down, boot: birth.boot });
         }

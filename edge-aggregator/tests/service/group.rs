@@ -12,7 +12,7 @@ use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS, RetainedMessage};
 use headwater_protocol::{
     BATCHES, BatchEntry, BatchedAnswer, Birth, Body, Boot, Decision, DeviceId, DeviceState, DeviceTopic,
-    Exit, GroupId, Header, Limits, Message, NetworkId, Numbering, SHORT_MESSAGES, SampleId, Schema, Settled,
+    Exit, GroupId, Header, Limits, Message, NetworkId, Numbering, SampleId, Schema, Session, Settled,
     SettledNotice, SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode, encode_batch,
 };
 use tokio::sync::mpsc;
@@ -130,13 +130,6 @@ impl Group {
         self.camera_with(Birth { numbering: Some(numbering), ..birth }).await
     }
 
-    /// A device that reads the short form of requests.
-    pub(crate) async fn short_camera(&self, slot: u8) -> Camera {
-        let id = DeviceId::new(format!("cam-{slot}")).unwrap();
-        let birth = birth(&id, slot, self.bundle.network_id());
-        self.camera_with(Birth { capabilities: vec![SHORT_MESSAGES.into()], ..birth }).await
-    }
-
     /// A device that sends batches where the leader reads them.
     pub(crate) async fn batching_camera(&self, slot: u8) -> Camera {
         let id = DeviceId::new(format!("cam-{slot}")).unwrap();
@@ -168,7 +161,6 @@ pub(crate) fn birth(id: &DeviceId, slot: u8, network: NetworkId) -> Birth {
         boot: Boot(1),
         software: "test".into(),
         network,
-        sample: None,
         numbering: None,
         capabilities: Vec::new(),
     }
@@ -203,7 +195,8 @@ impl Camera {
             })
             .collect();
         let mut payload = Vec::new();
-        let taken = encode_batch(self.network.tag(), Boot(1), &entries, &self.limits, &mut payload);
+        let taken =
+            encode_batch(Session::of_boot(self.network, Boot(1)), &entries, &self.limits, &mut payload);
         assert_eq!(taken, Ok(samples.len()));
         let topic = self.topics.device(&self.id, DeviceTopic::Summary);
         self.link.publish(topic, payload, QoS::AtLeastOnce, false).unwrap();
@@ -223,12 +216,12 @@ impl Camera {
         self.link.publish(topic, vec![0xff; 5000], QoS::AtLeastOnce, false).unwrap();
     }
 
-    /// The slots and low half of the next request for features.
-    pub(crate) async fn request(&mut self) -> (SlotSet, u32) {
+    /// The slots and the sample of the next request for features.
+    pub(crate) async fn request(&mut self) -> (SlotSet, SampleId) {
         let request = self.request_bytes().await;
         let message = decode(&request, &self.limits).unwrap();
         let Body::Request(slots) = message.body else { unreachable!("the topic has requests alone") };
-        (slots, message.header.sample_low)
+        (slots, message.header.sample)
     }
 
     /// The next request for features as it came.
@@ -242,13 +235,8 @@ impl Camera {
     }
 
     fn send(&self, leaf: DeviceTopic, sample: u64, body: Body<'_>) {
-        let header = Header {
-            late: false,
-            network: self.network.tag(),
-            sample_low: SampleId(sample).low(),
-            boot: Boot(1),
-            age_ms: 0,
-        };
+        let session = Session::of_boot(self.network, Boot(1));
+        let header = Header { late: false, session, sample: SampleId(sample), age_ms: 0 };
         let mut payload = Vec::new();
         encode(&Message { header, body }, &self.limits, &mut payload).unwrap();
         self.link.publish(self.topics.device(&self.id, leaf), payload, QoS::AtLeastOnce, false).unwrap();

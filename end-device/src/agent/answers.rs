@@ -168,7 +168,9 @@ impl Agent {
             Err(error) => return self.publisher.count_encode_error(sample, &error),
         };
         let kind = body.kind();
-        let ready = |features| ReadyAnswer { captured_us, kind, message: answer.payload.clone(), features };
+        let (message, body_bytes) = (answer.payload.clone(), answer.body_bytes);
+        let ready =
+            |features| ReadyAnswer { captured_us, kind, message: message.clone(), body_bytes, features };
         if self.batch.takes(kind) {
             if self.batch.add(sample, ready(features), now.us) {
                 self.send_batch();

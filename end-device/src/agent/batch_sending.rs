@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use headwater_link::LinkError;
-use headwater_protocol::{BatchEntry, BatchedAnswer, HEADER_BYTES, Kind, SampleId, SettledNotice};
+use headwater_protocol::{BatchEntry, BatchedAnswer, Kind, SampleId, SettledNotice};
 use tracing::{info, warn};
 
 use super::Agent;
@@ -18,7 +18,7 @@ impl ReadyAnswer {
     fn entry(&self, sample: SampleId, now: Timestamp) -> BatchEntry<'_> {
         let answer = match self.kind {
             Kind::NotInView => BatchedAnswer::NotInView,
-            _ => BatchedAnswer::Summary(self.message.get(HEADER_BYTES..).unwrap_or_default()),
+            _ => BatchedAnswer::Summary(&self.message[self.message.len().saturating_sub(self.body_bytes)..]),
         };
         BatchEntry { sample, age_ms: now.age_ms(now.unix_ms_of(self.captured_us)), answer }
     }

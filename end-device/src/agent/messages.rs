@@ -24,17 +24,21 @@ impl Agent {
                 self.presence.disconnected();
                 self.refused.disconnected();
                 self.unsettled.disconnected(self.now());
-                // The next leader may be of an earlier version. Waiting answers go to the spool.
+                // The next leader may allow no wait. Waiting answers go to the spool.
                 self.set_allowed_wait(None);
                 self.report_unsettled();
             }
-            Incoming::Message { topic, payload, .. } => self.on_message(&topic, &payload),
+            Incoming::Message { topic, payload, retain } => self.on_message(&topic, &payload, retain),
             Incoming::Refused { topic, reason } => self.on_refused(&topic, &reason),
         }
     }
 
-    fn on_message(&mut self, topic: &str, payload: &Bytes) {
-        if topic == self.publisher.topics.settled {
+    fn on_message(&mut self, topic: &str, payload: &Bytes, is_retained: bool) {
+        let topics = &self.publisher.topics;
+        if is_retained && (topic == topics.trigger || topic == topics.request) {
+            let reason = "expected a live message, found a retained one: publish it without the retain flag and clear the topic";
+            self.refuse(Fault::Malformed, topic, reason);
+        } else if topic == self.publisher.topics.settled {
             self.on_settled(payload);
         } else if topic == self.publisher.topics.status {
             self.presence.status(payload, self.now().us);
@@ -66,8 +70,7 @@ impl Agent {
         match decode(payload, &self.publisher.limits) {
             Ok(Message { header, body: Body::Request(slots) }) => {
                 if slots.contains(self.slot) {
-                    let sample = SampleId::widen(header.sample_low, self.newest());
-                    self.on_request(sample, header.network == self.publisher.network);
+                    self.on_request(header.sample, header.session == self.publisher.requests);
                 }
             }
             Ok(message) => {
@@ -205,15 +208,6 @@ impl Agent {
             Disturbance::OtherStatus => {
                 warn!("the broker has another status of this device: that it is up is published again");
             }
-        }
-    }
-
-    /// The highest known id; it completes the low half of an id in a header.
-    fn newest(&self) -> SampleId {
-        // The spool may hold ids of a numbering that the group has left.
-        match self.recent.newest() {
-            SampleId(0) => self.unsettled.spool.newest().unwrap_or_default(),
-            newest => newest,
         }
     }
 

@@ -223,11 +223,6 @@ impl CaptureClock {
     }
 }
 
-/// The sample of a capture at `time`, since 1970, in a group with this period.
-pub(crate) fn sample_at(period_ms: u64, time: Duration) -> SampleId {
-    nearest(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), period_us(period_ms))
-}
-
 fn period_us(period_ms: u64) -> u64 {
     period_ms.max(1).saturating_mul(1000)
 }
@@ -319,9 +314,9 @@ mod tests {
     #[test]
     fn a_capture_a_little_early_or_late_names_the_same_sample() {
         for at_ms in [951, 999, 1_000, 1_001, 1_049] {
-            assert_eq!(sample_at(100, at_ms * MS), SampleId(10), "at {at_ms} ms");
+            assert_eq!(nearest(at_ms * 1000, 100_000), SampleId(10), "at {at_ms} ms");
         }
-        assert_eq!(sample_at(100, 1_050 * MS), SampleId(11));
+        assert_eq!(nearest(1_050_000, 100_000), SampleId(11));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::SystemTime;
 
-use headwater_protocol::Boot;
+use headwater_protocol::{Boot, NetworkId, Session};
 use tracing::warn;
 
 use super::{StateFolder, StoredNumber, is_disk_full, line, replace_file, unusable};
@@ -12,18 +12,26 @@ use crate::error::DeviceError;
 /// File of the last boot number.
 pub(super) const FILE: &str = "boot";
 
+/// File of the last session as a number.
+pub(super) const SESSION_FILE: &str = "session";
+
 /// The boot number of this start: one more than the last one in the folder or, without a folder, the seconds of the clock.
-/// Both wrap. If the last number is lost, or this one cannot be kept, the number is random: it hardly repeats an earlier one.
+/// Both wrap. If the last number is lost, or this one cannot be kept, the number is random: it hardly repeats an earlier one. A boot whose
+/// session under this network is that of the last start is passed over: messages of the two starts would look alike.
 ///
 /// # Errors
 /// [`DeviceError::Unusable`] when the number cannot be read or written for another reason than damage or a full disk.
-pub(crate) fn next_boot(folder: Option<&StateFolder>, clock: SystemTime) -> Result<Boot, DeviceError> {
+pub(crate) fn next_boot(
+    folder: Option<&StateFolder>,
+    network: NetworkId,
+    clock: SystemTime,
+) -> Result<Boot, DeviceError> {
     let Some(folder) = folder else {
         let seconds = clock.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         return Ok(Boot(seconds as u16));
     };
     let path = folder.dir.join(FILE);
-    let boot = match folder.read_number::<u16>(FILE, "0 to 65535")? {
+    let mut boot = match folder.read_number::<u16>(FILE, "0 to 65535")? {
         StoredNumber::Found(last) => last.wrapping_add(1),
         StoredNumber::Missing if folder.is_new => 1,
         StoredNumber::Missing => {
@@ -35,7 +43,20 @@ pub(crate) fn next_boot(folder: Option<&StateFolder>, clock: SystemTime) -> Resu
             random()
         }
     };
-    match replace_file(&path, line(boot)) {
+    let session = |boot| u16::from_le_bytes(Session::of_boot(network, Boot(boot)).0);
+    let session_path = folder.dir.join(SESSION_FILE);
+    match folder.read_number::<u16>(SESSION_FILE, "0 to 65535")? {
+        StoredNumber::Found(last) => {
+            while session(boot) == last {
+                boot = boot.wrapping_add(1);
+            }
+        }
+        StoredNumber::Missing => {}
+        StoredNumber::Damaged(reason) => folder.set_damaged_aside(&session_path, &reason),
+    }
+    let kept =
+        replace_file(&path, line(boot)).and_then(|()| replace_file(&session_path, line(session(boot))));
+    match kept {
         Ok(()) => Ok(Boot(boot)),
         Err(error) if is_disk_full(&error) => {
             warn!(%error, file = %path.display(), "the boot number cannot be kept: this start has a random one");
@@ -59,16 +80,37 @@ mod tests {
     use super::super::tests::{damaged, open};
     use super::*;
 
+    const NETWORK: NetworkId = NetworkId([7; 32]);
     const CLOCK: SystemTime = SystemTime::UNIX_EPOCH;
+
+    #[test]
+    fn a_boot_whose_session_is_that_of_the_last_start_is_passed_over() {
+        let next = Boot(2);
+        let session = Session::of_boot(NETWORK, next);
+        // Another network gives the last boot, 1, the session that this network gives the next one.
+        let collides = |number: &u32| Session::of_boot(other(*number), Boot(1)) == session;
+        let last_network = (0..1 << 24).find(collides).map(other).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        assert_eq!(next_boot(Some(&open(&state)), last_network, CLOCK).unwrap(), Boot(1));
+        assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(3));
+        assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(4));
+    }
+
+    fn other(number: u32) -> NetworkId {
+        let mut id = [0; 32];
+        id[..4].copy_from_slice(&number.to_le_bytes());
+        NetworkId(id)
+    }
 
     #[test]
     fn every_start_counts_one_up_and_wraps() {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("made/here");
-        assert_eq!(next_boot(Some(&open(&state)), CLOCK).unwrap(), Boot(1));
-        assert_eq!(next_boot(Some(&open(&state)), CLOCK).unwrap(), Boot(2));
+        assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(1));
+        assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(2));
         fs::write(state.join(FILE), line(65_535)).unwrap();
-        assert_eq!(next_boot(Some(&open(&state)), CLOCK).unwrap(), Boot(0));
+        assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(0));
     }
 
     #[test]
@@ -79,10 +121,10 @@ mod tests {
                 let dir = tempfile::tempdir().unwrap();
                 fs::write(dir.path().join(FILE), contents).unwrap();
                 let folder = open(dir.path());
-                let boot = next_boot(Some(&folder), CLOCK).unwrap();
+                let boot = next_boot(Some(&folder), NETWORK, CLOCK).unwrap();
                 assert_eq!(damaged(&folder), 1);
                 assert_eq!(fs::read(dir.path().join("boot.damaged-1")).unwrap(), contents);
-                assert_eq!(next_boot(Some(&folder), CLOCK).unwrap(), Boot(boot.0.wrapping_add(1)));
+                assert_eq!(next_boot(Some(&folder), NETWORK, CLOCK).unwrap(), Boot(boot.0.wrapping_add(1)));
                 boots.insert(boot.0);
             }
             assert!(boots.len() > 1, "{boots:?}");
@@ -94,7 +136,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join(FILE)).unwrap();
         let folder = open(dir.path());
-        next_boot(Some(&folder), CLOCK).unwrap();
+        next_boot(Some(&folder), NETWORK, CLOCK).unwrap();
         assert!(damaged(&folder) == 1 && dir.path().join(FILE).is_file());
     }
 
@@ -104,7 +146,7 @@ mod tests {
         for _ in 0..4 {
             let dir = tempfile::tempdir().unwrap();
             fs::create_dir(dir.path().join("spool")).unwrap();
-            boots.insert(next_boot(Some(&open(dir.path())), CLOCK).unwrap().0);
+            boots.insert(next_boot(Some(&open(dir.path())), NETWORK, CLOCK).unwrap().0);
         }
         assert!(boots.len() > 1, "{boots:?}");
     }
@@ -112,7 +154,7 @@ mod tests {
     #[test]
     fn without_a_folder_the_boot_number_comes_from_the_clock() {
         let later = CLOCK + Duration::from_secs(65_536 + 7);
-        assert_eq!(next_boot(None, later).unwrap(), Boot(7));
+        assert_eq!(next_boot(None, NETWORK, later).unwrap(), Boot(7));
     }
 
     #[test]
@@ -120,7 +162,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let of_1 = include_str!("../../tests/fixtures/format-1/boot");
         fs::write(dir.path().join(FILE), of_1).unwrap();
-        let error = next_boot(Some(&open(dir.path())), CLOCK).unwrap_err().to_string();
+        let error = next_boot(Some(&open(dir.path())), NETWORK, CLOCK).unwrap_err().to_string();
         assert!(error.contains("boot: expected format 2, found format 1: "), "{error}");
         assert_eq!(fs::read_to_string(dir.path().join(FILE)).unwrap(), of_1);
     }

@@ -4,6 +4,7 @@
 //! state_dir/
 //!   lock                 held while a device uses the folder
 //!   boot                 number of the last start (boot_number.rs)
+//!   session              session of the last start (boot_number.rs)
 //!   sample               last reserved sample id of capture "source" (frame_ids.rs)
 //!   spool/               answers that wait to be sent (../spool)
 //!   boot.damaged-1       a file that could not be read, for an operator (set_aside.rs)
@@ -157,7 +158,7 @@ fn is_new(dir: &Path) -> io::Result<bool> {
     for file in fs::read_dir(dir)? {
         let name = file?.file_name();
         let name = name.to_string_lossy();
-        let own = [boot_number::FILE, frame_ids::FILE, LOCK_FILE, "spool"];
+        let own = [boot_number::FILE, boot_number::SESSION_FILE, frame_ids::FILE, LOCK_FILE, "spool"];
         if own
             .iter()
             .any(|own| name == *own || name.strip_prefix(own).is_some_and(|rest| rest.starts_with('.')))

@@ -56,10 +56,10 @@ fn summary_of(sample: u64) -> &'static [u8] {
     SUMMARIES[sample as usize].get_or_init(|| scores_bytes(&expected(sample, 0)))
 }
 
-/// The answers of a message: whole id near `near`, and whether it came late. Each is checked against the section.
-fn answers(received: &Received, near: SampleId) -> Vec<(u64, bool)> {
+/// The answers of a message: sample id, and whether it came late. Each is checked against the section.
+fn answers(received: &Received) -> Vec<(u64, bool)> {
     let message = received.message();
-    let first = SampleId::widen(message.header.sample_low, near);
+    let first = message.header.sample;
     let check = |sample: u64, found: Option<&[u8]>| match found {
         None => assert_eq!(sample % SAMPLES, NOT_IN_VIEW),
         Some(scores) => assert_eq!(scores, summary_of(sample % SAMPLES)),
@@ -67,7 +67,7 @@ fn answers(received: &Received, near: SampleId) -> Vec<(u64, bool)> {
     match message.body {
         Body::Batch(batch) => {
             let mut answers = Vec::new();
-            for entry in batch.entries(first, message.header.age_ms) {
+            for entry in batch.entries(&message.header) {
                 match entry.answer {
                     BatchedAnswer::Summary(scores) => check(entry.sample.0, Some(scores)),
                     BatchedAnswer::NotInView => check(entry.sample.0, None),
@@ -86,13 +86,13 @@ fn answers(received: &Received, near: SampleId) -> Vec<(u64, bool)> {
 
 #[tokio::test]
 async fn a_leader_that_names_no_time_gets_each_answer_by_itself() {
-    let mut leader = Leader::of("earlier-leader").await;
-    let device = started(batching("earlier-leader", LONG_MS)).await;
+    let mut leader = Leader::of("no-wait").await;
+    let device = started(batching("no-wait", LONG_MS)).await;
     let birth: Birth = serde_json::from_slice(&leader.receives(&["birth"]).await.payload).unwrap();
-    assert!(birth.sends_batches() && birth.reads_short());
+    assert!(birth.sends_batches());
     for sample in 1..=4 {
         leader.triggers(sample);
-        assert_eq!(answers(&leader.answer().await, SampleId(0)), [(sample, false)]);
+        assert_eq!(answers(&leader.answer().await), [(sample, false)]);
         leader.settles(&[(1, sample)], &[]);
     }
     let report = device.shutdown().await;
@@ -108,7 +108,7 @@ async fn a_device_without_the_setting_sends_each_answer_by_itself_to_a_leader_th
     settles(&leader, Some(60_000), &[], &[]);
     for sample in 1..=4 {
         leader.triggers(sample);
-        assert_eq!(answers(&leader.answer().await, SampleId(0)), [(sample, false)]);
+        assert_eq!(answers(&leader.answer().await), [(sample, false)]);
     }
     assert_eq!(device.report().counts.batch_wait_ms, 0);
 }
@@ -122,12 +122,12 @@ async fn a_full_batch_is_one_message_whose_bytes_are_counted() {
     let first = (3 << 33) + 1;
     (first..first + samples).for_each(|sample| leader.triggers(sample));
     let received = leader.answer().await;
-    let found: Vec<_> = answers(&received, SampleId(first)).into_iter().map(|(sample, _)| sample).collect();
+    let found: Vec<_> = answers(&received).into_iter().map(|(sample, _)| sample).collect();
     assert!(found.into_iter().eq(first..first + samples));
     let ages = {
         let message = received.message();
         let Body::Batch(batch) = message.body else { panic!("{message:?}") };
-        batch.entries(SampleId(first), message.header.age_ms).map(|entry| entry.age_ms).collect::<Vec<_>>()
+        batch.entries(&message.header).map(|entry| entry.age_ms).collect::<Vec<_>>()
     };
     assert!(ages.is_sorted_by(|a, b| a >= b), "{ages:?}");
 
@@ -153,7 +153,7 @@ async fn features_of_a_batched_answer_are_sent_on_request() {
     leader.triggers(2);
     let mut answered = Vec::new();
     while answered.len() < 2 {
-        answered.extend(answers(&leader.answer().await, SampleId(0)));
+        answered.extend(answers(&leader.answer().await));
     }
     leader.requests(2, 1);
     assert_eq!(leader.answer().await.message().body, Body::Features(&expected(2, 0).features));
@@ -169,7 +169,7 @@ async fn a_device_that_stops_sends_the_answers_that_wait() {
     assert_eq!(device.report().counts.sent.len(), 0);
     let report = device.shutdown().await;
     assert_eq!(sent_of(&report, Kind::Batch).messages, 1);
-    assert_eq!(answers(&leader.answer().await, SampleId(0)).len(), 5);
+    assert_eq!(answers(&leader.answer().await).len(), 5);
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn a_leader_that_reads_no_batches_any_more_gets_the_answers_that_wait_at_o
     until(&device, |report| report.counts.kept_samples == 3).await;
     settles(&leader, None, &[], &[]);
     for sample in 1..=3 {
-        assert_eq!(answers(&leader.answer().await, SampleId(0)), [(sample, false)]);
+        assert_eq!(answers(&leader.answer().await), [(sample, false)]);
     }
     assert_eq!(device.report().counts.batch_wait_ms, 0);
 }
@@ -201,7 +201,7 @@ async fn answers_that_wait_when_the_connection_is_lost_come_late_and_none_is_los
     until(&device, |report| report.counts.kept_samples == 6).await;
     proxy.close();
     until(&device, |report| report.counts.spooled == 6).await;
-    assert_eq!(device.report().counts.batch_wait_ms, 0, "the next leader may be of an earlier version");
+    assert_eq!(device.report().counts.batch_wait_ms, 0, "the next notice says how long");
     // On disk they outlive the process.
     device.kill();
     drop(device);
@@ -209,7 +209,7 @@ async fn answers_that_wait_when_the_connection_is_lost_come_late_and_none_is_los
     let device = Device::start(config, bundle(), frames(0)).await.unwrap();
     let mut late = BTreeMap::new();
     while late.len() < 6 {
-        late.extend(answers(&leader.answer().await, SampleId(0)));
+        late.extend(answers(&leader.answer().await));
     }
     assert!(late.keys().copied().eq(1..=6) && late.values().all(|is_late| *is_late), "{late:?}");
     settles(&leader, None, &[], &[1, 2, 3, 4, 5, 6]);
@@ -225,12 +225,10 @@ async fn at_a_hundred_samples_a_second_all_are_settled_in_fewer_messages() {
     config.options.grace_ms = 20_000;
     let device = started(config).await;
     allow(&leader, &device).await;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let near = SampleId(now.as_millis() as u64 / 10);
     let mut received = BTreeMap::new();
     let mut messages = 0u64;
     while received.len() < 300 {
-        let found = answers(&leader.answer().await, near);
+        let found = answers(&leader.answer().await);
         let late: Vec<u64> =
             found.iter().filter(|(_, is_late)| *is_late).map(|(sample, _)| *sample).collect();
         let (first, last) = (found[0].0, found[found.len() - 1].0);
@@ -240,7 +238,7 @@ async fn at_a_hundred_samples_a_second_all_are_settled_in_fewer_messages() {
     }
     let report = device.shutdown().await;
     while (received.len() as u64) < report.counts.captured {
-        received.extend(answers(&leader.answer().await, near));
+        received.extend(answers(&leader.answer().await));
         messages += 1;
     }
     assert_eq!(received.len() as u64, report.counts.captured, "{report:?}");

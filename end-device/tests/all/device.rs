@@ -13,15 +13,15 @@ use headwater_inference::testing::TinyNetwork;
 use headwater_link::QoS;
 use headwater_link::testing::TcpProxy;
 use headwater_protocol::{
-    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, Exit, HEADER_BYTES, Kind, NetworkTag, Numbering,
-    PolicyId, SampleId, Schema, SettledNotice, Slot, Status, Topic,
+    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, Exit, Kind, NetworkId, Numbering, PolicyId,
+    SampleId, Schema, Session, SettledNotice, Slot, Status, Topic,
 };
 
 #[tokio::test]
 async fn a_trigger_is_answered_with_the_scores_of_the_section() {
     let mut leader = Leader::of("scores").await;
     let device = started(config("scores", 1)).await;
-    // The id is beyond the frames, which repeat, and beyond the low half, which the message carries.
+    // The id is beyond the frames, which repeat.
     let sample = (1 << 40) + 2 * SAMPLES + 3;
     leader.triggers(sample);
     let received = leader.answer().await;
@@ -30,9 +30,8 @@ async fn a_trigger_is_answered_with_the_scores_of_the_section() {
         (received.leaf.as_str(), message.body),
         ("summary", Body::Summary(&scores_bytes(&expected(3, 1))))
     );
-    assert_eq!(message.header.sample_low, SampleId(sample).low());
-    assert_eq!(message.header.network, bundle().network_id().tag());
-    assert_eq!(message.header.boot, device.report().boot);
+    assert_eq!(message.header.sample, SampleId(sample));
+    assert_eq!(message.header.session, Session::of_boot(bundle().network_id(), device.report().boot));
 }
 
 #[tokio::test]
@@ -52,7 +51,7 @@ async fn a_request_is_answered_with_the_features_of_the_section() {
     let (scores, bits) = (4 * 4, 4 * 4 * 4 / 8);
     assert_eq!(report.counts.sent.values().map(|sent| sent.body_bytes).sum::<u64>(), scores + bits);
     let payload_bytes: u64 = report.counts.sent.values().map(|sent| sent.payload_bytes).sum();
-    assert_eq!(payload_bytes, scores + bits + 2 * HEADER_BYTES as u64);
+    assert_eq!(payload_bytes, scores + bits + 2 * (2 + 2 + 6 + 2));
     assert!(report.counts.wire_sent > payload_bytes);
     assert_eq!((report.counts.captured, support::sent_of(&report, Kind::Features).messages), (1, 1));
 }
@@ -64,7 +63,20 @@ async fn a_sample_not_in_view_is_answered_without_the_section() {
     leader.triggers(NOT_IN_VIEW);
     let received = leader.answer().await;
     assert_eq!((received.leaf.as_str(), received.message().body), ("summary", Body::NotInView));
-    assert_eq!(support::sent_of(&device.report(), Kind::NotInView).payload_bytes, HEADER_BYTES as u64);
+    assert_eq!(support::sent_of(&device.report(), Kind::NotInView).payload_bytes, 2 + 2 + 1 + 2);
+}
+
+#[tokio::test]
+async fn a_retained_trigger_is_refused_by_name() {
+    let mut leader = Leader::of("retained-trigger").await;
+    let topic = leader.topics.name(&Topic::Trigger);
+    leader.link.publish(topic, br#"{"sample": 1}"#.to_vec(), QoS::AtLeastOnce, true).unwrap();
+    let device = started(config("retained-trigger", 0)).await;
+    support::until(&device, |report| report.counts.faults.get("malformed") == Some(&1)).await;
+    leader.triggers(2);
+    let answer = leader.answer().await;
+    assert_eq!(answer.message().header.sample.0, 2);
+    assert_eq!(device.shutdown().await.counts.captured, 1);
 }
 
 #[tokio::test]
@@ -91,16 +103,16 @@ async fn features_that_were_never_kept_or_are_settled_are_gone() {
 async fn unusable_messages_are_counted_and_the_device_goes_on() {
     let mut leader = Leader::of("garbage").await;
     let device = started(config("garbage", 0)).await;
-    let mut other_version = leader.message(SampleId(1), Body::Trigger(SampleId(1)));
-    other_version[0] = 2 << 4 | other_version[0] & 0x0f;
+    let mut other_version = leader.message(SampleId(1), Body::Trigger);
+    other_version[0] = 1 << 4 | other_version[0] & 0x0f;
     leader.publishes(&Topic::Trigger, other_version);
-    leader.publishes(&Topic::Request, b"garbage".to_vec());
+    leader.publishes(&Topic::Request, b"?".to_vec());
     leader.publishes(&Topic::Trigger, vec![0; 100_000]);
-    leader.publishes(&Topic::Request, leader.message(SampleId(1), Body::Trigger(SampleId(1))));
+    leader.publishes(&Topic::Request, leader.message(SampleId(1), Body::Trigger));
     leader.publishes(&Topic::Settled, b"{}{".to_vec());
     leader.publishes(&Topic::Trigger, b"{}".to_vec());
     leader.triggers(2);
-    assert_eq!(leader.answer().await.message().header.sample_low, 2);
+    assert_eq!(leader.answer().await.message().header.sample.0, 2);
     let faults = device.report().counts.faults;
     assert_eq!(faults.get("wrong_version"), Some(&1), "{faults:?}");
     assert_eq!(faults.get("oversize"), Some(&1), "{faults:?}");
@@ -112,10 +124,10 @@ async fn a_trigger_in_json_is_answered_like_a_binary_one() {
     let mut leader = Leader::of("json-trigger").await;
     let device = started(config("json-trigger", 0)).await;
     leader.publishes(&Topic::Trigger, br#"{"sample": 7}"#.to_vec());
-    assert_eq!(leader.answer().await.message().header.sample_low, 7);
+    assert_eq!(leader.answer().await.message().header.sample.0, 7);
     leader.triggers(7);
     leader.publishes(&Topic::Trigger, br#"{"sample": 8}"#.to_vec());
-    assert_eq!(leader.answer().await.message().header.sample_low, 8);
+    assert_eq!(leader.answer().await.message().header.sample.0, 8);
     let report = device.report();
     assert_eq!((report.counts.captured, report.counts.repeated), (2, 1));
 }
@@ -126,7 +138,7 @@ async fn features_of_another_network_are_gone_at_once() {
     let device = started(config("network", 0)).await;
     leader.triggers(1);
     leader.answer().await;
-    leader.network = NetworkTag([0xee, 0xee]);
+    leader.network = NetworkId([0xee; 32]);
     leader.requests(1, 1);
     assert_eq!(leader.answer().await.message().body, Body::Gone);
     assert_eq!(device.report().counts.faults.get("wrong_network"), Some(&1));
@@ -139,8 +151,8 @@ async fn a_repeated_trigger_is_answered_once() {
     for sample in [3, 3, 3, 4] {
         leader.triggers(sample);
     }
-    assert_eq!(leader.answer().await.message().header.sample_low, 3);
-    assert_eq!(leader.answer().await.message().header.sample_low, 4);
+    assert_eq!(leader.answer().await.message().header.sample.0, 3);
+    assert_eq!(leader.answer().await.message().header.sample.0, 4);
     let report = device.report();
     assert_eq!((report.counts.captured, report.counts.repeated), (2, 2));
 }
@@ -260,7 +272,7 @@ async fn a_notice_with_ranges_frees_what_it_names_and_the_rest_is_sent_again_lat
         leader.settles(&[(1, 1), (3, 3)], &[]);
     };
     let header = again.message().header;
-    assert_eq!((header.sample_low, header.late), (2, true));
+    assert_eq!((header.sample.0, header.late), (2, true));
     assert!(header.age_ms >= 2000, "{header:?}");
     leader.settles(&[(1, 1), (3, 3)], &[2]);
     support::until(&device, |report| report.counts.kept_samples == 0).await;
@@ -358,7 +370,7 @@ async fn a_policy_of_the_device_decides_where_the_bundle_s_would_not() {
     let alone = TinyNetwork { policy, ..TinyNetwork::of(Configuration::B) };
     let alone = Arc::new(Bundle::from_bytes(&alone.bundle()).unwrap());
     let mut leader = Leader::of("policy").await;
-    leader.network = alone.network_id().tag();
+    leader.network = alone.network_id();
     let mut config = config("policy", 0);
     let calibrated = alone.calibrated_policy();
     let (changed, id) = PolicyChanges::policy_of(&file, &calibrated).unwrap();
@@ -399,7 +411,7 @@ async fn a_broken_frame_is_skipped_or_fatal_as_configured() {
     leader.triggers(0);
     leader.triggers(1);
     let received = leader.answer().await;
-    assert_eq!((received.message().header.sample_low, received.message().body), (1, Body::NotInView));
+    assert_eq!((received.message().header.sample.0, received.message().body), (1, Body::NotInView));
     let report = device.report();
     assert_eq!((report.counts.captured, report.counts.broken_frames), (2, 1));
 }
@@ -415,7 +427,7 @@ async fn views_that_the_section_is_too_slow_for_are_shed_and_counted() {
     let samples = (0..500).filter(|sample| sample % SAMPLES != NOT_IN_VIEW);
     let last = samples.clone().next_back().expect("some");
     samples.for_each(|sample| leader.triggers(sample));
-    while leader.answer().await.message().header.sample_low != last as u32 {}
+    while leader.answer().await.message().header.sample.0 != last {}
     let report = device.report();
     assert_eq!(
         report.counts.captured,
@@ -452,7 +464,7 @@ async fn a_device_comes_back_after_its_broker_was_away() {
         tokio::task::yield_now().await;
     }
     leader.triggers(2);
-    assert_eq!(leader.answer().await.message().header.sample_low, 2);
+    assert_eq!(leader.answer().await.message().header.sample.0, 2);
 }
 
 #[tokio::test]
@@ -465,6 +477,6 @@ async fn by_the_clock_devices_name_the_same_samples_without_a_trigger() {
     let _devices = [started(first).await, started(second).await];
     let mut counts = std::collections::BTreeMap::new();
     while counts.values().filter(|&&devices| devices == 2).count() < 3 {
-        *counts.entry(leader.answer().await.message().header.sample_low).or_insert(0) += 1;
+        *counts.entry(leader.answer().await.message().header.sample.0).or_insert(0) += 1;
     }
 }

@@ -88,12 +88,12 @@ fn ffmpeg(arguments: &[&str], video: &Path, to: &[&str]) -> Child {
 }
 
 /// Receives this many summaries of a group; returns their ids.
-async fn summaries(leader: &mut Leader, count: u64) -> BTreeSet<u32> {
+async fn summaries(leader: &mut Leader, count: u64) -> BTreeSet<u64> {
     let mut ids = BTreeSet::new();
     while (ids.len() as u64) < count {
         let received = leader.answer().await;
         assert_eq!(received.message().body.kind(), Kind::Summary);
-        assert!(ids.insert(received.message().header.sample_low), "an id came twice");
+        assert!(ids.insert(received.message().header.sample.0), "an id came twice");
     }
     ids
 }

@@ -85,7 +85,7 @@ async fn memory_stays_small_and_the_report_is_printed_at_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let (_, child, mut leader) = first_answer(dir.path(), "memory").await;
     (2..100).for_each(|sample| leader.triggers(sample));
-    while leader.answer().await.message().header.sample_low != 99 {}
+    while leader.answer().await.message().header.sample.0 != 99 {}
     let resident = resident_kib(&child);
     ask_to_stop(&child);
     let output = child.wait_with_output().unwrap();

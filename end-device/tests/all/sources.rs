@@ -105,7 +105,7 @@ fn single_config(group: &str, capture: Capture) -> DeviceConfig {
 
 async fn leader_of(group: &str) -> Leader {
     let mut leader = Leader::of(group).await;
-    leader.network = single_bundle().network_id().tag();
+    leader.network = single_bundle().network_id();
     leader
 }
 
@@ -129,13 +129,13 @@ fn faults(device: &DeviceHandle, code: &str) -> u64 {
 }
 
 /// Receives the summaries of these frames in their order, and checks that ids grow; returns the low halves.
-async fn receives_summaries(leader: &mut Leader, seeds: impl IntoIterator<Item = u64>) -> Vec<u32> {
+async fn receives_summaries(leader: &mut Leader, seeds: impl IntoIterator<Item = u64>) -> Vec<u64> {
     let mut ids = Vec::new();
     for seed in seeds {
         let received = leader.answer().await;
         let message = received.message();
         assert_eq!(message.body, Body::Summary(&scores(seed)), "frame {seed}");
-        ids.push(message.header.sample_low);
+        ids.push(message.header.sample.0);
     }
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
     ids
@@ -286,9 +286,9 @@ async fn ids_of_frames_grow_over_a_restart() {
         // The next start reads an id a minute ahead, as if the clock had been set back since.
         let kept = state.path().join("sample");
         let id: u64 = std::fs::read_to_string(&kept).unwrap().trim().parse().unwrap();
-        assert_eq!(id as u32, last);
+        assert_eq!(id, last);
         std::fs::write(&kept, (id + 60_000).to_string()).unwrap();
-        last = (id + 60_000) as u32;
+        last = id + 60_000;
     }
 }
 
@@ -299,8 +299,8 @@ async fn a_trigger_that_goes_backwards_is_refused_and_counted() {
     for sample in [10, 4, 3, 11] {
         leader.triggers(sample);
     }
-    assert_eq!(leader.answer().await.message().header.sample_low, 10);
-    assert_eq!(leader.answer().await.message().header.sample_low, 11);
+    assert_eq!(leader.answer().await.message().header.sample.0, 10);
+    assert_eq!(leader.answer().await.message().header.sample.0, 11);
     let report = device.report();
     assert_eq!((report.counts.captured, report.counts.repeated, report.counts.backwards), (2, 0, 2));
 }
@@ -312,8 +312,8 @@ async fn one_trigger_with_a_huge_id_is_refused_and_the_next_ones_are_captured() 
     for sample in [10, u64::MAX, 1 << 40, 11] {
         leader.triggers(sample);
     }
-    assert_eq!(leader.answer().await.message().header.sample_low, 10);
-    assert_eq!(leader.answer().await.message().header.sample_low, 11);
+    assert_eq!(leader.answer().await.message().header.sample.0, 10);
+    assert_eq!(leader.answer().await.message().header.sample.0, 11);
     let counts = device.report().counts;
     assert_eq!((counts.captured, counts.backwards, counts.implausible), (2, 0, 2));
 }
@@ -441,7 +441,7 @@ mod http {
         let device = started("snapshot", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
         for seed in [1, 2] {
             leader.triggers(seed);
-            assert_eq!(receives_summaries(&mut leader, [seed]).await, [seed as u32]);
+            assert_eq!(receives_summaries(&mut leader, [seed]).await, [seed]);
         }
         let head = received.recv().await.unwrap();
         assert!(head.starts_with("GET /snap.png?token=s3cret HTTP/1.1\r\n"), "{head}");
@@ -473,7 +473,7 @@ mod http {
             until(&device, |report| report.counts.frame_faults.values().sum::<u64>() == sample).await;
         }
         leader.triggers(bad + 1);
-        assert_eq!(receives_summaries(&mut leader, [5]).await, [bad as u32 + 1]);
+        assert_eq!(receives_summaries(&mut leader, [5]).await, [bad + 1]);
         let report = device.report();
         let expected =
             [("not_an_image", 1), ("status", 2), ("oversize", 2), ("broken", 1), ("cut", 3)].into();

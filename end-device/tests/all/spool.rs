@@ -16,7 +16,7 @@ use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::testing::TcpProxy;
-use headwater_protocol::{Body, Boot, Exit, Kind, SampleId, Slot};
+use headwater_protocol::{Body, Boot, Exit, Kind, Session, Slot};
 use tokio::time::timeout;
 
 /// A device that captures by the clock, has a state folder, and reaches the broker through a proxy that can be closed.
@@ -67,10 +67,8 @@ impl DeviceSetup {
     }
 }
 
-/// The whole id of a sample of the clock, which is far above the low half.
 fn whole_id(received: &Received) -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    SampleId::widen(received.message().header.sample_low, SampleId(now.as_millis() as u64 / 10)).0
+    received.message().header.sample.0
 }
 
 /// Receives and settles samples until `is_all`; notes for each whether it came late.
@@ -167,11 +165,12 @@ async fn a_killed_device_sends_spooled_samples_after_a_restart_and_answers_reque
     let device = setup.restart(bundle()).await;
     let boot = device.report().boot;
     assert_ne!(boot, first.boot);
+    let session = Session::of_boot(bundle().network_id(), boot);
     let mut ids = BTreeSet::new();
     while ids.len() < first.counts.spooled as usize {
         let answer = setup.leader.answer().await;
         let header = answer.message().header;
-        assert!(header.late && header.boot == boot && header.age_ms > 0, "{header:?}");
+        assert!(header.late && header.session == session && header.age_ms > 0, "{header:?}");
         ids.insert(whole_id(&answer));
     }
     let in_view = ids.iter().copied().find(|id| id % SAMPLES != NOT_IN_VIEW).unwrap();
@@ -194,7 +193,7 @@ async fn without_a_leader_samples_are_sent_late_after_their_time() {
         let answer = setup.leader.answer().await;
         let header = answer.message().header;
         assert!(!header.late || header.age_ms >= 3000, "{header:?}");
-        came.push((header.sample_low, header.late));
+        came.push((header.sample.0, header.late));
     }
     assert_eq!(came, [(1, false), (2, false), (1, true), (2, true)]);
     setup.leader.settles(&[(1, 1)], &[]);
@@ -235,7 +234,10 @@ async fn answers_of_another_network_are_given_up_after_a_restart() {
     while ids.len() < first.counts.spooled as usize {
         let answer = setup.leader.receives(&["summary"]).await;
         let message = answer.message();
-        assert_eq!((message.body, message.header.network), (Body::Gone, other.network_id().tag()));
+        assert_eq!(
+            (message.body, message.header.session),
+            (Body::Gone, Session::of_boot(other.network_id(), device.report().boot))
+        );
         ids.insert(whole_id(&answer));
     }
     assert_eq!(device.report().counts.given_up, [("other_network", first.counts.spooled)].into());
@@ -300,7 +302,7 @@ async fn frames_that_are_samples_are_spooled_on_disk_before_there_is_a_broker() 
     while ids.len() < 3 {
         let answer = setup.leader.answer().await;
         assert!(answer.message().header.late);
-        ids.insert(answer.message().header.sample_low);
+        ids.insert(answer.message().header.sample.0);
     }
 }
 
@@ -314,7 +316,10 @@ async fn samples_not_settled_at_a_clean_end_are_sent_after_a_restart() {
     let _device = setup.restart(bundle()).await;
     let answer = setup.leader.answer().await;
     let header = answer.message().header;
-    assert_eq!((header.sample_low, header.late, header.boot), (1, true, Boot(2)));
+    assert_eq!(
+        (header.sample.0, header.late, header.session),
+        (1, true, Session::of_boot(bundle().network_id(), Boot(2)))
+    );
 }
 
 #[tokio::test]
@@ -356,6 +361,6 @@ async fn answers_of_another_slot_are_set_aside_and_never_sent() {
     assert_eq!((report.counts.spooled, report.counts.segments_of_others), (0, 1), "{report:?}");
     setup.leader.triggers(1);
     let answer = setup.leader.answer().await;
-    assert_eq!((answer.message().header.sample_low, answer.message().header.late), (1, false));
+    assert_eq!((answer.message().header.sample.0, answer.message().header.late), (1, false));
     assert!(setup.state.path().join("spool/00000001.seg.other-1").is_file());
 }

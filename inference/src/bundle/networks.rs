@@ -5,7 +5,7 @@ use std::ops::{Index, IndexMut};
 use std::path::Path;
 use std::sync::Arc;
 
-use headwater_protocol::{NetworkId, NetworkTag, VerifyingKey};
+use headwater_protocol::{NetworkId, Session, VerifyingKey};
 use thiserror::Error;
 
 use super::Bundle;
@@ -151,8 +151,9 @@ impl Networks {
         if ours == theirs {
             return Err(NetworksError::Same(ours));
         }
-        if ours.tag() == theirs.tag() {
-            return Err(NetworksError::SameTag { tag: ours.tag(), ids: [ours, theirs] });
+        let session = Session::of_network(ours);
+        if session == Session::of_network(theirs) {
+            return Err(NetworksError::SameSession { session, ids: [ours, theirs] });
         }
         Ok(Self(PerNetwork { current, next: Some(next) }))
     }
@@ -185,14 +186,14 @@ pub enum NetworksError {
     /// Both bundles have the same network.
     #[error("expected the bundle of another network, found that of the current one, {id}", id = .0.short())]
     Same(NetworkId),
-    /// Both networks have the same tag. Messages carry only the tag, so they could be read with the wrong shapes.
+    /// Both networks have the same session. A request carries only the session, so a device of the wrong network could answer it.
     #[error(
-        "expected a network with another tag, found {next} beside {current}: messages name both {tag}; train it once more",
+        "expected a network with another session, found {next} beside {current}: requests name both {session}; train it once more",
         current = .ids[0].short(), next = .ids[1].short()
     )]
-    SameTag {
-        /// First bytes of both ids.
-        tag: NetworkTag,
+    SameSession {
+        /// Session of both networks.
+        session: Session,
         /// Current and next.
         ids: [NetworkId; 2],
     },

@@ -89,7 +89,6 @@ impl Leader {
         }
         if let Err(implausible) = self.plausible_ids.check_trigger(sample, newest, self.wall_ms) {
             self.counts.implausible += 1;
-            self.plausible_ids.trigger_refused(sample);
             self.refusal = Some(implausible);
             return self.drop_refused(sample, Dropped::Implausible);
         }

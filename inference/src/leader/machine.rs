@@ -15,7 +15,7 @@ use super::escalation::EdgeSender;
 use super::journal::{Entry, Recovered};
 use super::network_state::NetworkState;
 use super::open_sample::{OpenSample, Stage};
-use super::plausible_ids::{DEFAULT_CLOCK_DIFFERENCE_MS, Implausible, NearId, PlausibleIds};
+use super::plausible_ids::{DEFAULT_CLOCK_DIFFERENCE_MS, Implausible, PlausibleIds};
 use super::timers::Timers;
 use super::{Action, Event, Exits, Generation, LeaderConfig, Micros, Now};
 use crate::bundle::PerNetwork;
@@ -202,11 +202,6 @@ impl Leader {
     /// The newest sample that was opened or triggered.
     pub fn newest_known(&self) -> SampleId {
         self.newest.max(self.plausible_ids.confirmed.unwrap_or_default())
-    }
-
-    /// The id near which short ids of headers are widened at this wall clock, ms since 1970.
-    pub fn near_id(&self, wall_ms: u64) -> NearId {
-        NearId::of(self.plausible_ids.numbering, wall_ms, self.newest_known())
     }
 
     /// Numbering of samples by the devices; `None` while no birth has named it.

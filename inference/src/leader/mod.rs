@@ -70,7 +70,7 @@ pub use clock_offsets::ClockOff;
 pub use device_answers::DeviceAnswer;
 pub use escalation::EdgeAnswer;
 pub use machine::{Counts, Leader};
-pub use plausible_ids::{Implausible, NearId};
+pub use plausible_ids::Implausible;
 
 /// Microseconds since the leader started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

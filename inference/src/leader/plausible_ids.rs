@@ -10,7 +10,6 @@
 //!
 //! Triggers, decisions and the journal confirm ids.
 
-use std::collections::VecDeque;
 use std::fmt;
 
 use headwater_protocol::{Numbering, SampleId, Slot, SlotSet, Trigger};
@@ -23,10 +22,7 @@ pub(super) const MAX_AHEAD: u64 = 256;
 /// Largest distance of a triggered id from the newest id.
 pub(super) const MAX_TRIGGER_STEP: u64 = Trigger::MAX_STEP;
 
-/// Refused triggers that are remembered.
-const MAX_REFUSED_TRIGGERS: usize = 64;
-
-/// Age of a late sample up to which its short id has one meaning: milliseconds repeat after 49 days, and half of them lie ahead.
+/// Largest age of a late sample.
 pub(super) const MAX_LATE_MS: u64 = 21 * DAY_MS;
 
 /// Largest difference between a sample's time and the wall clock, unless a setting says otherwise.
@@ -50,8 +46,6 @@ pub(super) struct PlausibleIds {
     pub(super) confirmed: Option<SampleId>,
     /// Whether a trigger came on the present connection.
     pub(super) has_trigger: bool,
-    /// Short ids of the latest refused triggers. A device that takes such a trigger answers with an id that looks like one near the newest.
-    refused_triggers: VecDeque<u32>,
     /// Newest id that each slot named.
     by_slot: [SampleId; Slot::MAX],
 }
@@ -86,40 +80,8 @@ enum Limit {
     Newest { newest: SampleId, max: u64 },
     /// Largest id of a trigger.
     LastId,
-    /// An id whose low half is that of a refused trigger.
-    RefusedTrigger,
-    /// No whole id is known yet: of this one the low half is certain alone.
+    /// No trigger has numbered a sample yet.
     NoTrigger,
-}
-
-/// The id near which short ids of headers are widened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NearId {
-    /// The id of the wall clock's time.
-    Wall(SampleId),
-    /// The newest known id. The first id in a device's birth counts where it is newer.
-    Newest(SampleId),
-}
-
-impl NearId {
-    /// The id for a group whose newest known id is `newest`; `wall_ms` are milliseconds since 1970.
-    pub fn of(numbering: Option<Numbering>, wall_ms: u64, newest: SampleId) -> Self {
-        match numbering {
-            Some(Numbering::Clock { period_ms }) => {
-                Self::Wall(SampleId(wall_ms / u64::from(period_ms.max(1))))
-            }
-            Some(Numbering::Source) => Self::Wall(SampleId(wall_ms)),
-            Some(Numbering::Trigger) | None => Self::Newest(newest),
-        }
-    }
-
-    /// The whole id of a short one. `first` is the first id in the birth of the device; 0 where the birth names none.
-    pub fn widen(self, low: u32, first: SampleId) -> SampleId {
-        match self {
-            Self::Wall(near) => SampleId::widen(low, near),
-            Self::Newest(near) => SampleId::widen(low, near.max(first)),
-        }
-    }
 }
 
 impl Implausible {
@@ -136,7 +98,6 @@ impl PlausibleIds {
             max_clock_difference_ms: max_clock_difference_ms.into(),
             confirmed: None,
             has_trigger: false,
-            refused_triggers: VecDeque::new(),
             by_slot: [SampleId(0); Slot::MAX],
         }
     }
@@ -156,7 +117,7 @@ impl PlausibleIds {
     pub(super) fn check(&mut self, claim: Claim, up: SlotSet, wall_ms: u64) -> Result<(), Implausible> {
         let Claim { slot, sample, late } = claim;
         if self.numbering == Some(Numbering::Trigger) && self.confirmed.is_none() {
-            // A guess of the high half must not look like a claim that another device's guess confirms.
+            // Devices alone number no sample; their claims must not confirm each other either.
             return Err(Implausible { sample, limit: Limit::NoTrigger, is_final: false });
         }
         self.claim(slot, sample);
@@ -198,17 +159,6 @@ impl PlausibleIds {
         Err(Implausible { sample, limit, is_final: true })
     }
 
-    /// Remembers a refused trigger: answers to it carry the low half of its id alone.
-    pub(super) fn trigger_refused(&mut self, sample: SampleId) {
-        if self.refused_triggers.contains(&sample.low()) {
-            return;
-        }
-        if self.refused_triggers.len() == MAX_REFUSED_TRIGGERS {
-            self.refused_triggers.pop_front();
-        }
-        self.refused_triggers.push_back(sample.low());
-    }
-
     /// Milliseconds from one id to the next; `None` where ids do not tell the time.
     pub(super) fn period_ms(&self) -> Option<u64> {
         match self.numbering? {
@@ -228,7 +178,7 @@ impl PlausibleIds {
         let captured_ms = sample.0.saturating_mul(period_ms);
         let (difference_ms, is_behind) = (captured_ms.abs_diff(wall_ms), captured_ms < wall_ms);
         let doubts_wall = self.doubts_wall(period_ms, wall_ms);
-        // Near a wrong clock a short id of another month looks like one of the last days.
+        // A wrong wall clock says nothing about the age of a sample.
         let may_be_old = late && is_behind && !doubts_wall;
         let max_ms = if may_be_old { MAX_LATE_MS } else { self.max_clock_difference_ms };
         if difference_ms <= max_ms {
@@ -236,7 +186,7 @@ impl PlausibleIds {
         }
         let numbering = self.numbering.unwrap_or(Numbering::Source);
         let limit = Limit::Clock { difference_ms, is_behind, max_ms, numbering };
-        // With less the id becomes plausible with time, or its whole form is certain.
+        // With less the id becomes plausible with time.
         let is_impossible = difference_ms > MAX_LATE_MS;
         let is_final = late && is_impossible && !doubts_wall;
         Err(Implausible { sample, limit, is_final })
@@ -255,9 +205,6 @@ impl PlausibleIds {
         let ahead = sample.0.saturating_sub(confirmed.0);
         if ahead <= MAX_AHEAD {
             return Ok(());
-        }
-        if self.refused_triggers.contains(&sample.low()) {
-            return Err(Implausible { sample, limit: Limit::RefusedTrigger, is_final: false });
         }
         let others = up - SlotSet::single(slot);
         let newest = others.iter().map(|other| self.by_slot[other.index()]).max();
@@ -301,14 +248,12 @@ impl fmt::Display for Implausible {
             Limit::LastId => {
                 write!(f, "sample {sample}: expected an id of at most {}: ids only grow", Trigger::MAX_ID)
             }
-            Limit::RefusedTrigger => {
-                write!(f, "sample {sample}: the low half of its id is that of a refused trigger")
+            Limit::NoTrigger => {
+                write!(
+                    f,
+                    "sample {sample}: its answer came before the first trigger, which alone numbers samples"
+                )
             }
-            Limit::NoTrigger => write!(
-                f,
-                "an answer came before the first trigger: whole ids are in triggers alone, so it belongs to no known sample (low half of its id: {})",
-                sample.low()
-            ),
             Limit::Newest { newest, max } => write!(
                 f,
                 "sample {sample}: expected at most {max} ids from {newest}, the newest known one: correct its ids, or start the \
@@ -394,7 +339,7 @@ mod tests {
     #[test]
     fn before_the_first_trigger_two_guesses_of_an_id_confirm_nothing() {
         let mut ids = ids(Some(Numbering::Trigger));
-        let guess = SampleId::widen(3_000_000_000, SampleId(0)).0;
+        let guess = 3_000_000_000;
         for slot in [0, 1, 0, 1] {
             assert!(!ids.takes(slot, guess, ALL_UP) && !ids.takes(slot, 5, ALL_UP));
         }
@@ -515,45 +460,12 @@ mod tests {
     }
 
     #[test]
-    fn two_answers_to_a_refused_trigger_do_not_confirm_the_id_that_its_low_half_looks_like() {
-        let far = SampleId((9 << 32) + 500_000);
-        let near = SampleId::widen(far.low(), SampleId(1000)).0;
-        let mut ids = ids(Some(Numbering::Trigger));
-        ids.confirm(SampleId(1000));
-        ids.trigger_refused(far);
-        assert!(!ids.takes(0, near, ALL_UP) && !ids.takes(1, near, ALL_UP));
-        ids.confirm(SampleId(near - 1));
-        assert!(ids.takes(0, near, ALL_UP), "ids have come that far");
-        (0..100).for_each(|id| ids.trigger_refused(SampleId(id << 33)));
-        (0..100).for_each(|id| ids.trigger_refused(SampleId((9 << 32) + id)));
-        assert_eq!(ids.refused_triggers.len(), MAX_REFUSED_TRIGGERS);
-    }
-
-    #[test]
     fn the_newest_confirmed_id_is_the_largest() {
         let mut ids = ids(None);
         assert_eq!(ids.confirmed, None);
         ids.confirm(SampleId(7));
         ids.confirm(SampleId(3));
         assert_eq!(ids.confirmed, Some(SampleId(7)));
-    }
-
-    #[test]
-    fn short_ids_are_widened_near_the_wall_clock_or_the_newest_id() {
-        let newest = SampleId(5 << 32);
-        let clock = NearId::of(Some(Numbering::Clock { period_ms: 100 }), WALL_MS, newest);
-        assert_eq!(clock, NearId::Wall(SampleId(WALL_MS / 100)));
-        assert_eq!(
-            clock.widen(SampleId(WALL_MS / 100 + 3).low(), SampleId(9 << 32)),
-            SampleId(WALL_MS / 100 + 3)
-        );
-        assert_eq!(NearId::of(Some(Numbering::Source), WALL_MS, newest), NearId::Wall(SampleId(WALL_MS)));
-        assert_eq!(NearId::of(Some(Numbering::Clock { period_ms: 0 }), 7, newest), NearId::Wall(SampleId(7)));
-        for numbering in [None, Some(Numbering::Trigger)] {
-            let near = NearId::of(numbering, WALL_MS, newest);
-            assert_eq!(near.widen(3, SampleId(0)), SampleId((5 << 32) + 3));
-            assert_eq!(near.widen(3, SampleId(7 << 32)), SampleId((7 << 32) + 3));
-        }
     }
 
     #[test]

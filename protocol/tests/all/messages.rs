@@ -1,9 +1,9 @@
 //! Messages against hostile bytes: every message survives encoding, other bytes are refused.
 
 use headwater_protocol::{
-    Batch, BatchEntry, BatchMistake, BatchedAnswer, Body, Boot, DecodeError, DeviceDecision, Form,
-    HEADER_BYTES, Header, Limits, MAX_BATCH_SAMPLES, Message, NetworkTag, PolicyId, SampleId, ScoreEncoding,
-    SlotSet, decode, encode, encode_batch, encode_request, encode_trigger,
+    Batch, BatchEntry, BatchMistake, BatchedAnswer, Body, DecodeError, DeviceDecision, HEADER_BYTES, Header,
+    Limits, MAX_BATCH_SAMPLES, Message, PolicyId, SampleId, ScoreEncoding, Session, SlotSet, decode, encode,
+    encode_batch,
 };
 use proptest::prelude::*;
 
@@ -16,23 +16,18 @@ const LIMITS: Limits = Limits {
     edge_bits: 11,
 };
 
+const SESSION: Session = Session([0xab, 0xcd]);
+
 fn header(sample: SampleId) -> Header {
-    Header {
-        late: false,
-        network: NetworkTag([0xab, 0xcd]),
-        sample_low: sample.low(),
-        boot: Boot(7),
-        age_ms: 3,
-    }
+    Header { late: false, session: SESSION, sample, age_ms: 3 }
 }
 
 fn any_header() -> impl Strategy<Value = Header> {
-    (any::<bool>(), any::<[u8; 2]>(), any::<u32>(), any::<u16>(), any::<u16>()).prop_map(
-        |(late, tag, sample_low, boot, age_ms)| Header {
+    (any::<bool>(), any::<[u8; 2]>(), any::<u64>(), 0..64u32, any::<u16>()).prop_map(
+        |(late, session, sample, shift, age_ms)| Header {
             late,
-            network: NetworkTag(tag),
-            sample_low,
-            boot: Boot(boot),
+            session: Session(session),
+            sample: SampleId(sample >> shift),
             age_ms,
         },
     )
@@ -41,7 +36,7 @@ fn any_header() -> impl Strategy<Value = Header> {
 /// Owned form of a body, since a strategy cannot lend.
 #[derive(Clone, Debug)]
 enum Owned {
-    Trigger(u32),
+    Trigger,
     Summary(Vec<f32>),
     NotInView,
     Request(u64),
@@ -57,7 +52,7 @@ fn any_body() -> impl Strategy<Value = Owned> {
     let decided = (any::<u16>(), 0.0..=1.0f32, any::<[u8; 8]>());
     let edge = (1..u64::MAX, prop::collection::vec(finite.clone(), 3), any::<[u8; 2]>());
     prop_oneof![
-        any::<u32>().prop_map(Owned::Trigger),
+        Just(Owned::Trigger),
         prop::collection::vec(finite, 3).prop_map(Owned::Summary),
         Just(Owned::NotInView),
         any::<u64>().prop_map(Owned::Request),
@@ -84,9 +79,7 @@ fn with_message(header: Header, body: &Owned, check: impl FnOnce(Message<'_>)) {
         _ => Vec::new(),
     };
     let body = match body {
-        Owned::Trigger(high) => {
-            Body::Trigger(SampleId(u64::from(*high) << 32 | u64::from(header.sample_low)))
-        }
+        Owned::Trigger => Body::Trigger,
         Owned::Summary(_) => Body::Summary(&scores),
         Owned::NotInView => Body::NotInView,
         Owned::Request(slots) => Body::Request(SlotSet::from_bits(*slots)),
@@ -98,6 +91,10 @@ fn with_message(header: Header, body: &Owned, check: impl FnOnce(Message<'_>)) {
             Body::EdgeFeatures { slots: SlotSet::from_bits(*slots), scores: &scores, map }
         }
     };
+    let header = match body {
+        Body::Trigger | Body::Request(_) => Header::to_group(header.session, header.sample),
+        _ => header,
+    };
     check(Message { header, body });
 }
 
@@ -107,7 +104,8 @@ proptest! {
         with_message(header, &body, |message| {
             let mut bytes = Vec::new();
             encode(&message, &LIMITS, &mut bytes).unwrap();
-            assert_eq!(bytes.len(), HEADER_BYTES + message.body.len());
+            let is_of_a_source = header.sample.0 < 1 << 42;
+            assert!(!is_of_a_source || bytes.len() <= HEADER_BYTES + message.body.len());
             assert_eq!(decode(&bytes, &LIMITS), Ok(message));
         });
     }
@@ -118,7 +116,9 @@ proptest! {
             let mut bytes = Vec::new();
             encode(&message, &LIMITS, &mut bytes).unwrap();
             for cut in 0..bytes.len() {
-                assert!(decode(&bytes[..cut], &LIMITS).is_err(), "cut at {cut}");
+                // The set of a request has any length.
+                let is_request = matches!(decode(&bytes[..cut], &LIMITS), Ok(Message { body: Body::Request(_), .. }));
+                assert!(is_request || decode(&bytes[..cut], &LIMITS).is_err(), "cut at {cut}");
             }
             bytes.push(0);
             assert!(decode(&bytes, &LIMITS).is_err());
@@ -130,25 +130,19 @@ proptest! {
         if let Ok(message) = decode(&bytes, &LIMITS) {
             let mut again = Vec::new();
             encode(&message, &LIMITS, &mut again).unwrap();
-            prop_assert!(again == bytes || short(&message).is_some_and(|short| short == bytes));
+            prop_assert_eq!(again, bytes);
         }
-    }
-}
-
-/// The short form of a trigger or a request.
-fn short(Message { header, body }: &Message<'_>) -> Option<Vec<u8>> {
-    let low = SampleId(header.sample_low.into());
-    match *body {
-        Body::Trigger(sample) => Some(encode_trigger(Form::Short, header.network, sample)),
-        Body::Request(slots) => Some(encode_request(Form::Short, header.network, low, slots)),
-        _ => None,
     }
 }
 
 #[track_caller]
 fn check_golden(name: &str, body: Body<'_>, golden: &str) {
     let sample = SampleId(0x0102_0304_0506_0708);
-    let message = Message { header: header(sample), body };
+    let header = match body {
+        Body::Trigger | Body::Request(_) => Header::to_group(SESSION, sample),
+        _ => header(sample),
+    };
+    let message = Message { header, body };
     let mut bytes = Vec::new();
     encode(&message, &LIMITS, &mut bytes).unwrap();
     let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
@@ -160,26 +154,22 @@ fn check_golden(name: &str, body: Body<'_>, golden: &str) {
 #[test]
 fn golden_messages() {
     let scores: Vec<u8> = [1.0f32, -2.5, 0.0].iter().flat_map(|s| s.to_le_bytes()).collect();
-    check_golden(
-        "trigger",
-        Body::Trigger(SampleId(0x0102_0304_0506_0708)),
-        "1100abcd08070605070003000807060504030201",
-    );
-    check_golden("summary", Body::Summary(&scores), "1200abcd08070605070003000000803f000020c000000000");
-    check_golden("not_in_view", Body::NotInView, "1300abcd0807060507000300");
-    check_golden(
-        "request",
-        Body::Request(SlotSet::from_bits(0b101)),
-        "1400abcd08070605070003000500000000000000",
-    );
-    check_golden("features", Body::Features(&[0x01, 0x80, 0x1f]), "1500abcd080706050700030001801f");
-    check_golden("gone", Body::Gone, "1600abcd0807060507000300");
+    check_golden("trigger", Body::Trigger, "21abcd888e98a8c0e0808101");
+    check_golden("summary", Body::Summary(&scores), "2200abcd888e98a8c0e080810103000000803f000020c000000000");
+    check_golden("not_in_view", Body::NotInView, "2300abcd888e98a8c0e08081010300");
+    check_golden("request", Body::Request(SlotSet::from_bits(0b101)), "24abcd888e98a8c0e080810105");
+    check_golden("features", Body::Features(&[0x01, 0x80, 0x1f]), "2500abcd888e98a8c0e0808101030001801f");
+    check_golden("gone", Body::Gone, "2600abcd888e98a8c0e08081010300");
     let decision = DeviceDecision { class: 3, confidence: 0.5, policy: PolicyId([4; 8]) };
-    check_golden("decided", Body::Decided(decision), "1800abcd080706050700030003000000003f0404040404040404");
+    check_golden(
+        "decided",
+        Body::Decided(decision),
+        "2800abcd888e98a8c0e0808101030003000000003f0404040404040404",
+    );
     check_golden(
         "edge_features",
         Body::EdgeFeatures { slots: SlotSet::from_bits(0b101), scores: &scores, map: &[0x01, 0x07] },
-        "1900abcd080706050700030005000000000000000000803f000020c0000000000107",
+        "2900abcd888e98a8c0e0808101030005000000000000000000803f000020c0000000000107",
     );
 }
 
@@ -193,38 +183,61 @@ fn check_refused(change: impl FnOnce(&mut Vec<u8>), body: Body<'_>, expected: &D
 
 #[test]
 fn each_wrong_byte_is_named() {
-    check_refused(|b| b[0] = 0x21, Body::Request(SlotSet::first(1)), &DecodeError::Version(2));
-    check_refused(|b| b[0] = 0x1f, Body::Request(SlotSet::first(1)), &DecodeError::Kind(15));
+    check_refused(|b| b[0] = 0x11, Body::Request(SlotSet::first(1)), &DecodeError::Version(1));
+    check_refused(|b| b[0] = 0x2f, Body::Request(SlotSet::first(1)), &DecodeError::Kind(15));
     check_refused(|b| b[1] = 0x82, Body::Gone, &DecodeError::Flags(0x82));
     check_refused(|b| b.truncate(4), Body::Gone, &DecodeError::Truncated(4));
-    check_refused(|b| b[14] = 0xff, Body::Features(&[0, 0, 0]), &DecodeError::TailBits);
+    check_refused(|b| b[9] = 0xff, Body::Features(&[0, 0, 0]), &DecodeError::TailBits);
     check_refused(
-        |b| b[12..16].copy_from_slice(&f32::NAN.to_le_bytes()),
+        |b| b[7..11].copy_from_slice(&f32::NAN.to_le_bytes()),
         Body::Summary(&[0; 12]),
         &DecodeError::NotFinite,
     );
     let decision = DeviceDecision { class: 3, confidence: 0.5, policy: PolicyId([4; 8]) };
     for wrong in [-0.1f32, 1.1, f32::NAN] {
         check_refused(
-            |b| b[14..18].copy_from_slice(&wrong.to_le_bytes()),
+            |b| b[9..13].copy_from_slice(&wrong.to_le_bytes()),
             Body::Decided(decision),
             &DecodeError::Confidence,
         );
     }
     let edge = Body::EdgeFeatures { slots: SlotSet::first(1), scores: &[0; 12], map: &[0; 2] };
-    check_refused(|b| b[12] = 0, edge, &DecodeError::NoSlots);
-    check_refused(|b| b[33] = 0x08, edge, &DecodeError::TailBits);
-    check_refused(|b| b[20..24].copy_from_slice(&f32::NAN.to_le_bytes()), edge, &DecodeError::NotFinite);
+    check_refused(|b| b[7] = 0, edge, &DecodeError::NoSlots);
+    check_refused(|b| b[28] = 0x08, edge, &DecodeError::TailBits);
+    check_refused(|b| b[15..19].copy_from_slice(&f32::NAN.to_le_bytes()), edge, &DecodeError::NotFinite);
     check_refused(
         |b| b.resize(5000, 0),
         Body::Gone,
         &DecodeError::Oversize { limit: LIMITS.largest_payload(), found: 5000 },
     );
     check_refused(
-        |b| b[12] = 1,
-        Body::Trigger(SampleId(9)),
-        &DecodeError::SampleMismatch { header: 9, body: SampleId(1) },
+        |b| b.push(1),
+        Body::Trigger,
+        &DecodeError::Length { kind: "trigger", expected: 0, found: 1 },
     );
+    check_refused(|b| b[4..].fill(0xff), Body::Gone, &DecodeError::Truncated(7));
+    check_refused(|b| b.splice(4..5, [0xff; 11]).for_each(drop), Body::Gone, &DecodeError::SampleId);
+    check_refused(|b| b.splice(4..5, [0x89, 0]).for_each(drop), Body::Gone, &DecodeError::SampleId);
+}
+
+/// Bytes before the body at the ids of each numbering; version 1 had 12, in triggers 8 to 10, in requests 8.
+#[test]
+fn bytes_of_headers_by_numbering() {
+    let bytes = |sample: u64, body| {
+        let header = header(SampleId(sample));
+        let mut bytes = Vec::new();
+        encode(&Message { header, body }, &LIMITS, &mut bytes).unwrap();
+        bytes.len() - body.len()
+    };
+    // Milliseconds of 21 November 2025, and the same by a clock with a period of 100 ms.
+    let (source, clock) = (1_763_719_200_123, 17_637_192_001);
+    for (sample, of_answer, to_group) in
+        [(1, 7, 4), (300, 8, 5), (100_000, 9, 6), (clock, 11, 8), (source, 12, 9)]
+    {
+        let request = Body::Request(SlotSet::first(1));
+        let found = [Body::NotInView, Body::Trigger, request].map(|body| bytes(sample, body));
+        assert_eq!(found, [of_answer, to_group, to_group], "sample {sample}");
+    }
 }
 
 /// The same network with scores of 4 bits and coded maps.
@@ -233,9 +246,9 @@ const CODED: Limits = Limits { scores: ScoreEncoding::Bits4, codes_features: tru
 #[test]
 fn golden_messages_of_coded_scores_and_maps() {
     for (body, golden) in [
-        (Body::Summary(&[0x21, 0x03]), "1200abcd08070605070003002103"),
-        (Body::Features(&[0x01, 0x80]), "1500abcd08070605070003000180"),
-        (Body::Features(&[0x01, 0x80, 0x1f]), "1500abcd080706050700030001801f"),
+        (Body::Summary(&[0x21, 0x03]), "2200abcd888e98a8c0e080810103002103"),
+        (Body::Features(&[0x01, 0x80]), "2500abcd888e98a8c0e080810103000180"),
+        (Body::Features(&[0x01, 0x80, 0x1f]), "2500abcd888e98a8c0e0808101030001801f"),
     ] {
         let message = Message { header: header(SampleId(0x0102_0304_0506_0708)), body };
         let mut bytes = Vec::new();
@@ -251,7 +264,7 @@ fn golden_messages_of_coded_scores_and_maps() {
 #[test]
 fn coded_bodies_of_a_wrong_length_or_tail_are_named() {
     let refused = |kind: u8, body: &[u8], expected: DecodeError| {
-        let head = [0x10 | kind, 0, 0xab, 0xcd, 8, 7, 6, 5, 7, 0, 3, 0];
+        let head = [0x20 | kind, 0, 0xab, 0xcd, 8, 3, 0];
         assert_eq!(decode(&[&head, body].concat(), &CODED), Err(expected));
     };
     refused(5, &[], DecodeError::CodedLength { limit: 3, found: 0 });
@@ -276,7 +289,7 @@ fn entries<'a>(samples: &[(u64, u16, bool)], scores: &'a [u8]) -> Vec<BatchEntry
 /// The message of the first of these entries, and how many it takes.
 fn batch_bytes(entries: &[BatchEntry<'_>], limits: &Limits) -> (Vec<u8>, usize) {
     let mut bytes = Vec::new();
-    let taken = encode_batch(NetworkTag([0xab, 0xcd]), Boot(7), entries, limits, &mut bytes).unwrap();
+    let taken = encode_batch(SESSION, entries, limits, &mut bytes).unwrap();
     (bytes, taken)
 }
 
@@ -293,28 +306,23 @@ fn decoded_batch<'a>(bytes: &'a [u8], limits: &Limits) -> (Header, Batch<'a>) {
 fn golden_batches() {
     let scores: Vec<u8> = [1.0f32, -2.5, 0.0].iter().flat_map(|s| s.to_le_bytes()).collect();
     for (limits, scores, samples, golden) in [
-        (LIMITS, &scores[..], &[(0, 3, true)][..], "1a00abcd090000000700030000000000803f000020c000000000"),
+        (LIMITS, &scores[..], &[(0, 3, true)][..], "2a00abcd09030000000000803f000020c000000000"),
         (
             CODED,
             &[0x21, 0x03],
             &[(0, 25, true), (1, 15, false), (10, 5, true)],
-            "1a00abcd09000000070019000000210303\
+            "2a00abcd0919000000210303\
 0a140a2103",
         ),
-        (
-            CODED,
-            &[0x21, 0x03],
-            &[(0, 65_535, false), (64, 0, true)],
-            "1a00abcd090000000700ffff01008001ffff032103",
-        ),
+        (CODED, &[0x21, 0x03], &[(0, 65_535, false), (64, 0, true)], "2a00abcd09ffff01008001ffff032103"),
     ] {
         let entries = entries(samples, scores);
         let (bytes, taken) = batch_bytes(&entries, &limits);
         assert_eq!(bytes.iter().map(|b| format!("{b:02x}")).collect::<String>(), golden);
         assert_eq!(taken, entries.len());
         let (header, batch) = decoded_batch(&bytes, &limits);
-        assert_eq!((header.late, header.boot, header.sample_low), (false, Boot(7), 9));
-        assert!(batch.entries(SampleId(9), header.age_ms).eq(entries));
+        assert_eq!((header.late, header.session, header.sample), (false, SESSION, SampleId(9)));
+        assert!(batch.entries(&header).eq(entries));
     }
 }
 
@@ -325,19 +333,18 @@ fn a_batch_ends_before_a_sample_that_it_cannot_say() {
     assert_eq!(taken(&[(0, 9, true), (1, 9, true), (1, 10, true)]), 2, "older than the one before");
     assert_eq!(taken(&[(0, 9, true), (0, 9, true)]), 1, "the same sample");
     assert_eq!(taken(&[(0, 9, true), (1 << 31, 9, true)]), 1, "a distance has 31 bits");
-    assert_eq!(taken(&[(0, 9, true), ((1 << 31) - 1, 9, true), ((1 << 31) - 1, 9, true), (2, 9, true)]), 3);
+    assert_eq!(taken(&[(0, 9, true), ((1 << 31) - 1, 9, true), ((1 << 31) - 1, 9, true), (2, 9, true)]), 4);
     assert_eq!(taken(&[(0, 9, true), (1 << 63, 9, true)]), 1);
     assert_eq!(taken(&[]), 0);
     let many: Vec<_> = (0..100).map(|at| (u64::from(at > 0), 100 - at, at % 2 == 0)).collect();
     assert_eq!(taken(&many), MAX_BATCH_SAMPLES);
-    let wrong =
-        encode_batch(NetworkTag([0; 2]), Boot(7), &entries(&[(0, 9, true)], &[1]), &limits, &mut Vec::new());
+    let wrong = encode_batch(SESSION, &entries(&[(0, 9, true)], &[1]), &limits, &mut Vec::new());
     assert_eq!(wrong.unwrap_err().to_string(), "batch message: expected a body of 2 bytes, got 1");
 }
 
 #[test]
 fn each_wrong_entry_of_a_batch_is_named() {
-    let head = [0x1a, 0, 0xab, 0xcd, 9, 0, 0, 0, 7, 0, 3, 0];
+    let head = [0x2a, 0, 0xab, 0xcd, 9, 3, 0];
     let refused = |body: &[u8], entry: usize, mistake: BatchMistake| {
         let found = decode(&[&head, body].concat(), &CODED).map(|_| ());
         assert_eq!(found, Err(DecodeError::Batch { entry, mistake }), "{body:02x?}");
@@ -353,12 +360,13 @@ fn each_wrong_entry_of_a_batch_is_named() {
     refused(&[1, 0, 3, 0x80, 0], 1, BatchMistake::Number);
     refused(&[1, 0, 3, 0x80, 0x80, 4], 1, BatchMistake::Number);
     refused(&[1, 0, 0xff, 0xff, 0xff, 0xff, 0x1f, 0], 1, BatchMistake::Number);
-    let far = [0xff, 0xff, 0xff, 0xff, 0x0f, 0];
-    refused(&[&[1, 0][..], &far, &far, &far].concat(), 3, BatchMistake::TooFar);
+    let last = [&[0x2a, 0, 0xab, 0xcd][..], &[0xff; 9], &[1, 3, 0], &[1, 0, 3, 0]].concat();
+    let found = decode(&last, &CODED).map(|_| ());
+    assert_eq!(found, Err(DecodeError::Batch { entry: 1, mistake: BatchMistake::TooFar }));
     refused(&[0, 0, 0x21], 0, BatchMistake::CutOff { expected: 2, found: 1 });
     let many = [&[1, 0][..], &[3, 0].repeat(MAX_BATCH_SAMPLES)].concat();
     refused(&many, MAX_BATCH_SAMPLES, BatchMistake::TooMany);
-    let late = [&[0x1a, 1][..], &head[2..], &[1, 0]].concat();
+    let late = [&[0x2a, 1][..], &head[2..], &[1, 0]].concat();
     let found = decode(&late, &CODED).map(|_| ());
     assert_eq!(found, Err(DecodeError::Batch { entry: 0, mistake: BatchMistake::Late }));
     assert_eq!(decode(&[&head[..], &[0, 0, 0x21, 0x13]].concat(), &CODED), Err(DecodeError::ScoreTail));
@@ -383,7 +391,7 @@ proptest! {
         let (bytes, taken) = batch_bytes(&entries, &limits);
         prop_assert_eq!(taken, entries.len());
         let (header, batch) = decoded_batch(&bytes, &limits);
-        prop_assert!(batch.entries(entries[0].sample, header.age_ms).eq(entries.iter().copied()));
+        prop_assert!(batch.entries(&header).eq(entries.iter().copied()));
         let message = Message { header, body: Body::Batch(batch) };
         let mut again = Vec::new();
         encode(&message, &limits, &mut again).unwrap();
@@ -393,7 +401,7 @@ proptest! {
         // A prefix is a batch of fewer samples, or is refused.
         for cut in 0..bytes.len() {
             if let Ok(Message { body: Body::Batch(fewer), .. }) = decode(&bytes[..cut], &limits) {
-                prop_assert!(fewer.entries(entries[0].sample, header.age_ms).count() < entries.len());
+                prop_assert!(fewer.entries(&header).count() < entries.len());
             }
         }
     }
@@ -402,7 +410,7 @@ proptest! {
     fn garbage_after_the_header_of_a_batch_is_refused_or_encodes_to_itself(
         rest in prop::collection::vec(prop_oneof![0..8u8, any::<u8>()], 0..60),
     ) {
-        let bytes = [&[0x1a, 0, 0xab, 0xcd, 9, 0, 0, 0, 7, 0, 30, 0][..], &rest].concat();
+        let bytes = [&[0x2a, 0, 0xab, 0xcd, 9, 30, 0][..], &rest].concat();
         if let Ok(message) = decode(&bytes, &CODED) {
             let mut again = Vec::new();
             encode(&message, &CODED, &mut again).unwrap();

@@ -10,8 +10,8 @@ use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::scores::put_levels;
 use headwater_protocol::{
     Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, EdgeId, EdgeTopic, GroupId, Header, LeaderClaim,
-    Limits, Message, NetworkId, Numbering, SampleId, Schema, ScoreEncoding, SettledNotice, SiteId, Slot,
-    SlotSet, Status, Topic, Topics, decode, encode,
+    Limits, Message, NetworkId, Numbering, SampleId, Schema, ScoreEncoding, Session, SettledNotice, SiteId,
+    Slot, SlotSet, Status, Topic, Topics, decode, encode,
 };
 use headwater_transport::BrokerAccess;
 use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
@@ -209,7 +209,7 @@ impl GroupKnowledge {
     }
 
     fn trigger(&self, id: u64) -> Forged {
-        self.on(&Topic::Trigger, self.message(&Body::Trigger(SampleId(id)), (SampleId(id), 0), None))
+        self.on(&Topic::Trigger, self.message(&Body::Trigger, (SampleId(id), 0), None))
     }
 
     fn edge_answer(&self, next: SampleId) -> Forged {
@@ -228,7 +228,6 @@ impl GroupKnowledge {
             software: "rogue/1".into(),
             since: "2026-01-01T00:00:00Z".into(),
             beat: round,
-            capabilities: Vec::new(),
         };
         (self.topics.name(&Topic::Leader), json(&claim), true)
     }
@@ -242,7 +241,6 @@ impl GroupKnowledge {
             boot: Boot(boot),
             software: "rogue/1".into(),
             network: self.network,
-            sample: None,
             numbering: None,
             capabilities: Vec::new(),
         }
@@ -301,8 +299,12 @@ impl GroupKnowledge {
         (sample, boot): (SampleId, u16),
         network: Option<NetworkId>,
     ) -> Vec<u8> {
-        let network = network.unwrap_or(self.network).tag();
-        let header = Header { late: false, network, sample_low: sample.low(), boot: Boot(boot), age_ms: 0 };
+        let network = network.unwrap_or(self.network);
+        let session = match body {
+            Body::Trigger | Body::Request(_) => Session::of_network(network),
+            _ => Session::of_boot(network, Boot(boot)),
+        };
+        let header = Header { late: false, session, sample, age_ms: 0 };
         let limits = shipped_limits();
         let mut payload = Vec::new();
         // A body beyond the limits is garbage too.

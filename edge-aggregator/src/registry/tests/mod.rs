@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use headwater_protocol::Boot;
 use headwater_protocol::{DeviceState, Schema};
 
 use super::*;
@@ -57,7 +58,6 @@ impl Group {
             boot: Boot(boot),
             software: "test".into(),
             network,
-            sample: None,
             numbering: None,
             capabilities: Vec::new(),
         }
@@ -98,7 +98,11 @@ impl Group {
 
     fn admits(&mut self, id: &str, boot: u16) -> Result<usize, Fault> {
         let index = self.index(id);
-        self.registry.admit(index, Boot(boot), &mut self.changes).map(Slot::index)
+        if self.registry.devices[index.at].session.is_some_and(|session| session.boot != Boot(boot)) {
+            // The session of its messages is another one.
+            return Err(Fault::UnknownDevice);
+        }
+        self.registry.admit(index, &mut self.changes).map(Slot::index)
     }
 
     /// Lets time pass.

@@ -13,8 +13,8 @@ use headwater_inference::testing::TinyNetwork;
 use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{
-    Body, Boot, DeviceId, DeviceTopic, GroupId, Header, Kind, Limits, Message, NetworkTag, SampleId, Settled,
-    SettledNotice, SiteId, Slot, SlotSet, Topic, Topics, decode, encode,
+    Body, DeviceId, DeviceTopic, GroupId, Header, Kind, Limits, Message, NetworkId, SampleId, Session,
+    Settled, SettledNotice, SiteId, Slot, SlotSet, Topic, Topics, decode, encode,
 };
 use headwater_samples::archive::{Archive, ArchiveWriter, FrameFormat, Labels};
 use headwater_samples::{SampleViews, Shape, View};
@@ -118,7 +118,7 @@ pub(crate) async fn until(device: &DeviceHandle, is_so: impl Fn(&DeviceReport) -
 pub(crate) struct Leader {
     pub(crate) link: Link,
     pub(crate) topics: Topics,
-    pub(crate) network: NetworkTag,
+    pub(crate) network: NetworkId,
     incoming: mpsc::Receiver<Incoming>,
 }
 
@@ -146,12 +146,12 @@ impl Leader {
         let (link, mut incoming) = Link::start(link).expect("valid settings");
         let first = timeout(PATIENCE, incoming.recv()).await.expect("connected in time");
         assert_eq!(first, Some(Incoming::Connected));
-        Self { link, topics, network: bundle().network_id().tag(), incoming }
+        Self { link, topics, network: bundle().network_id(), incoming }
     }
 
     pub(crate) fn triggers(&self, sample: u64) {
         let sample = SampleId(sample);
-        self.publishes(&Topic::Trigger, self.message(sample, Body::Trigger(sample)));
+        self.publishes(&Topic::Trigger, self.message(sample, Body::Trigger));
     }
 
     /// Requests the features of these slots, as bits.
@@ -181,8 +181,7 @@ impl Leader {
     }
 
     pub(crate) fn message(&self, sample: SampleId, body: Body<'_>) -> Vec<u8> {
-        let header =
-            Header { late: false, network: self.network, sample_low: sample.low(), boot: Boot(0), age_ms: 0 };
+        let header = Header::to_group(Session::of_network(self.network), sample);
         let mut payload = Vec::new();
         encode(&Message { header, body }, &limits(), &mut payload).expect("a message of ours");
         payload

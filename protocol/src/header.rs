@@ -1,0 +1,104 @@
+//! Header of a binary message: version and kind, flags, session, sample id, age.
+//!
+//! ```text
+//!  0        1        2        3        4                   4 + n      5 + n
+//! +----+----+--------+-----------------+-------------------+-----------------+
+//! |ver |kind| flags  | session         | sample id, varint | age at sending  |
+//! +----+----+--------+-----------------+-------------------+-----------------+
+//! ```
+//!
+//! Numbers are little endian. The version is the high half of byte 0. The id has n bytes, 1 to 10. The age is in ms and saturates at 65,535.
+//! Triggers and requests have neither flags nor age.
+
+use crate::ids::{SampleId, Session};
+use crate::message::{DecodeError, Kind};
+use crate::varint::{MAX_VARINT_BYTES, put_varint, take_varint};
+
+/// Version of the binary messages of this build.
+pub const VERSION: u8 = 2;
+
+/// Bytes before the body at the longest ids in use, those of a source: milliseconds since 1970, up to the year 2109.
+pub const HEADER_BYTES: usize = MAX_HEADER_BYTES - MAX_VARINT_BYTES + 6;
+
+/// Bytes of the shortest message, a trigger of one of the first 128 ids.
+const MIN_HEADER_BYTES: usize = 1 + 2 + 1;
+
+/// Most bytes before the body.
+pub(crate) const MAX_HEADER_BYTES: usize = 1 + 1 + 2 + MAX_VARINT_BYTES + 2;
+
+/// Bit 0 of the flags.
+const FLAG_LATE: u8 = 1;
+
+/// Header of a message, decoded. Version and kind stand before it: the version of this build, and the kind of the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Whether the message comes from the spool, after the sample's time. Never set in triggers and requests.
+    pub late: bool,
+    /// Session of the sender; in triggers and requests, that of the network.
+    pub session: Session,
+    /// The sample; of a batch, its first one.
+    pub sample: SampleId,
+    /// Time from capture to sending, ms, saturating. 0 in triggers and requests, which do not carry it.
+    pub age_ms: u16,
+}
+
+impl Header {
+    /// The header of a trigger or a request.
+    pub const fn to_group(session: Session, sample: SampleId) -> Self {
+        Self { late: false, session, sample, age_ms: 0 }
+    }
+}
+
+/// Reads the header of a message alone: its session says under which network the body may be read.
+///
+/// # Errors
+/// [`DecodeError`] for bytes that do not begin with a header of this version.
+pub fn decode_header(payload: &[u8]) -> Result<Header, DecodeError> {
+    take_header(payload).map(|(_, header, _)| header)
+}
+
+/// Appends the bytes before the body.
+pub(crate) fn put_header(kind: Kind, header: &Header, out: &mut Vec<u8>) {
+    out.push(VERSION << 4 | kind as u8);
+    if !kind.is_to_group() {
+        out.push(u8::from(header.late));
+    }
+    out.extend_from_slice(&header.session.0);
+    put_varint(header.sample.0, out);
+    if !kind.is_to_group() {
+        out.extend_from_slice(&header.age_ms.to_le_bytes());
+    }
+}
+
+/// Splits a payload into kind, header and body.
+pub(crate) fn take_header(payload: &[u8]) -> Result<(Kind, Header, &[u8]), DecodeError> {
+    let truncated = || DecodeError::Truncated(payload.len());
+    let (&first, mut rest) =
+        payload.split_first().filter(|_| payload.len() >= MIN_HEADER_BYTES).ok_or_else(truncated)?;
+    if first >> 4 != VERSION {
+        return Err(DecodeError::Version(first >> 4));
+    }
+    let kind = Kind::from_bits(first & 0x0f).ok_or(DecodeError::Kind(first & 0x0f))?;
+    let flags =
+        if kind.is_to_group() { 0 } else { take(&mut rest).map(|[flags]| flags).ok_or_else(truncated)? };
+    if flags & !FLAG_LATE != 0 {
+        return Err(DecodeError::Flags(flags));
+    }
+    let session = Session(take(&mut rest).ok_or_else(truncated)?);
+    let is_cut_off = rest.len() < MAX_VARINT_BYTES && rest.iter().all(|byte| byte & 0x80 != 0);
+    let sample = match take_varint(&mut rest) {
+        Some(sample) => SampleId(sample),
+        None if is_cut_off => return Err(truncated()),
+        None => return Err(DecodeError::SampleId),
+    };
+    let age = if kind.is_to_group() { [0, 0] } else { take(&mut rest).ok_or_else(truncated)? };
+    let header = Header { late: flags & FLAG_LATE != 0, session, sample, age_ms: u16::from_le_bytes(age) };
+    Ok((kind, header, rest))
+}
+
+/// Takes bytes from the front.
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*taken)
+}
