@@ -354,12 +354,12 @@ mod tests {
     #[test]
     fn an_answer_that_notices_pass_over_is_sent_again_until_it_is_named() {
         let mut buffer = buffer_of(6, 10);
-        let notice = notice(&[(0, 1), (3, 4)], &[]);
-        buffer.settle(&notice);
+        let passing = notice(&[(0, 1), (3, 4)], &[]);
+        buffer.settle(&passing);
         assert_eq!(ids(&buffer), [2, 5]);
         let now_us = SEND_AGAIN_US + 2;
         let mut again = |now_us| -> Vec<u64> {
-            buffer.passed_over(&notice, now_us).into_iter().map(|sample| sample.0).collect()
+            buffer.passed_over(&passing, now_us).into_iter().map(|sample| sample.0).collect()
         };
         assert_eq!((again(now_us).len(), again(now_us).len()), (0, 0), "it may be on the way");
         assert_eq!(again(now_us - 1), [0; 0], "it has two seconds");
@@ -368,7 +368,7 @@ mod tests {
         assert!(buffer.answers[&SampleId(2)].is_late);
         let mut times = 0;
         for at in 1..=10 {
-            times += buffer.passed_over(&notice, now_us + at * SEND_AGAIN_US / 4).len();
+            times += buffer.passed_over(&passing, now_us + at * SEND_AGAIN_US / 4).len();
             if times == 1 {
                 assert_eq!(at, 4, "again after two more seconds");
                 break;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use headwater_protocol::Settled;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
