@@ -56,5 +56,5 @@ pub use section::{BlockParts, HeadParts, MAX_BLOCKS, Plan, Section, write};
 pub use shape::{Convp, InputKind, Map, Window};
 pub use threshold::Threshold;
 
-/// Newest version of the form: of sections whose features are some of the channels. Others have version 1.
-pub const VERSION: u8 = 2;
+/// Version of the form of a packed section.
+pub const VERSION: u8 = 3;
