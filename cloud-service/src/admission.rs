@@ -13,16 +13,11 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use axum::extract::{Request, State};
-use axum::http::header::AUTHORIZATION;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use headwater_protocol::Fault;
 use headwater_transport::tls::{Certificate, ServerIdentity};
-use headwater_transport::{Reloading, RequestConnection, read_bounded, warn_of_readers};
+use headwater_transport::{Reloading, read_bounded, warn_of_readers};
 use tracing::warn;
 
-use crate::app::CloudState;
 use crate::refusal::Refusal;
 use crate::settings::CloudConfig;
 
@@ -76,7 +71,11 @@ impl Admission {
     }
 
     /// Checks what a client shows.
-    fn check(&self, certificate: Option<&Certificate>, authorization: Option<&str>) -> Result<(), Refusal> {
+    pub(crate) fn check(
+        &self,
+        certificate: Option<&Certificate>,
+        authorization: Option<&str>,
+    ) -> Result<(), Refusal> {
         let refuse = |reason: &str| Err(Refusal::new(Fault::Unauthorized, reason));
         match (&self.identity, certificate) {
             (Some(identity), Some(certificate)) if !identity.still_accepts(certificate) => {
@@ -153,23 +152,6 @@ fn read_keys(file: &Path) -> Result<Keys, String> {
         Ok(key.to_owned())
     });
     keys.collect::<Result<_, _>>().map(Keys)
-}
-
-/// Refuses requests of clients that are not admitted; counts them.
-pub(crate) async fn admit(State(state): State<CloudState>, request: Request, next: Next) -> Response {
-    let shared = &state.shared;
-    let connection = request.extensions().get::<RequestConnection>();
-    let authorization = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let certificate = connection.and_then(RequestConnection::certificate);
-    if let Err(refusal) = shared.admission.check(certificate, authorization) {
-        shared.metrics.refused(refusal.fault).inc();
-        if let Some(connection) = connection {
-            let holder = certificate.and_then(Certificate::holder).unwrap_or_default();
-            shared.refused_clients.log_unauthorized(connection.peer().ip(), &holder, &refusal.message);
-        }
-        return refusal.into_response();
-    }
-    next.run(request).await
 }
 
 #[cfg(test)]

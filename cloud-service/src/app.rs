@@ -1,172 +1,21 @@
 //! Routes: the Open Inference Protocol v2 (metadata, health, inference) and `/metrics`.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use axum::Router;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
-use axum::http::header;
-use axum::middleware::from_fn_with_state;
+use axum::extract::{Request, State};
+use axum::http::header::{self, AUTHORIZATION};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use headwater_inference::bundle::{Networks, PerNetwork};
-use headwater_inference::engine::Engine;
-use headwater_protocol::{Fault, NetworkId};
-use headwater_telemetry::{METRICS_CONTENT_TYPE, ReportMetric, WorkLoops};
-use headwater_transport::tls::CertificateState;
+use headwater_inference::bundle::PerNetwork;
+use headwater_protocol::Fault;
+use headwater_telemetry::METRICS_CONTENT_TYPE;
+use headwater_transport::RequestConnection;
+use headwater_transport::tls::Certificate;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
-use crate::admission::{Admission, admit};
-use crate::health::Healths;
 use crate::infer::infer;
-use crate::metrics::{CloudMetrics, CloudReport};
-use crate::network::Network;
 use crate::refusal::Refusal;
-use crate::refused_clients::RefusedClients;
-use crate::service::CloudError;
-use crate::settings::CloudConfig;
-
-/// State of the handlers; clones share it. The model threads end when the last clone is dropped.
-#[derive(Clone, Debug)]
-pub struct CloudState {
-    pub(crate) shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) model_name: String,
-    pub(crate) networks: PerNetwork<Network>,
-    pub(crate) max_deadline: Duration,
-    pub(crate) metrics: Arc<CloudMetrics>,
-    pub(crate) healths: Healths,
-    pub(crate) admission: Admission,
-    pub(crate) refused_clients: RefusedClients,
-    /// Turns true when the service stops: readiness ends, and requests are still answered.
-    pub(crate) stopping: watch::Sender<bool>,
-    /// Name of the engine that runs the sections.
-    pub(crate) engine: &'static str,
-}
-
-/// The model's name in a path.
-pub(crate) type ModelName = Result<Path<String>, PathRejection>;
-
-/// Metric of the readiness.
-const READY: [ReportMetric<bool>; 1] = [ReportMetric::gauge(
-    "headwater_cloud_ready",
-    "1 while every model thread answers and the service is not stopping.",
-    |&is_ready| is_ready.into(),
-)];
-
-/// State of the own certificate.
-const CERTIFICATE: [ReportMetric<CertificateState>; 2] = [
-    ReportMetric::gauge(
-        "headwater_cloud_certificate_expiry_timestamp_seconds",
-        "When the own certificate in use expires, in seconds since 1970.",
-        |state| state.expires_unix_s,
-    ),
-    ReportMetric::gauge(
-        "headwater_cloud_certificate_reload_failed",
-        "1 while newer files of the identity cannot be used, and the earlier ones stay in use.",
-        |state| state.has_failed_reload.into(),
-    ),
-];
-
-impl CloudState {
-    /// Starts a model thread for each network, and waits until their sections are loaded.
-    ///
-    /// # Errors
-    /// [`CloudError::Config`] for files of the identity that cannot be used, [`CloudError::Model`] when a section does not load.
-    pub async fn start(
-        config: &CloudConfig,
-        networks: impl Into<Networks>,
-        engine: Arc<dyn Engine>,
-    ) -> Result<Self, CloudError> {
-        let admission = Admission::new(config).map_err(|mistake| CloudError::Config(vec![mistake]))?;
-        let bundles = networks.into().bundles().clone();
-        let metrics = Arc::new(CloudMetrics::new(bundles.as_ref().map(|_, bundle| bundle.network_id())));
-        // All threads start at once; each begins to load its section.
-        let (work_loops, engine_name) = (WorkLoops::default(), engine.name());
-        let networks = bundles.try_map(|generation, bundle| {
-            let work_loop = work_loops.add(format!("the model of network {}", bundle.network_id().short()));
-            Network::start(config, bundle, Arc::clone(&engine), metrics.models[generation].clone(), work_loop)
-        })?;
-        let stopping = watch::Sender::new(false);
-        let threads = networks.as_ref().map(|_, network| network.health.clone());
-        let healths = Healths { threads, is_stopping: stopping.subscribe(), work_loops };
-        healths.loaded().await.map_err(CloudError::Model)?;
-        let of_metrics = healths.clone();
-        metrics.registry.register_report(&READY, &[], move || of_metrics.is_ready());
-        if let Some(identity) = admission.identity().cloned() {
-            metrics
-                .registry
-                .register_report(&CERTIFICATE, &[], move || identity.certificate_state().unwrap_or_default());
-        }
-        let shared = Shared {
-            model_name: config.model.name.clone(),
-            max_deadline: Duration::from_millis(u64::from(config.http.deadline_ms.get())),
-            metrics,
-            healths,
-            admission,
-            refused_clients: RefusedClients::default(),
-            networks,
-            stopping,
-            engine: engine_name,
-        };
-        Ok(Self { shared: Arc::new(shared) })
-    }
-
-    /// Work of the service so far.
-    pub fn report(&self) -> CloudReport {
-        self.shared.metrics.report()
-    }
-}
-
-impl Shared {
-    /// Checks that the name in a path is the model's. A name that is not UTF-8 gets an answer of the error table too.
-    ///
-    /// # Errors
-    /// [`Fault::NotFound`] for any other name than the model's.
-    pub(crate) fn check_model(&self, name: ModelName) -> Result<(), Refusal> {
-        let why = match name {
-            Ok(Path(name)) if name == self.model_name => return Ok(()),
-            Ok(Path(name)) => {
-                let name: String = name.chars().take(64).collect();
-                format!("no model {name:?}: this service has {:?}", self.model_name)
-            }
-            Err(_) => "the model's name: expected percent-encoded UTF-8, found something else".into(),
-        };
-        Err(Refusal::new(Fault::NotFound, why))
-    }
-
-    /// The network that a request names; the current one for a request that names none.
-    ///
-    /// # Errors
-    /// [`Fault::WrongNetwork`] for any other network.
-    pub(crate) fn network(&self, id: Option<NetworkId>) -> Result<&Network, Refusal> {
-        let Some(id) = id else { return Ok(&self.networks.current) };
-        let found = self.networks.iter().find(|(_, network)| network.id == id);
-        found.map(|(_, network)| network).ok_or_else(|| {
-            let (expected, found) = (self.served(), id.short());
-            Refusal::new(
-                Fault::WrongNetwork,
-                format!("network: expected {expected}, found {found}: give all tiers the same bundle"),
-            )
-        })
-    }
-
-    /// The networks of the service, for people.
-    pub(crate) fn served(&self) -> String {
-        let served: Vec<_> = self.networks.iter().map(|(_, network)| network.id.short()).collect();
-        served.join(" or ")
-    }
-
-    /// Limit of a body before its network is known: the largest of all networks.
-    pub(crate) fn body_limit(&self, is_binary: bool) -> usize {
-        self.networks.iter().map(|(_, network)| network.body_limit(is_binary)).max().unwrap_or(0)
-    }
-}
+use crate::state::{CloudState, ModelName};
 
 /// The service as a router, from request to answer.
 pub fn app(state: CloudState) -> Router {
@@ -182,6 +31,23 @@ pub fn app(state: CloudState) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
         .with_state(state)
+}
+
+/// Refuses requests of clients that are not admitted; counts them.
+async fn admit(State(state): State<CloudState>, request: Request, next: Next) -> Response {
+    let shared = &state.shared;
+    let connection = request.extensions().get::<RequestConnection>();
+    let authorization = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let certificate = connection.and_then(RequestConnection::certificate);
+    if let Err(refusal) = shared.admission.check(certificate, authorization) {
+        shared.metrics.refused(refusal.fault).inc();
+        if let Some(connection) = connection {
+            let holder = certificate.and_then(Certificate::holder).unwrap_or_default();
+            shared.refused_clients.log_unauthorized(connection.peer().ip(), &holder, &refusal.message);
+        }
+        return refusal.into_response();
+    }
+    next.run(request).await
 }
 
 async fn server() -> Response {

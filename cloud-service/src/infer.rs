@@ -15,9 +15,9 @@ use headwater_transport::RequestConnection;
 use http_body_util::LengthLimitError;
 use tokio::time::{Instant, timeout_at};
 
-use crate::app::{CloudState, ModelName, Shared};
 use crate::queue::too_late;
 use crate::refusal::Refusal;
+use crate::state::{CloudState, ModelName, Shared};
 
 pub(crate) async fn infer(
     State(state): State<CloudState>,

@@ -7,10 +7,22 @@
 //! ```
 //!
 //! The service keeps no state between requests. It does not know devices, brokers or decisions.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! service         service
+//! requests        app  infer
+//! state           status  state
+//! networks        network  model  queue
+//! clients         admission  refused_clients  refusal
+//! ground          metrics  health  engine  settings  error
+//! ```
 
 mod admission;
 mod app;
 mod engine;
+mod error;
 mod health;
 mod infer;
 mod metrics;
@@ -21,10 +33,13 @@ mod refusal;
 mod refused_clients;
 mod service;
 mod settings;
+mod state;
 mod status;
 
-pub use app::{CloudState, app};
+pub use app::app;
 pub use engine::choose as choose_engine;
+pub use error::CloudError;
 pub use metrics::CloudReport;
-pub use service::{CloudError, CloudService, run};
+pub use service::{CloudService, run};
 pub use settings::{CloudConfig, CloudSettings, EngineChoice, HttpSettings, ModelSettings};
+pub use state::CloudState;

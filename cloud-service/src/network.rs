@@ -10,11 +10,11 @@ use headwater_protocol::v2::FeatureShape;
 use headwater_telemetry::WorkLoop;
 use tokio::sync::watch;
 
+use crate::error::CloudError;
 use crate::health::Health;
 use crate::metrics::ModelMetrics;
 use crate::model;
 use crate::queue::ModelQueue;
-use crate::service::CloudError;
 use crate::settings::CloudConfig;
 
 /// One network. Its model thread ends when the network is dropped.

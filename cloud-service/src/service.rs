@@ -11,18 +11,20 @@ use headwater_inference::engine::Engine;
 use headwater_telemetry::{AdminServer, Health, Program, ServiceManager};
 use headwater_transport::{HttpListener, ServerLimits, listen, serve};
 use hyper_util::service::TowerToHyperService;
-use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tracing::info;
 
-use crate::app::{CloudState, app};
+use crate::admission::Admission;
+use crate::app::app;
 use crate::engine;
+use crate::error::CloudError;
 use crate::health::Healths;
 use crate::metrics::{CloudMetrics, CloudReport};
-use crate::settings::CloudConfig;
+use crate::settings::{CloudConfig, CloudSettings};
+use crate::state::CloudState;
 use crate::status::ServiceStatus;
 
 /// A running service. Dropping the value stops the service as [`CloudService::shutdown`] does, without waiting.
@@ -123,6 +125,16 @@ impl CloudService {
     }
 }
 
+impl CloudSettings {
+    /// Opens every file that the settings name, as a start would; returns all mistakes.
+    pub fn open_files(&self) -> Vec<String> {
+        let trusted = self.service.security.trusted_keys();
+        let networks = Networks::open(&self.bundle, self.next_bundle.as_deref(), trusted);
+        let (engine, admission) = (engine::choose(&self.service).err(), Admission::new(&self.service).err());
+        networks.err().unwrap_or_default().into_iter().chain(engine).chain(admission).collect()
+    }
+}
+
 /// Serves until `stop` turns true or its sender is dropped. Dropping the future cuts every connection at once.
 fn serve_until(
     listener: TcpListener,
@@ -187,18 +199,4 @@ pub async fn run(
         None => Ok(report),
         Some(reason) => Err(CloudError::Model(reason)),
     }
-}
-
-/// Why the service does not start, or stopped by itself.
-#[derive(Debug, Error)]
-pub enum CloudError {
-    /// Settings that do not fit each other, each with key, expected and found.
-    #[error("configuration: {}", .0.join("; "))]
-    Config(Vec<String>),
-    /// The address is not available.
-    #[error("{0}")]
-    Listen(std::io::Error),
-    /// A bundle, an engine or a section does not load, or a model thread ended.
-    #[error("model: {0}")]
-    Model(String),
 }

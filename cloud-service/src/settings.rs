@@ -3,15 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use headwater_inference::bundle::Networks;
 use headwater_settings::{
     AdminSettings, Bounded, CommandLine, LogSettings, Misfit, Mistake, Program, SecuritySettings, Value,
     default, defaults, flat, optional, required, section, settings,
 };
 use serde::Deserialize;
-
-use crate::admission::Admission;
-use crate::engine;
 
 settings! {
     /// Runs the cloud section of a bundle and answers requests of the Open Inference Protocol v2.
@@ -104,16 +100,6 @@ pub enum EngineChoice {
     Tract,
     /// ONNX Runtime, or the service does not start.
     Ort,
-}
-
-impl CloudSettings {
-    /// Opens every file that the settings name, as a start would; returns all mistakes.
-    pub fn open_files(&self) -> Vec<String> {
-        let trusted = self.service.security.trusted_keys();
-        let networks = Networks::open(&self.bundle, self.next_bundle.as_deref(), trusted);
-        let (engine, admission) = (engine::choose(&self.service).err(), Admission::new(&self.service).err());
-        networks.err().unwrap_or_default().into_iter().chain(engine).chain(admission).collect()
-    }
 }
 
 impl Default for CloudConfig {

@@ -6,8 +6,8 @@ use headwater_telemetry::{Health, Liveness, certificate_status};
 use headwater_transport::tls::ServerIdentity;
 use serde_json::{Map, Value, json};
 
-use crate::app::Shared;
 use crate::health::{Health as ModelHealth, Healths};
+use crate::state::Shared;
 
 /// Health and status of the service.
 pub(crate) struct ServiceStatus {

@@ -1,6 +1,13 @@
 //! Reads the text of a TOML file that a person writes: every value with its line, and the nearest known name of a misspelt key.
 //!
 //! The crate opens no file and reads no environment.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! texts           document
+//! names           nearest
+//! ```
 
 mod document;
 mod nearest;
