@@ -7,6 +7,7 @@ mod check;
 
 use std::collections::BTreeMap;
 
+use headwater_map_coder::{MapShape, ShapeError};
 pub use headwater_protocol::ScoreEncoding;
 use headwater_protocol::{Exit, ExitWord, Limits, Slot};
 use serde::{Deserialize, Serialize};
@@ -357,6 +358,15 @@ impl FeatureEncoding {
 }
 
 impl FeatureMap {
+    /// The shape for the coder of maps.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for a map that the coder does not support.
+    pub fn coder_shape(&self) -> Result<MapShape, ShapeError> {
+        let [channels, height, width] = self.shape();
+        MapShape::new(channels, height, width)
+    }
+
     /// `[channels, height, width]`.
     pub fn shape(&self) -> [usize; 3] {
         [self.channels, self.height, self.width].map(|side| side as usize)

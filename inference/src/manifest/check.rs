@@ -5,8 +5,6 @@ use std::fmt::Debug;
 use headwater_protocol::{Exit, ExitWord, Slot};
 use thiserror::Error;
 
-use crate::sections::map_shape;
-
 use super::{
     Aggregation, Configuration, EdgeTier, FORMAT_VERSION, FeatureEncoding, FeatureMap, InputKind,
     NetworkManifest, OutputKind, ScoreLevels, SectionInput, SectionManifest, SectionOutput, Tier,
@@ -104,7 +102,7 @@ impl NetworkManifest {
         ensure(of_devices == slots, "contexts_sha256", format_args!("0 or {slots} of them"), of_devices)?;
         let is_binary = self.features.encoding == FeatureEncoding::Bits;
         ensure(is_binary, "contexts_sha256", "a map of signs", "a map of other elements")?;
-        match map_shape(&self.features) {
+        match self.features.coder_shape() {
             Ok(_) => Ok(()),
             Err(unsupported) => Err(error("contexts_sha256", "a map that can be coded", unsupported)),
         }

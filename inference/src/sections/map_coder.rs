@@ -51,7 +51,7 @@ impl MapCoder {
     /// # Errors
     /// [`MapCoderError`]: a map that the coder does not support, or a table of another length.
     pub fn new(map: &FeatureMap, table: Vec<u8>) -> Result<Self, MapCoderError> {
-        let shape = map_shape(map)?;
+        let shape = map.coder_shape()?;
         ContextTable::new(shape, &table)?;
         Ok(Self { shape, table })
     }
@@ -84,15 +84,6 @@ impl MapCoder {
     fn contexts(&self) -> ContextTable<'_> {
         ContextTable::new(self.shape, &self.table).expect("the length was checked")
     }
-}
-
-/// The shape of a map for the coder.
-///
-/// # Errors
-/// [`ShapeError`] for a map that the coder does not support.
-pub fn map_shape(map: &FeatureMap) -> Result<MapShape, ShapeError> {
-    let [channels, height, width] = map.shape();
-    MapShape::new(channels, height, width)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::manifest::{FeatureEncoding, FeatureMap, InputKind};
 
 pub use device::DeviceSection;
 pub use joined::{CloudSection, EdgeSection};
-pub use map_coder::{MapCoder, MapCoderError, map_shape};
+pub use map_coder::{MapCoder, MapCoderError};
 pub use score_coder::ScoreCoder;
 pub use score_limits::{LIMIT_TOLERANCE, OutsideLimits, ScoreLimits};
 pub use scores::ScoresExit;

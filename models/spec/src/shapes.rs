@@ -1,7 +1,6 @@
 //! The shape pass: computes the shapes of every section, or names the first misfit of the spec.
 
 use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding, FeatureMap};
-use headwater_inference::sections::map_shape;
 use headwater_protocol::{Exit, ScoreEncoding, Slot};
 use toml::Spanned;
 
@@ -179,7 +178,7 @@ fn check_wire(spec: &NetworkSpec, features: &FeatureMap) -> Result<(), Misfit> {
         WireFeatures::F32 => FeatureEncoding::F32,
     };
     if element == fits {
-        return match map_shape(features) {
+        return match features.coder_shape() {
             Err(unsupported) if found == WireFeatures::Coded => Err(Misfit::new(
                 written.span(),
                 "wire.features",

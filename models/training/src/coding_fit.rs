@@ -1,7 +1,7 @@
 //! Fits the coding of the devices' messages after training, for the weights as they are.
 
 use headwater_inference::manifest::{FeatureMap, ScoreLevels};
-use headwater_inference::sections::{MapCoder, map_shape};
+use headwater_inference::sections::MapCoder;
 use headwater_map_coder::MapCounts;
 use headwater_protocol::ScoreEncoding;
 
@@ -99,7 +99,7 @@ impl SlotOutputs {
 
     /// The coder with the contexts of these maps.
     fn map_coder(&self, map: &FeatureMap) -> MapCoder {
-        let shape = map_shape(map).expect("the spec was checked");
+        let shape = map.coder_shape().expect("the spec was checked");
         let mut counts = MapCounts::new(shape);
         self.maps.iter().for_each(|map| counts.add(map).expect("maps of the network's shape"));
         MapCoder::new(map, counts.table()).expect("a table of the shape")

@@ -5,7 +5,6 @@
 use burn::tensor::{Tensor, TensorData};
 use headwater_inference::exit::argmax;
 use headwater_inference::manifest::FeatureMap;
-use headwater_inference::sections::map_shape;
 use headwater_map_coder::MapCounts;
 use headwater_protocol::{Exit, Slot, SlotSet};
 
@@ -233,7 +232,7 @@ fn device_heads(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
 /// others is left out.
 fn map_bits(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
     let (Some(weight), Some(map)) = (inputs.recipe.map_bits, inputs.coded_map) else { return Vec::new() };
-    let shape = map_shape(&map).expect("the spec was checked");
+    let shape = map.coder_shape().expect("the spec was checked");
     let views = inputs.output.devices.iter().flatten().filter(|device| !device.rows.is_empty());
     let term = |device: &SourceOutput| {
         let maps = device.packed_maps(&map);
@@ -336,7 +335,7 @@ mod tests {
         let mut expected = 0.0;
         for device in output.devices.iter().flatten() {
             let maps = device.packed_maps(&map);
-            let mut counts = MapCounts::new(map_shape(&map).unwrap());
+            let mut counts = MapCounts::new(map.coder_shape().unwrap());
             maps.iter().for_each(|map| counts.add(map).unwrap());
             let mut bits = 0.0;
             for packed in &maps {
