@@ -227,7 +227,8 @@ async fn a_notice_with_a_reason_of_a_later_version_frees_samples() {
     let device = started(config("later-reason", 0)).await;
     leader.triggers(1);
     leader.answer().await;
-    let notice = br#"{"highest":1,"decided":0,"dropped":{"struck_by_lightning":1,"x":2},"since":1}"#;
+    let notice =
+        br#"{"schema":2,"highest":1,"decided":0,"dropped":{"struck_by_lightning":1,"x":2},"closed":[[1,1]]}"#;
     leader.publishes(&Topic::Settled, notice.to_vec());
     support::until(&device, |report| report.counts.kept_samples == 0).await;
     assert_eq!(device.report().counts.faults, [].into());
