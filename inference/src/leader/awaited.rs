@@ -113,7 +113,6 @@ impl Leader {
 
     /// The connection is new: devices send again what they hold.
     pub(super) fn connected(&mut self) {
-        self.since = None;
         self.plausible_ids.has_trigger = false;
         self.awaited.is_disconnected = false;
         let due = self.send_again_until();
