@@ -55,6 +55,7 @@ enum Storage {
 
 /// Contents of a file that an earlier process left.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, taken apart at once")]
 pub(super) enum FoundSegment {
     Whole(EarlierSegment),
     /// The process was killed before the header was whole.

@@ -27,13 +27,13 @@ const LICENCES: [&str; 15] = [
 /// Our crates that each of our crates may import.
 ///
 /// ```text
-/// {protocol, kernels, map-coder} <- inference <- {spec, calibration, services}
+/// {protocol, kernels, map-coder, toml-file} <- inference <- {spec, calibration, services}
 /// samples <- {calibration, end-device, group, cli}
 /// {spec, calibration} <- training <- experiments <- trainer
 /// transport <- {telemetry, settings, link, services, group}
 /// link <- {end-device, edge-aggregator, group, cli}
 /// {protocol, transport} <- identity <- cli
-/// {protocol <- telemetry, toml-file} <- settings <- programs
+/// {protocol <- telemetry, toml-file} <- settings <- programs, toml-file <- models
 /// services <- {group, cli, tests}, group <- {cli, tests}
 /// ```
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -45,17 +45,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("headwater-telemetry", &["protocol", "transport"]),
     ("headwater-toml-file", &[]),
     ("headwater-settings", &["protocol", "transport", "telemetry", "toml-file"]),
-    ("headwater-inference", &["protocol", "kernels", "map-coder"]),
+    ("headwater-inference", &["protocol", "kernels", "map-coder", "toml-file"]),
     ("headwater-samples", &["protocol"]),
     ("headwater-link", &["transport"]),
     ("headwater-identity", &["protocol", "transport"]),
-    ("headwater-spec", &["protocol", "kernels", "inference"]),
+    ("headwater-spec", &["protocol", "kernels", "inference", "toml-file"]),
     ("headwater-calibration", &["protocol", "kernels", "inference", "samples"]),
     (
         "headwater-training",
-        &["protocol", "kernels", "map-coder", "inference", "samples", "spec", "calibration"],
+        &["protocol", "kernels", "map-coder", "inference", "samples", "spec", "calibration", "toml-file"],
     ),
-    ("headwater-experiments", &["protocol", "inference", "samples", "spec", "calibration", "training"]),
+    (
+        "headwater-experiments",
+        &["protocol", "inference", "samples", "spec", "calibration", "training", "toml-file"],
+    ),
     (
         "headwater-train",
         &[
