@@ -6,7 +6,7 @@
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
 //! ```text
-//! texts           document
+//! texts           document  read
 //! names           nearest
 //! ```
 
