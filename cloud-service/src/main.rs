@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         };
     }
     match settings.open_files() {
-        mistakes if mistakes.is_empty() => print_result(PROGRAM, &loaded.to_toml(None)),
+        mistakes if mistakes.is_empty() => print_result(PROGRAM, &loaded.to_toml()),
         mistakes => Stop::Mistakes(mistakes).print(PROGRAM),
     }
 }

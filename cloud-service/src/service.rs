@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use headwater_inference::bundle::Networks;
 use headwater_inference::engine::Engine;
-use headwater_settings::Settings;
 use headwater_telemetry::{AdminServer, Health, Program, ServiceManager};
 use headwater_transport::{HttpListener, ServerLimits, listen, serve};
 use hyper_util::service::TowerToHyperService;
@@ -71,7 +70,7 @@ impl CloudService {
     ) -> Result<Self, CloudError> {
         let mistakes = config.check();
         if !mistakes.is_empty() {
-            return Err(CloudError::Config(mistakes));
+            return Err(CloudError::Config(mistakes.into_iter().map(String::from).collect()));
         }
         config.security.warn_of_server("http.listen", config.http.listen);
         let listener = listen(config.http.listen).await.map_err(CloudError::Listen)?;

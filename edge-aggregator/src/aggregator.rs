@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use headwater_link::{LinkConfig, LinkError, QoS};
 use headwater_protocol::{GroupId, SiteId};
-use headwater_settings::Settings;
 use headwater_telemetry::{
     AdminServer, Health, Metrics, Program, ReloadSignal, ReportMetric, ServiceManager, WorkLoops,
 };
@@ -27,8 +26,10 @@ use tokio::task::JoinSet;
 use tracing::{error, warn};
 
 use crate::cloud::CloudConnection;
-use crate::config::{AggregatorConfig, GroupConfig, Role, SharedConfig};
+use crate::config::{AggregatorConfig, OpenedGroup, SharedConfig};
 use crate::edge::GroupEdge;
+use crate::group_settings::GroupSettings;
+use crate::group_settings::Role;
 use crate::health::{CloudView, FailedGroups, GroupsHealth};
 use crate::journal::JournalError;
 use crate::leader::GroupLeader;
@@ -105,7 +106,7 @@ impl Shared {
     pub fn new(config: SharedConfig) -> Result<Self, AggregatorError> {
         let mistakes = config.check();
         if !mistakes.is_empty() {
-            return Err(AggregatorError::Config(mistakes));
+            return Err(AggregatorError::Config(mistakes.into_iter().map(String::from).collect()));
         }
         let broker = config.security.broker_access(&config.broker).map_err(AggregatorError::Config)?;
         config.security.warn_of_link("broker.address", &config.broker.address);
@@ -126,7 +127,7 @@ impl Shared {
     }
 
     /// TLS identity of a group's connection to the broker.
-    fn identity(&self, group: &GroupConfig) -> Option<ClientIdentity> {
+    fn identity(&self, group: &OpenedGroup) -> Option<ClientIdentity> {
         group.identity.clone().or_else(|| self.broker.identity.clone())
     }
 
@@ -134,7 +135,7 @@ impl Shared {
     /// networks.
     pub(crate) fn link_config(
         &self,
-        group: &GroupConfig,
+        group: &OpenedGroup,
         client_id: String,
         largest_payload: Option<usize>,
         filters: impl IntoIterator<Item = String>,
@@ -209,14 +210,14 @@ impl Aggregator {
     async fn start_group(
         &mut self,
         shared: &Shared,
-        mut config: GroupConfig,
+        mut config: OpenedGroup,
         metrics: &Metrics,
     ) -> Result<(), AggregatorError> {
         self.policies.extend(GroupPolicy::start(&mut config));
         self.devices.push(GroupDevices::start(&mut config));
         let identity = shared.identity(&config).filter(|identity| identity.certificate_state().is_some());
         if let Some(identity) = identity {
-            let labels = [("site", config.site.as_str()), ("group", config.group.as_str())];
+            let labels = [("site", config.settings.site.as_str()), ("group", config.settings.group.as_str())];
             metrics.register_report(&CERTIFICATE, &labels, move || {
                 identity.certificate_state().unwrap_or_default()
             });
@@ -233,7 +234,7 @@ impl Aggregator {
         };
         match started {
             Err(failure) if !matches!(failure, AggregatorError::Config(_)) => {
-                let (site, group) = (config.site.clone(), config.group.clone());
+                let (site, group) = (config.settings.site.clone(), config.settings.group.clone());
                 error!(%site, %group, %failure, "the group does not start; the others go on");
                 self.failed.watch(&config);
                 self.failed.add(&site, &group, &failure);
@@ -248,10 +249,10 @@ impl Aggregator {
     }
 
     /// Registers the metrics of a member and runs it.
-    fn add<R: MemberReport>(&mut self, member: Member<R>, config: &GroupConfig, metrics: &Metrics) {
-        let GroupConfig { site, group, role, .. } = config.clone();
+    fn add<R: MemberReport>(&mut self, member: Member<R>, config: &OpenedGroup, metrics: &Metrics) {
+        let GroupSettings { site, group, .. } = config.settings.clone();
         let mut labels = vec![("site", site.as_str()), ("group", group.as_str())];
-        if let Role::Edge { id, .. } = &role {
+        if let Role::Edge { id, .. } = &config.role {
             labels.push(("edge", id.as_str()));
         }
         metrics.register_report(R::METRICS, &labels, member.reader());
@@ -429,10 +430,10 @@ mod tests {
         tokio::task::spawn_blocking(exchange).await.unwrap()
     }
 
-    fn group(name: &str) -> GroupConfig {
+    fn group(name: &str) -> OpenedGroup {
         let bundle = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
         let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new(name).unwrap());
-        GroupConfig::new(site, group, Networks::from(Arc::new(bundle)))
+        OpenedGroup::new(site, group, Networks::from(Arc::new(bundle)))
     }
 
     /// A leader with two filled slots that ends when it is told to.

@@ -4,21 +4,20 @@
 
 use std::time::Duration;
 
-use headwater_settings::{Bounded, Conf};
+use headwater_settings::{Bounded, default, settings};
 use tokio::time::Instant;
 
-/// Section `[cloud.breaker]`: when requests to the cloud are suspended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Conf)]
-pub struct BreakerConfig {
-    /// Failures in a row that suspend requests. More failures keep asking a failing cloud; fewer give up after a short disturbance.
-    #[conf(long, env, default_value = "5")]
-    pub failures: Bounded<1, 1_000_000, u32>,
-    /// First wait in ms before a request tries again. The wait doubles with every request that fails.
-    #[conf(long, env, default_value = "250")]
-    pub first_wait_ms: Bounded<1, 600_000, u32>,
-    /// Longest wait in ms before a request tries again.
-    #[conf(long, env, default_value = "5000")]
-    pub max_wait_ms: Bounded<1, 600_000, u32>,
+settings! {
+    /// Section `[cloud.breaker]`: when requests to the cloud are suspended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct BreakerConfig {
+        /// Failures in a row that suspend requests. More failures keep asking a failing cloud; fewer give up after a short disturbance.
+        pub failures: Bounded<1, 1_000_000, u32> = default("5"),
+        /// First wait in ms before a request tries again. The wait doubles with every request that fails.
+        pub first_wait_ms: Bounded<1, 600_000, u32> = default("250"),
+        /// Longest wait in ms before a request tries again.
+        pub max_wait_ms: Bounded<1, 600_000, u32> = default("5000"),
+    }
 }
 
 /// Whether a request may go to the cloud.
@@ -106,7 +105,7 @@ mod tests {
     use super::*;
 
     fn default_config() -> BreakerConfig {
-        headwater_settings::defaults::<crate::config::SharedConfig>().unwrap().cloud.breaker
+        headwater_settings::defaults::<crate::config::SharedConfig>().cloud.breaker
     }
 
     fn ms(ms: u64) -> Duration {

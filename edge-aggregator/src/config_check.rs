@@ -5,11 +5,11 @@ use std::fmt::Display;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use headwater_settings::Settings;
-
 use crate::aggregator::AggregatorError;
 use crate::cloud::infer_endpoint;
-use crate::config::{AggregatorConfig, GroupConfig, Role};
+use crate::config::{AggregatorConfig, OpenedGroup};
+use crate::group_settings::GroupSettings;
+use crate::group_settings::Role;
 use crate::leader::local_edges;
 
 impl AggregatorConfig {
@@ -22,7 +22,7 @@ impl AggregatorConfig {
 
     /// The mistakes, with the place of a group in front of its keys.
     pub(crate) fn check_at(&self, place: impl Fn(usize) -> String) -> Vec<String> {
-        let mut mistakes = self.shared.check();
+        let mut mistakes: Vec<_> = self.shared.check().iter().map(ToString::to_string).collect();
         let names = self.repeated_names(&place);
         if !names.is_empty() {
             mistakes.extend(names);
@@ -39,8 +39,8 @@ impl AggregatorConfig {
     }
 
     /// A name of the group's model that makes no address at the cloud service.
-    fn model_mistake(&self, group: &GroupConfig) -> Option<String> {
-        let (url, model) = (self.shared.cloud.url.as_ref()?, group.model.as_ref()?);
+    fn model_mistake(&self, group: &OpenedGroup) -> Option<String> {
+        let (url, model) = (self.shared.cloud.url.as_ref()?, group.settings.model.as_ref()?);
         infer_endpoint(url, model).err().map(|mistake| format!("model: {mistake}"))
     }
 
@@ -49,7 +49,7 @@ impl AggregatorConfig {
         let (mut members, mut edge_ids, mut client_ids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut mistakes = Vec::new();
         for (index, config) in self.groups.iter().enumerate() {
-            let GroupConfig { site, group, role, client_id, .. } = config;
+            let (GroupSettings { site, group, client_id, .. }, role) = (&config.settings, &config.role);
             let mut refuse = |key: &str, expected: &str, found: &dyn Display| {
                 mistakes.push(format!("{}{key}: expected {expected}, found {found} again", place(index)));
             };
@@ -71,12 +71,12 @@ impl AggregatorConfig {
     }
 }
 
-impl GroupConfig {
+impl OpenedGroup {
     /// Edges that the group's networks do not have.
     fn network_mistakes(&self) -> Vec<String> {
         let mut mistakes = Vec::new();
         for (_, bundle) in self.networks.bundles().iter() {
-            let (slots, ids) = (usize::from(bundle.manifest().slots), self.devices.len());
+            let (slots, ids) = (usize::from(bundle.manifest().slots), self.settings.devices.len());
             if ids != 0 && ids != slots {
                 mistakes.push(format!("devices: expected an id for each of {slots} slots, found {ids}"));
             }
@@ -99,10 +99,8 @@ impl GroupConfig {
 
     /// A journal in a folder that does not exist, or one that another group has. `journals` are those of the groups before.
     fn journal_mistake(&self, journals: &mut BTreeSet<JournalFile>) -> Option<String> {
-        let path = match (&self.role, &self.journal) {
-            (Role::Leader { .. }, Some(journal)) => &journal.path,
-            (Role::Leader { .. }, None) | (Role::Edge { .. }, _) => return None,
-        };
+        let path = self.settings.journal.path.as_ref();
+        let path = path.filter(|_| matches!(self.role, Role::Leader { .. }))?;
         let is_first = JournalFile::of(path).map(|file| journals.insert(file));
         match is_first {
             Ok(true) => None,
@@ -159,21 +157,21 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::config::{JournalConfig, SharedConfig};
+    use crate::config::SharedConfig;
 
     /// A leader of a network of that configuration.
-    fn group(name: &str, configuration: Configuration) -> GroupConfig {
+    fn group(name: &str, configuration: Configuration) -> OpenedGroup {
         let bundle = Bundle::from_bytes(&TinyNetwork::of(configuration).bundle()).unwrap();
         let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new(name).unwrap());
-        GroupConfig::new(site, group, Arc::new(bundle))
+        OpenedGroup::new(site, group, Arc::new(bundle))
     }
 
-    fn config(groups: Vec<GroupConfig>) -> AggregatorConfig {
+    fn config(groups: Vec<OpenedGroup>) -> AggregatorConfig {
         AggregatorConfig { shared: SharedConfig::new("mqtt://127.0.0.1".parse().unwrap()), groups }
     }
 
     #[track_caller]
-    fn check(groups: Vec<GroupConfig>, expected: &[&str]) {
+    fn check(groups: Vec<OpenedGroup>, expected: &[&str]) {
         assert_eq!(config(groups).check(), expected);
     }
 
@@ -188,7 +186,7 @@ mod tests {
             (Configuration::F, edge(1), None),
             (Configuration::F, edge(2), Some("edge: expected one of the 2 edges of network ")),
         ] {
-            let found = config(vec![GroupConfig { role, ..group("gate", configuration) }]).check();
+            let found = config(vec![OpenedGroup { role, ..group("gate", configuration) }]).check();
             let fits = |expected: &str| found.len() == 1 && found[0].starts_with(expected);
             assert!(expected.map_or(found.is_empty(), fits), "{expected:?} {found:?}");
         }
@@ -197,10 +195,8 @@ mod tests {
     #[test]
     fn a_journal_of_two_groups_is_named_whatever_its_path() {
         let folder = TempDir::new().unwrap();
-        let journal = |name: &str, path: &str| GroupConfig {
-            journal: Some(JournalConfig::new(folder.path().join(path))),
-            ..group(name, Configuration::C)
-        };
+        let journal =
+            |name: &str, path: &str| group(name, Configuration::C).with_journal(folder.path().join(path));
         let again = |path: &str| {
             let path = folder.path().join(path);
             format!(
@@ -219,13 +215,11 @@ mod tests {
     fn a_journal_without_its_folder_is_named() {
         let folder = TempDir::new().unwrap();
         let missing = folder.path().join("none/journal");
-        let journal = Some(JournalConfig::new(&missing));
-        let found = config(vec![GroupConfig { journal, ..group("gate", Configuration::C) }]).check();
+        let found = config(vec![group("gate", Configuration::C).with_journal(&missing)]).check();
         let expected =
             format!("journal.path: expected the folder {} to exist", folder.path().join("none").display());
         assert!(found.len() == 1 && found[0].starts_with(&expected), "{found:?}");
-        let journal = Some(JournalConfig::new(folder.path()));
-        let found = config(vec![GroupConfig { journal, ..group("gate", Configuration::C) }]).check();
+        let found = config(vec![group("gate", Configuration::C).with_journal(folder.path())]).check();
         assert!(found[0].starts_with("journal.path: expected a file, found "), "{found:?}");
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::aggregator::{AggregatorError, GroupReport};
 use crate::cloud::CloudConnection;
-use crate::config::GroupConfig;
+use crate::config::OpenedGroup;
 use crate::status::WatchedGroup;
 
 /// The cloud service for the status: its address, and the connection to it.
@@ -32,8 +32,8 @@ impl FailedGroups {
     }
 
     /// Shows the group in the metrics before anything fails.
-    pub(crate) fn watch(&self, config: &GroupConfig) {
-        self.gauge.with_label_values(&[config.site.as_str(), config.group.as_str()]);
+    pub(crate) fn watch(&self, config: &OpenedGroup) {
+        self.gauge.with_label_values(&[config.settings.site.as_str(), config.settings.group.as_str()]);
     }
 
     pub(crate) fn add(&self, site: &SiteId, group: &GroupId, failure: &AggregatorError) {

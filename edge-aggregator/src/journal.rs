@@ -37,7 +37,7 @@ use thiserror::Error;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::config::JournalConfig;
+use crate::group_settings::JournalSettings;
 use crate::report::JournalCounts;
 use disk::{Disk, SystemDisk};
 use reader::Reader;
@@ -89,30 +89,27 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError`]: the file cannot be opened, another process has the lock, or the file is no journal.
-    pub(crate) fn open(config: Option<&JournalConfig>) -> Result<(Self, Recovered), JournalError> {
-        Self::open_on(Arc::new(SystemDisk), config)
+    pub(crate) fn open(settings: &JournalSettings) -> Result<(Self, Recovered), JournalError> {
+        Self::open_on(Arc::new(SystemDisk), settings)
     }
 
-    fn open_on(
-        disk: Arc<dyn Disk>,
-        config: Option<&JournalConfig>,
-    ) -> Result<(Self, Recovered), JournalError> {
+    fn open_on(disk: Arc<dyn Disk>, settings: &JournalSettings) -> Result<(Self, Recovered), JournalError> {
         let counts = JournalCounts::default();
         let mut journal = Self { store: None, buffer: Vec::new(), buffered: 0, had_room: true, counts };
-        let Some(config) = config else { return Ok((journal, Recovered::default())) };
-        let file = open_locked(&config.path)?;
-        let length = regular_length(&file, &config.path)?;
+        let Some(path) = &settings.path else { return Ok((journal, Recovered::default())) };
+        let file = open_locked(path)?;
+        let length = regular_length(&file, path)?;
         let mut reader = Reader::new(&file, length);
         let mut recovered = replay(&mut reader);
-        let read = reader.finish(&config.path)?;
-        let mut store = Store::new(disk, config, file, length);
+        let read = reader.finish(path)?;
+        let mut store = Store::new(disk, (path, settings), file, length);
         journal.counts.torn_bytes = read.torn.map_or(0, |at| length - at);
         journal.counts.unreadable_bytes = read.unreadable_bytes();
         store.closed = read.closed;
         match read.damage.map(|damage| store.set_aside(&damage)) {
             // Entries of this format in the same file would make the others count.
             Some(Err(source)) if read.is_of_unknown_format => {
-                return Err(JournalError::Open { path: config.path.clone(), source });
+                return Err(JournalError::Open { path: path.clone(), source });
             }
             Some(Ok(())) => {}
             Some(Err(_)) | None => store.cut_torn(read.torn),

@@ -18,9 +18,10 @@ use crate::broker_answers::BrokerAnswers;
 use crate::claim::{HeldClaim, Process, Step, Waiting, Won, claim_text, instance_of_journal, new_claim};
 use crate::clock::Clock;
 use crate::cloud::{CloudClient, CloudModel};
-use crate::config::{GroupConfig, Role};
+use crate::config::OpenedGroup;
 use crate::device_watch::DeviceWatch;
 use crate::edge::LocalEdges;
+use crate::group_settings::Role;
 use crate::inbox::{Inbox, MessageFormat, leader_subscriptions};
 use crate::journal::Journal;
 use crate::member::{Connections, Member, MemberReport};
@@ -39,13 +40,13 @@ impl GroupLeader {
     ///
     /// # Errors
     /// [`AggregatorError`]: settings, bundle, journal or link.
-    pub async fn start(shared: &Shared, config: GroupConfig) -> Result<Self, AggregatorError> {
+    pub async fn start(shared: &Shared, config: OpenedGroup) -> Result<Self, AggregatorError> {
         let config = Arc::new(config);
         let prepared = Prepared::load(&config).await?;
         let member = Self::new(shared.grace());
         let group = LedGroup {
             shared: shared.clone(),
-            topics: Topics::new(&config.site, &config.group),
+            topics: Topics::new(&config.settings.site, &config.settings.group),
             process: Process::new(prepared.instance),
             connections: member.connections.clone(),
             report: Arc::clone(&member.report),
@@ -66,7 +67,7 @@ impl GroupLeader {
 /// A group that this process leads or waits to lead.
 struct LedGroup {
     shared: Shared,
-    config: Arc<GroupConfig>,
+    config: Arc<OpenedGroup>,
     topics: Topics,
     process: Process,
     connections: Connections,
@@ -80,7 +81,7 @@ type Connection = (Link, mpsc::Receiver<Incoming>);
 impl LedGroup {
     /// Waits for the lead, leads, and begins again when another process takes over.
     async fn run(mut self, mut prepared: Prepared, mut link: Connection) -> Result<(), AggregatorError> {
-        let mut waiting = Waiting::new(self.process, self.config.take_over);
+        let mut waiting = Waiting::new(self.process, self.config.settings.take_over);
         loop {
             let Some(won) = self.wait_for_lead(&mut waiting, &mut link).await else { return Ok(()) };
             let worker = self.worker(prepared, won)?;
@@ -88,7 +89,7 @@ impl LedGroup {
             tokio::spawn(async move { waited.leave(grace).await });
             let Some(claim) = worker.run(self.stop.clone()).await? else { return Ok(()) };
             error!(
-                group = %self.config.group, leader = %claim.instance, term = claim.term, since = claim.since,
+                group = %self.config.settings.group, leader = %claim.instance, term = claim.term, since = claim.since,
                 "another process has taken over the group; this one stops deciding and waits"
             );
             waiting.lost(Instant::now(), claim);
@@ -103,7 +104,7 @@ impl LedGroup {
 
     /// Starts the connection of a waiting leader, which reads the topic of the leader alone and has no last will.
     fn listen(&self) -> Result<Connection, AggregatorError> {
-        let client_id = match &self.config.client_id {
+        let client_id = match &self.config.settings.client_id {
             Some(id) => format!("{id}-waits"),
             None => self.config.client_id("waits"),
         };
@@ -192,18 +193,18 @@ impl LedGroup {
         if let Some(NetworkParts { config, exits, .. }) = parts.next {
             leader = leader.with_next(config, exits);
         }
-        leader = leader.with_max_clock_difference_ms(self.config.limits.max_clock_difference_ms.get());
+        leader = leader.with_max_clock_difference_ms(self.config.settings.max_clock_difference_ms.get());
         leader.recover(recovered, &mut actions);
         if self.config.new_numbering {
             warn!(
-                group = %self.config.group,
+                group = %self.config.settings.group,
                 "a new numbering begins: earlier ids are forgotten; leave the flag out at the next start"
             );
             leader.begin_numbering(&mut actions);
         }
         let url = self.shared.config.cloud.url.as_ref();
         info!(
-            group = %self.config.group, network = current.short(), next, cloud = url.map(ToString::to_string),
+            group = %self.config.settings.group, network = current.short(), next, cloud = url.map(ToString::to_string),
             instance = %self.process.instance, term = won.term, "leading"
         );
         {
@@ -211,11 +212,11 @@ impl LedGroup {
             (report.lead, report.waits_for, report.term) = (LeadState::Leading, None, won.term);
             report.instance = Some(self.process.instance);
         }
-        let limits = &self.config.limits;
+        let settings = &self.config.settings;
         let answers = BrokerAnswers::new(&self.topics, Arc::clone(&self.report));
         let mut inbox = Inbox::new(self.topics.clone(), Arc::clone(&formats));
-        inbox.devices.silent_after = limits.silent_after();
-        inbox.set_owners(self.config.devices.clone(), |_, _| {});
+        inbox.devices.silent_after = settings.silent_after();
+        inbox.set_owners(settings.devices.clone(), |_, _| {});
         inbox.devices.numbering = leader.numbering();
         Ok(Worker {
             leader,
@@ -224,15 +225,15 @@ impl LedGroup {
             device_updates: self.config.device_updates.clone(),
             clock: Clock::starting_at(Instant::now()),
             device_watch: DeviceWatch::new(),
-            work_loop: self.shared.work_loops.add(format!("group {}", self.config.group)),
+            work_loop: self.shared.work_loops.add(format!("group {}", self.config.settings.group)),
             inbox,
             incoming,
-            outbox: Outbox::new(link, &self.topics, limits.request_qos, answers),
+            outbox: Outbox::new(link, &self.topics, settings.request_qos, answers),
             claim: HeldClaim::new(claim),
             cloud: cloud_client(&self.shared, &self.config, formats)?,
             journal,
             refused: RefusedDevices::default(),
-            settled: SettledSchedule::new(Duration::from_millis(limits.settled_every_ms.get().into())),
+            settled: SettledSchedule::new(Duration::from_millis(settings.settled_every_ms.get().into())),
             grace: self.shared.grace(),
             report: Arc::clone(&self.report),
             actions,
@@ -277,7 +278,7 @@ struct NetworkParts {
 
 impl Prepared {
     /// Reads the files, off the async threads.
-    async fn load(config: &Arc<GroupConfig>) -> Result<Self, AggregatorError> {
+    async fn load(config: &Arc<OpenedGroup>) -> Result<Self, AggregatorError> {
         let config = Arc::clone(config);
         let prepared = tokio::task::spawn_blocking(move || Self::new(&config)).await;
         prepared.map_err(AggregatorError::section)?
@@ -288,13 +289,13 @@ impl Prepared {
         Arc::new(self.parts.as_ref().map(|_, parts| parts.format.clone()))
     }
 
-    fn new(config: &GroupConfig) -> Result<Self, AggregatorError> {
+    fn new(config: &OpenedGroup) -> Result<Self, AggregatorError> {
         let mut edges = LocalEdges::new();
         let bundles = config.networks.bundles().as_ref();
         let parts = bundles
             .try_map(|generation, bundle| NetworkParts::load(config, (generation, bundle), &mut edges))?;
-        let (journal, recovered) = Journal::open(config.journal.as_ref())?;
-        let instance = instance_of_journal(config.journal.as_ref().map(|journal| journal.path.as_path()));
+        let (journal, recovered) = Journal::open(&config.settings.journal)?;
+        let instance = instance_of_journal(config.settings.journal.path.as_deref());
         Ok(Self { parts, edges, journal, recovered, instance })
     }
 }
@@ -302,11 +303,11 @@ impl Prepared {
 impl NetworkParts {
     /// Loads the exits of a network and adds its local edges to `edges`.
     fn load(
-        group: &GroupConfig,
+        group: &OpenedGroup,
         (generation, bundle): (Generation, &Bundle),
         edges: &mut LocalEdges,
     ) -> Result<Self, AggregatorError> {
-        let max_open = group.limits.max_open.get();
+        let max_open = group.settings.max_open.get();
         let mut config = LeaderConfig::of(bundle, max_open);
         // Thresholds are fitted to a network: an operator's policy is for the current one.
         if generation == Generation::Current {
@@ -345,14 +346,14 @@ pub fn local_edges(role: &Role, count: usize) -> Result<Vec<EdgeIndex>, Aggregat
 
 fn cloud_client(
     shared: &Shared,
-    config: &GroupConfig,
+    config: &OpenedGroup,
     formats: Arc<PerNetwork<MessageFormat>>,
 ) -> Result<CloudClient, AggregatorError> {
     let cloud = &shared.config.cloud;
     let Some((connection, url)) = shared.cloud.clone().zip(cloud.url.as_ref()) else {
         return Ok(CloudClient::new(None));
     };
-    let name = (&config.group, config.model.as_ref().unwrap_or(&cloud.model).as_str());
+    let name = (&config.settings.group, config.settings.model.as_ref().unwrap_or(&cloud.model).as_str());
     let model = CloudModel::new(connection, url, name, formats);
     let model = model.map_err(|mistake| AggregatorError::mistake(format!("model: {mistake}")))?;
     let mut client = CloudClient::new(Some(model));

@@ -23,6 +23,7 @@ mod config;
 mod config_check;
 mod device_watch;
 mod edge;
+mod group_settings;
 mod health;
 mod inbox;
 mod journal;
@@ -42,16 +43,14 @@ mod worker;
 
 pub use aggregator::{Aggregator, AggregatorError, GroupEnd, GroupReport, Shared, run};
 pub use breaker::BreakerConfig;
-pub use config::{
-    AggregatorConfig, CloudConfig, GroupConfig, GroupLimits, JournalConfig, JournalSettings, JournalSync,
-    Role, SharedConfig,
-};
+pub use config::{AggregatorConfig, CloudConfig, OpenedGroup, SharedConfig};
 pub use device_watch::{ReportedDevice, ReportedState};
 pub use edge::GroupEdge;
+pub use group_settings::{GroupSettings, JournalSettings, JournalSync, Role, RoleName};
 pub use inbox::{edge_subscriptions, leader_subscriptions};
 pub use journal::JournalError;
 pub use leader::{GroupLeader, local_edges};
 pub use live_settings::ListedDevices;
 pub use member::{Member, MemberReport};
 pub use report::{BrokerLink, CloudCounts, EdgeReport, JournalCounts, LeadState, LeaderReport, Refusals};
-pub use settings::{AggregatorSettings, GroupSettings, LoadedAggregator, RoleName};
+pub use settings::AggregatorSettings;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tracing::field::display;
 use tracing::{info, warn};
 
-use crate::config::GroupConfig;
+use crate::config::OpenedGroup;
 
 /// Policies of a group's current network, the newest one kept.
 pub(crate) type PolicyUpdates = watch::Receiver<(Policy, PolicyId)>;
@@ -40,15 +40,15 @@ pub(crate) struct GroupPolicy {
 
 impl GroupPolicy {
     /// Connects the group's event loops to its policy file; `None` where the configuration brings updates of its own.
-    pub(crate) fn start(config: &mut GroupConfig) -> Option<Self> {
+    pub(crate) fn start(config: &mut OpenedGroup) -> Option<Self> {
         if config.policy_updates.is_some() {
             return None;
         }
         let calibrated = config.networks.current().calibrated_policy();
-        let live = LivePolicy::new(config.policy_file.clone(), calibrated, config.policy.clone());
+        let live = LivePolicy::new(config.settings.policy.clone(), calibrated, config.policy.clone());
         let (updates, receiver) = watch::channel(live.in_effect().clone());
         config.policy_updates = Some(receiver);
-        let (site, group) = (config.site.clone(), config.group.clone());
+        let (site, group) = (config.settings.site.clone(), config.settings.group.clone());
         Some(Self { site, group, live, updates })
     }
 
@@ -96,12 +96,13 @@ pub(crate) struct GroupDevices {
 
 impl GroupDevices {
     /// Connects the group's event loops to its setting `devices`.
-    pub(crate) fn start(config: &mut GroupConfig) -> Self {
-        let (updates, receiver) = watch::channel(config.devices.clone());
+    pub(crate) fn start(config: &mut OpenedGroup) -> Self {
+        let (updates, receiver) = watch::channel(config.settings.devices.clone());
         config.device_updates = Some(receiver);
         let bundles = config.networks.bundles().iter();
         let slots = bundles.map(|(_, bundle)| bundle.manifest().slots.into()).collect();
-        let (site, group, edge) = (config.site.clone(), config.group.clone(), config.role.edge_index());
+        let (site, group, edge) =
+            (config.settings.site.clone(), config.settings.group.clone(), config.role.edge_index());
         Self { site, group, edge, slots, updates }
     }
 
@@ -141,7 +142,7 @@ mod tests {
     use headwater_inference::testing::TinyNetwork;
 
     use super::*;
-    use crate::config::Role;
+    use crate::group_settings::Role;
 
     fn ids(names: &[&str]) -> Vec<DeviceId> {
         names.iter().map(|name| DeviceId::new(*name).unwrap()).collect()
@@ -151,8 +152,8 @@ mod tests {
     fn a_list_that_fits_the_network_reaches_the_event_loops_and_another_does_not() {
         let bundle = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
         let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new("gate").unwrap());
-        let mut config = GroupConfig::new(site.clone(), group.clone(), Arc::new(bundle));
-        config.devices = ids(&["a", "b", "c"]);
+        let mut config = OpenedGroup::new(site.clone(), group.clone(), Arc::new(bundle));
+        config.settings.devices = ids(&["a", "b", "c"]);
         let devices = GroupDevices::start(&mut config);
         let mut updates = config.device_updates.unwrap();
         let list = |group: &GroupId, names: &[&str]| {
@@ -175,8 +176,8 @@ mod tests {
         let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new("gate").unwrap());
         let owners = ids(&["a", "b", "c"]);
         let start = |role: Role| {
-            let mut config = GroupConfig::new(site.clone(), group.clone(), Arc::clone(&bundle));
-            (config.role, config.devices) = (role, owners.clone());
+            let mut config = OpenedGroup::new(site.clone(), group.clone(), Arc::clone(&bundle));
+            (config.role, config.settings.devices) = (role, owners.clone());
             (GroupDevices::start(&mut config), config.device_updates.unwrap())
         };
         let edge = EdgeIndex::new(0).unwrap();

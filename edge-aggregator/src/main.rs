@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use headwater_edge_aggregator::{
-    AggregatorConfig, AggregatorError, GroupReport, ListedDevices, LoadedAggregator, run,
+    AggregatorConfig, AggregatorError, AggregatorSettings, GroupReport, ListedDevices, run,
 };
-use headwater_settings::{Sources, Stop, checked_live, print_result};
+use headwater_settings::{Sources, Stop, checked_live, load, print_result};
 use headwater_telemetry::{
     ReloadSignal, ServiceManager, init_logs, print_error, runtime_with_reloads, stop_signal,
 };
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let loaded = match LoadedAggregator::load(Sources::of_process()) {
+    let loaded = match load::<AggregatorSettings>(Sources::of_process()) {
         Ok(loaded) => loaded,
         Err(stop) => return stop.print(PROGRAM),
     };
@@ -34,12 +34,12 @@ fn main() -> ExitCode {
         return checked_live(PROGRAM, &loaded.settings.shared.admin);
     }
     loaded.warnings.iter().for_each(|warning| warn!("{warning}"));
-    let config = match loaded.open_checked() {
+    let config = match loaded.settings.open_checked() {
         Ok(config) => config,
         Err(mistakes) => return Stop::Mistakes(mistakes).print(PROGRAM),
     };
     if loaded.settings.command_line.check_config {
-        return print_result(PROGRAM, &loaded.effective);
+        return print_result(PROGRAM, &loaded.to_toml());
     }
     let led = runtime.block_on(lead(config, reloads));
     // A file system that hangs would keep its reader for ever.
@@ -57,8 +57,8 @@ fn main() -> ExitCode {
 
 /// Reads the settings again, for the setting `devices` of each group.
 fn read_devices() -> Result<Vec<ListedDevices>, String> {
-    match LoadedAggregator::load(Sources::of_process()) {
-        Ok(loaded) => Ok(loaded.devices()),
+    match load::<AggregatorSettings>(Sources::of_process()) {
+        Ok(loaded) => Ok(loaded.settings.devices()),
         Err(Stop::Mistakes(mistakes)) => Err(mistakes.join("; ")),
         Err(Stop::Help(_)) => Err("expected settings, found a request for help".into()),
     }

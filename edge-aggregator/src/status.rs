@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::aggregator::GroupReport;
-use crate::config::{GroupConfig, Role};
+use crate::config::OpenedGroup;
 use crate::device_watch::ReportedDevice;
+use crate::group_settings::Role;
 use crate::report::{BrokerLink, EdgeReport, LeadState, LeaderReport};
 
 /// A group of this process, as the status shows it.
@@ -29,19 +30,19 @@ pub(crate) struct WatchedGroup {
 
 impl WatchedGroup {
     /// A group whose counts `read` gives.
-    pub(crate) fn new(config: &GroupConfig, read: impl Fn() -> GroupReport + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(config: &OpenedGroup, read: impl Fn() -> GroupReport + Send + Sync + 'static) -> Self {
         Self { read: Some(Arc::new(read)), ..Self::not_started(config) }
     }
 
     /// A group without counts.
-    pub(crate) fn not_started(config: &GroupConfig) -> Self {
+    pub(crate) fn not_started(config: &OpenedGroup) -> Self {
         let edge = match &config.role {
             Role::Leader { .. } => None,
             Role::Edge { id, .. } => Some(id.to_string()),
         };
         Self {
-            site: config.site.to_string(),
-            group: config.group.to_string(),
+            site: config.settings.site.to_string(),
+            group: config.settings.group.to_string(),
             edge,
             networks: config
                 .networks
@@ -49,7 +50,7 @@ impl WatchedGroup {
                 .iter()
                 .map(|(_, bundle)| bundle.network_id().to_string())
                 .collect(),
-            journal: config.journal.as_ref().map(|journal| journal.path.clone()),
+            journal: config.settings.journal.path.clone(),
             read: None,
             failure: Arc::default(),
         }

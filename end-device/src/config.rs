@@ -1,32 +1,6 @@
-//! Configuration of a device.
+//! Words of the settings.
 
-use headwater_inference::policy::Policy;
-use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId, Slot};
-use headwater_transport::BrokerAccess;
 use serde::Deserialize;
-
-use crate::settings::DeviceOptions;
-
-/// Configuration of one device. [`crate::DeviceSettings`] explains and bounds the values.
-#[derive(Clone, Debug)]
-pub struct DeviceConfig {
-    /// Site of the device.
-    pub site: SiteId,
-    /// Group whose samples the device sees.
-    pub group: GroupId,
-    /// Name of the device, unique in its group.
-    pub id: DeviceId,
-    /// Slot of the network that the device fills.
-    pub slot: Slot,
-    /// The broker, and what the device shows it.
-    pub broker: BrokerAccess,
-    /// Policy in place of the bundle's, with its id; for a device with an exit (configurations b, d).
-    pub policy: Option<(Policy, PolicyId)>,
-    /// Cause of a capture.
-    pub capture: Capture,
-    /// Values with a default.
-    pub options: DeviceOptions,
-}
 
 /// Engine of a device's section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -71,23 +45,5 @@ impl Capture {
             Self::Clock { period_ms } => Some(period_ms),
             Self::Trigger | Self::Source => None,
         }
-    }
-}
-
-impl DeviceConfig {
-    /// A device with every other value at its default.
-    ///
-    /// # Panics
-    /// Never: a test holds that every option has a default.
-    pub fn new(
-        site: SiteId,
-        group: GroupId,
-        id: DeviceId,
-        slot: Slot,
-        broker: impl Into<BrokerAccess>,
-    ) -> Self {
-        let options = headwater_settings::defaults().expect("every option has a default");
-        let broker = broker.into();
-        Self { site, group, id, slot, broker, policy: None, capture: Capture::Trigger, options }
     }
 }

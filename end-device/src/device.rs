@@ -17,7 +17,7 @@ pub use crate::agent::Ended;
 use crate::agent::{Agent, AgentInputs};
 use crate::answer_batch::AnswerBatch;
 use crate::capture_clock::CaptureClock;
-use crate::config::{Capture, DeviceConfig, OnBrokenFrame};
+use crate::config::{Capture, OnBrokenFrame};
 use crate::engine;
 use crate::error::DeviceError;
 use crate::link_setup::{DeviceTopics, LinkSetup, link_config};
@@ -27,6 +27,7 @@ use crate::refused_publications::RefusedPublications;
 use crate::reply_rule::ReplyRule;
 use crate::report::{DeviceReport, SharedReport};
 use crate::section_runner::{JobResult, SectionRunner};
+use crate::settings::{DeviceSettings, OpenedDevice};
 use crate::source::Source;
 use crate::spool::{Owner, Spool, SpoolFolder};
 use crate::state_folder::{FrameIds, StateFolder, StateLock, next_boot};
@@ -61,47 +62,48 @@ impl Device {
     /// # Errors
     /// [`DeviceError`] for a slot, section, frames or state that cannot be used.
     pub async fn start(
-        config: DeviceConfig,
+        device: OpenedDevice,
         bundle: Arc<Bundle>,
         source: impl Into<Source>,
     ) -> Result<DeviceHandle, DeviceError> {
         let clock = DeviceClock::start();
         let source = source.into();
-        Self::check(&config, &bundle, &source)?;
+        Self::check(&device, &bundle, &source)?;
         let report = SharedReport::default();
-        let state_dir = config.options.state_dir.as_deref();
+        let settings = &device.settings;
+        let state_dir = settings.state_dir.as_deref();
         let state = state_dir.map(|dir| StateFolder::open(dir, report.clone())).transpose()?;
         let (state, state_lock) = state.unzip();
         let network = bundle.network_id();
         let boot = next_boot(state.as_ref(), network, SystemTime::now())?;
-        let spool = open_spool(&config, network, &report)?;
-        let frame_ids = frame_ids(&config, state.as_ref(), &spool)?;
+        let spool = open_spool(settings, network, &report)?;
+        let frame_ids = frame_ids(settings.capture(), state.as_ref(), &spool)?;
         let limits = bundle.manifest().limits();
-        let scores = ScoreCoder::of(bundle.manifest(), config.slot);
-        let maps = MapCoder::of(&bundle, config.slot)
-            .map_err(|error| DeviceError::unusable("loading the coder of slot", config.slot, error))?;
+        let scores = ScoreCoder::of(bundle.manifest(), settings.slot);
+        let maps = MapCoder::of(&bundle, settings.slot)
+            .map_err(|error| DeviceError::unusable("loading the coder of slot", settings.slot, error))?;
         let work_loops = WorkLoops::default();
-        let reply_rule = ReplyRule::of(&bundle, config.policy.clone());
-        let (section, results) = load_section(&config, bundle, &work_loops).await?;
-        let topics = DeviceTopics::new(&config);
-        let LinkSetup { mut link, presence } = link_config(&config, &topics, boot, network);
+        let reply_rule = ReplyRule::of(&bundle, device.policy.clone());
+        let (section, results) = load_section(settings, bundle, &work_loops).await?;
+        let topics = DeviceTopics::new(settings);
+        let LinkSetup { mut link, presence } = link_config(&device, &topics, boot, network);
         link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         let (link, incoming) = Link::start(link)?;
-        let source = source.start(config.capture, report.clone())?;
+        let source = source.start(settings.capture(), report.clone())?;
         let (stop, stop_receiver) = watch::channel(false);
         let (policies, policy_receiver) = watch::channel(None);
         let (connected_sender, connected) = watch::channel(false);
-        let grace = Duration::from_millis(config.options.grace_ms);
+        let grace = Duration::from_millis(settings.grace_ms);
         let agent = Agent {
-            device: config.id.clone(),
-            slot: config.slot,
+            device: settings.id.clone(),
+            slot: settings.slot,
             source,
             frame_ids,
             section,
             reply_rule,
-            batch: AnswerBatch::new(config.options.batch_ms),
+            batch: AnswerBatch::new(settings.batch_ms),
             unsettled: UnsettledAnswers {
-                memory: AnswerBuffer::new(config.options.keep_samples, config.options.keep_ms),
+                memory: AnswerBuffer::new(settings.keep_samples, settings.keep_ms),
                 spool,
             },
             recent: RecentSamples::default(),
@@ -113,13 +115,13 @@ impl Device {
                 requests: Session::of_network(network),
                 session: Session::of_boot(network, boot),
                 boot,
-                qos: config.options.upward_qos,
+                qos: settings.upward_qos,
                 topics,
                 report: report.clone(),
             },
             presence,
             refused: RefusedPublications::default(),
-            capture_clock: CaptureClock::of(config.capture, clock.now()),
+            capture_clock: CaptureClock::of(settings.capture(), clock.now()),
             grace,
             clock,
             spool_served: Instant::now(),
@@ -127,27 +129,27 @@ impl Device {
             has_been_connected: false,
         };
         info!(
-            device = %config.id, slot = %config.slot, boot = boot.0, network = network.short(), broker = %config.broker.address,
+            device = %settings.id, slot = %settings.slot, boot = boot.0, network = network.short(), broker = %device.broker.address,
             start_ms = clock.now().us / 1000, "device ready"
         );
         let inputs = AgentInputs { incoming, results, stop: stop_receiver, policies: policy_receiver };
         let agent = tokio::spawn(agent.run(inputs));
         let status = DeviceStatus {
-            device: config.id.clone(),
-            site: config.site,
-            group: config.group,
-            slot: config.slot,
+            device: settings.id.clone(),
+            site: settings.site.clone(),
+            group: settings.group.clone(),
+            slot: settings.slot,
             boot,
             network,
-            broker: config.broker.address,
-            identity: config.broker.identity,
+            broker: device.broker.address,
+            identity: device.broker.identity,
             link: link.clone(),
             report: report.clone(),
             work_loops,
         };
         Ok(DeviceHandle {
-            device: config.id,
-            slot: config.slot,
+            device: settings.id.clone(),
+            slot: settings.slot,
             boot,
             status: Arc::new(status),
             link,
@@ -166,9 +168,9 @@ impl Device {
     ///
     /// # Errors
     /// [`DeviceError`] for a slot, policy, capture or frames that do not fit.
-    pub fn check(config: &DeviceConfig, bundle: &Bundle, source: &Source) -> Result<(), DeviceError> {
-        let manifest = bundle.manifest();
-        let slot = config.slot;
+    pub fn check(device: &OpenedDevice, bundle: &Bundle, source: &Source) -> Result<(), DeviceError> {
+        let (settings, manifest) = (&device.settings, bundle.manifest());
+        let slot = settings.slot;
         let network = bundle.network_id().short();
         let unfit = |mistake: String| Err(DeviceError::Unfit(mistake));
         if slot.index() >= usize::from(manifest.slots) {
@@ -176,7 +178,7 @@ impl Device {
             return unfit(format!("slot: network {network} has slots 0 to {last}, found {slot}"));
         }
         let configuration = manifest.configuration;
-        let batch_ms = config.options.batch_ms;
+        let batch_ms = settings.batch_ms;
         if batch_ms > 0 && configuration.pushes_maps() {
             return unfit(format!(
                 "batch_ms: network {network} is of configuration ({}), whose device sends its view, its decision or its features at once: \
@@ -184,7 +186,7 @@ impl Device {
                 configuration.letter()
             ));
         }
-        let policy = config.policy.as_ref().map_or(bundle.policy(), |(policy, _)| policy);
+        let policy = device.policy.as_ref().map_or(bundle.policy(), |(policy, _)| policy);
         let max_batch_ms = u64::from(policy.max_batch_ms());
         if batch_ms > max_batch_ms {
             return unfit(format!(
@@ -195,7 +197,7 @@ impl Device {
             ));
         }
         // With batches the waits of the file count.
-        if config.policy.is_some() && !configuration.has(Exit::DEVICE) && batch_ms == 0 {
+        if device.policy.is_some() && !configuration.has(Exit::DEVICE) && batch_ms == 0 {
             return unfit(format!(
                 "policy: network {network} is of configuration ({}), where a device decides nothing: \
                  thresholds and timing are the leader's (headwater-aggregator --policy)",
@@ -210,17 +212,17 @@ impl Device {
             ));
         }
         let slots = manifest.slots;
-        if config.capture == Capture::Source && slots != 1 {
+        if settings.capture() == Capture::Source && slots != 1 {
             let mistake = "capture = \"source\": expected a network of one device, found one of";
             return unfit(format!("{mistake} {slots}"));
         }
-        if config.capture == Capture::Source && !source.has_own_timing() {
+        if settings.capture() == Capture::Source && !source.has_own_timing() {
             let mistake =
                 "capture = \"source\": expected a source with its own timing: folder, watch or stdin";
             return unfit(mistake.into());
         }
         let (named, broken) = source.broken();
-        if let (Some(first), OnBrokenFrame::Fatal) = (named.first(), config.options.on_broken_frame) {
+        if let (Some(first), OnBrokenFrame::Fatal) = (named.first(), settings.on_broken_frame) {
             return Err(DeviceError::BrokenFrame((*first).clone(), broken));
         }
         for frame in named {
@@ -301,26 +303,26 @@ impl Drop for DeviceHandle {
 
 /// Loads the section on a thread that may block, and drops the bundle.
 async fn load_section(
-    config: &DeviceConfig,
+    settings: &DeviceSettings,
     bundle: Arc<Bundle>,
     work_loops: &WorkLoops,
 ) -> Result<(SectionRunner, mpsc::Receiver<JobResult>), DeviceError> {
-    let (slot, options) = (config.slot, config.options.clone());
+    let settings = settings.clone();
     let work_loop = work_loops.add("the section");
     let loading = tokio::task::spawn_blocking(move || {
-        let section = engine::load(&options, &bundle, slot)?;
-        SectionRunner::start(section, options.queue_samples, work_loop)
+        let section = engine::load(&settings, &bundle)?;
+        SectionRunner::start(section, settings.queue_samples, work_loop)
     });
     loading.await.map_err(|e| DeviceError::Thread(e.into()))?
 }
 
 fn open_spool(
-    config: &DeviceConfig,
+    settings: &DeviceSettings,
     network: NetworkId,
     report: &SharedReport,
 ) -> Result<Spool, DeviceError> {
-    let DeviceConfig { site, group, slot, id, options, .. } = config;
-    match (options.spool.max_bytes, &options.state_dir) {
+    let DeviceSettings { site, group, slot, id, spool, state_dir, .. } = settings;
+    match (spool.max_bytes, state_dir) {
         // It holds no answers, only the ids of those that are given up.
         (0, _) => Ok(Spool::in_memory(0, network)),
         (bytes, None) => Ok(Spool::in_memory(bytes, network)),
@@ -335,11 +337,11 @@ fn open_spool(
 
 /// Ids of a device that makes a sample of each frame; they continue after those in the spool.
 fn frame_ids(
-    config: &DeviceConfig,
+    capture: Capture,
     state: Option<&StateFolder>,
     spool: &Spool,
 ) -> Result<Option<FrameIds>, DeviceError> {
-    match config.capture {
+    match capture {
         Capture::Source => {
             let mut ids = FrameIds::open(state)?;
             ids.continue_after(spool.newest().unwrap_or_default());

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use crate::config::EngineChoice;
 use crate::error::DeviceError;
-use crate::settings::DeviceOptions;
+use crate::settings::DeviceSettings;
 
 /// Engine of a device's section.
 pub struct ChosenEngine {
@@ -27,9 +27,9 @@ impl ChosenEngine {
     /// # Errors
     /// [`DeviceError::Unusable`]: a library of ONNX Runtime that is named and does not load, and a missing engine in a program without
     /// tract.
-    pub fn new(options: &DeviceOptions, bundle: &Bundle, slot: Slot) -> Result<Self, DeviceError> {
-        let library = options.onnxruntime.as_deref();
-        match options.engine {
+    pub fn new(settings: &DeviceSettings, bundle: &Bundle) -> Result<Self, DeviceError> {
+        let (library, slot) = (settings.onnxruntime.as_deref(), settings.slot);
+        match settings.engine {
             EngineChoice::Packed => {
                 if bundle.packed_section_bytes(&SectionManifest::device_name(slot)).is_some() {
                     let engine = PackedEngine;
@@ -60,12 +60,9 @@ impl ChosenEngine {
 }
 
 /// Loads the section of a slot in the chosen engine, or in tract if that one is missing.
-pub(crate) fn load(
-    options: &DeviceOptions,
-    bundle: &Bundle,
-    slot: Slot,
-) -> Result<DeviceSection, DeviceError> {
-    let ChosenEngine { engine, replaced } = ChosenEngine::new(options, bundle, slot)?;
+pub(crate) fn load(settings: &DeviceSettings, bundle: &Bundle) -> Result<DeviceSection, DeviceError> {
+    let ChosenEngine { engine, replaced } = ChosenEngine::new(settings, bundle)?;
+    let slot = settings.slot;
     if let Some(reason) = replaced {
         warn!(%slot, "{reason}: the section runs as ONNX in tract, which is slower");
     }

@@ -30,14 +30,14 @@ mod status;
 mod timestamp;
 mod unsettled_answers;
 
-pub use config::{Capture, DeviceConfig, EngineChoice, OnBrokenFrame};
+pub use config::{Capture, EngineChoice, OnBrokenFrame};
 pub use device::{Device, DeviceHandle, Ended};
 pub use engine::ChosenEngine;
 pub use error::DeviceError;
 pub use link_setup::subscriptions;
 pub use report::{DeviceCounts, DeviceReport, Sent};
 pub use settings::{
-    CaptureWord, DeviceOptions, DeviceSettings, Existing, FolderEnd, FolderSettings, HttpSettings,
-    OpenedSettings, SourceSettings, SourceWord, SpoolSettings, StdinFormat, StdinSettings, WatchSettings,
+    CaptureWord, DeviceSettings, Existing, FolderEnd, FolderSettings, HttpSettings, OpenedDevice,
+    SourceSettings, SourceWord, SpoolSettings, StdinFormat, StdinSettings, WatchSettings,
 };
 pub use source::{Frames, MAX_FRAME_BYTES, Source};

@@ -7,8 +7,9 @@ use headwater_protocol::{
     BATCHES, Birth, Boot, DeviceId, DeviceState, DeviceTopic, NetworkId, Numbering, Status, Topic, Topics,
 };
 
-use crate::config::{Capture, DeviceConfig};
+use crate::config::Capture;
 use crate::presence_watch::PresenceWatch;
+use crate::settings::{DeviceSettings, OpenedDevice};
 
 /// Topics that the device subscribes or publishes to.
 #[derive(Debug)]
@@ -24,9 +25,9 @@ pub(crate) struct DeviceTopics {
 }
 
 impl DeviceTopics {
-    pub(crate) fn new(config: &DeviceConfig) -> Self {
-        let topics = Topics::new(&config.site, &config.group);
-        let device_topic = |leaf| topics.device(&config.id, leaf);
+    pub(crate) fn new(settings: &DeviceSettings) -> Self {
+        let topics = Topics::new(&settings.site, &settings.group);
+        let device_topic = |leaf| topics.device(&settings.id, leaf);
         Self {
             trigger: topics.name(&Topic::Trigger),
             request: topics.name(&Topic::Request),
@@ -63,34 +64,36 @@ pub(crate) struct LinkSetup {
 
 /// Configuration of the connection: subscriptions, birth, status and last will.
 pub(crate) fn link_config(
-    config: &DeviceConfig,
+    device: &OpenedDevice,
     topics: &DeviceTopics,
     boot: Boot,
     network: NetworkId,
 ) -> LinkSetup {
-    let batches = (config.options.batch_ms > 0).then_some(BATCHES);
+    let settings = &device.settings;
+    let batches = (settings.batch_ms > 0).then_some(BATCHES);
     let capabilities = batches.into_iter().map(Into::into).collect();
     let birth = Birth {
-        device: config.id.clone(),
-        slot: config.slot,
+        device: settings.id.clone(),
+        slot: settings.slot,
         boot,
         software: concat!("headwater-device/", env!("CARGO_PKG_VERSION")).into(),
         network,
-        numbering: Some(numbering(config.capture)),
+        numbering: Some(numbering(settings.capture())),
         capabilities,
     };
     let status = |state| json(&topics.status, &Status { state, boot });
     // Nobody who may connect can guess the id and end this connection by it.
     let random = RandomState::new().build_hasher().finish() as u32;
-    let client_id = format!("{}.{}.{}.{random:08x}", config.site, config.group, config.id);
-    let mut link = LinkConfig::new(config.broker.clone(), client_id);
-    link.subscriptions = subscriptions(&Topics::new(&config.site, &config.group), &config.id, config.capture);
+    let client_id = format!("{}.{}.{}.{random:08x}", settings.site, settings.group, settings.id);
+    let mut link = LinkConfig::new(device.broker.clone(), client_id);
+    link.subscriptions =
+        subscriptions(&Topics::new(&settings.site, &settings.group), &settings.id, settings.capture());
     // Birth comes before the status, so that a reader of the status knows the device.
     let (birth, up) = (json(&topics.birth, &birth), status(DeviceState::Up));
     let presence = PresenceWatch::new(birth.payload.clone(), up.payload.clone());
     link.retained = vec![birth, up];
     link.last_will = Some(status(DeviceState::Down));
-    link.keep_alive_s = config.options.keep_alive_s;
+    link.keep_alive_s = settings.keep_alive_s;
     LinkSetup { link, presence }
 }
 

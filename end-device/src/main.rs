@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use headwater_end_device::{Device, DeviceHandle, DeviceReport, DeviceSettings, Ended, OpenedSettings};
+use headwater_end_device::{Device, DeviceHandle, DeviceReport, DeviceSettings, Ended};
 use headwater_inference::policy::LivePolicy;
 use headwater_settings::{Sources, Stop, checked_live, print_result};
 use headwater_telemetry::{
@@ -37,15 +37,14 @@ fn main() -> ExitCode {
     }
     loaded.warnings.iter().for_each(|warning| warn!("{warning}"));
     if settings.command_line.check_config {
-        let checked = settings
-            .open()
-            .and_then(|OpenedSettings { config, bundle, source }| Device::check(&config, &bundle, &source));
+        let checked =
+            settings.open().and_then(|(device, bundle, source)| Device::check(&device, &bundle, &source));
         return match checked {
-            Ok(()) => print_result(PROGRAM, &loaded.to_toml(None)),
+            Ok(()) => print_result(PROGRAM, &loaded.to_toml()),
             Err(error) => fail(BAD_USAGE, &error.into()),
         };
     }
-    if let Err(error) = settings.config() {
+    if let Err(error) = settings.open_access() {
         return fail(BAD_USAGE, &error.into());
     }
     let ran = runtime.block_on(run(settings, reloads));
@@ -88,11 +87,10 @@ async fn reload_policy(mut policy: LivePolicy, device: &DeviceHandle) -> anyhow:
 /// Runs the device. One thread handles messages; the section has its own.
 async fn run(settings: &DeviceSettings, mut reloads: ReloadSignal) -> anyhow::Result<(DeviceReport, Ended)> {
     let stop = stop_signal().context("waiting for a signal")?;
-    let opened = settings.open()?;
-    let mut policy = opened.live_policy(settings);
-    let OpenedSettings { config, bundle, source } = opened;
+    let (opened, bundle, source) = settings.open()?;
+    let mut policy = opened.live_policy(&bundle);
     settings.security.warn_of_link("broker.address", &settings.broker.address);
-    let mut device = Device::start(config, Arc::new(bundle), source).await?;
+    let mut device = Device::start(opened, Arc::new(bundle), source).await?;
     #[cfg(feature = "admin")]
     let _admin = device.start_admin(&settings.admin).await?;
     #[cfg(not(feature = "admin"))]

@@ -1,6 +1,6 @@
 //! Settings of every program: one declaration per key gives flag, environment variable, TOML key, help, default and example file.
 //!
-//! A program declares its settings as structs that derive [`conf::Conf`], one struct per section of the file:
+//! A program declares its settings as structs in [`settings!`], one struct per section of the file:
 //!
 //! ```text
 //! flag --broker-address        ─┐ wins over
@@ -12,10 +12,10 @@
 //! The key of a setting is its path in the structs (`broker.address`). The crate knows no setting of a single program, opens no
 //! socket and starts no service. Only [`Sources::of_process`] reads the process's arguments and environment.
 
-mod declared;
+mod command_line;
+mod declare;
 mod load;
-mod misfits;
-mod mistakes;
+mod reader;
 mod sections;
 mod security;
 mod show;
@@ -24,14 +24,14 @@ mod sources;
 mod testing;
 mod values;
 
-pub use conf::Conf;
-pub use declared::Declared;
-pub use load::{
-    Loaded, Origin, Settings, Stop, Value, checked_live, defaults, keys, load, load_with_tables, print_result,
+pub use declare::{
+    Declared, Field, Section, Tables, default, flat, optional, required, secret, section, switch, tables,
 };
-pub use mistakes::nearest;
+pub use headwater_toml_file::nearest;
+pub use load::{Loaded, Program, Stop, checked_live, defaults, load, print_result};
+pub use reader::{Origin, Reader, Value};
 pub use sections::{AdminSettings, BrokerSettings, CommandLine, LogSettings};
 pub use security::{SecuritySettings, TlsSettings};
 pub use show::example;
 pub use sources::Sources;
-pub use values::{Bounded, List, Mistake, word};
+pub use values::{Bounded, List, Misfit, Mistake, bounded, word};

@@ -4,43 +4,57 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use conf::Conf;
 use headwater_telemetry::{FilterError, LogFormat, check_filter, check_live};
 use headwater_transport::{Credentials, Endpoint, Secret};
 
-use crate::values::word;
+use crate::declare::{default, optional, secret, switch};
+use crate::settings;
+use crate::values::Misfit;
 
-/// Options of the command line that are no settings of the file.
-#[derive(Clone, Debug, Conf)]
-pub struct CommandLine {
-    /// File of settings (TOML).
-    #[conf(long, env)]
-    pub config: Option<PathBuf>,
-    /// Checks the settings, prints those in effect with where each came from, and ends: 0, or 2 with every mistake.
-    #[conf(long)]
-    pub check_config: bool,
-    /// Asks the admin port of the running program with the same settings whether the program is live, and ends: 0, or 1 with the reason. For
-    /// the health checks of containers.
-    #[conf(long)]
-    pub check_live: bool,
-}
+settings! {
+    /// Options of the command line that are no settings of the file.
+    #[derive(Clone, Debug)]
+    pub struct CommandLine {
+        /// File of settings (TOML).
+        pub config: Option<PathBuf> = optional("settings.toml").no_file(),
+        /// Checks the settings, prints those in effect with where each came from, and ends: 0, or 2 with every mistake.
+        pub check_config: bool = switch().flag_only(),
+        /// Asks the admin port of the running program with the same settings whether the program is live, and ends: 0, or 1 with the reason. For
+        /// the health checks of containers.
+        pub check_live: bool = switch().flag_only(),
+    }
 
-/// Section `[broker]`.
-#[derive(Clone, Conf)]
-pub struct BrokerSettings {
-    /// MQTT broker, mqtt://host:port, or mqtts://host:port with TLS (section `[tls]`).
-    #[conf(long, env, value_parser = Endpoint::broker, default_value = "mqtt://127.0.0.1:1883")]
-    pub address: Endpoint,
-    /// User at the broker, where a certificate does not say who this program is.
-    #[conf(long, env)]
-    pub user: Option<String>,
-    /// File whose first line is the user's password; it is read again when it changes. Or give the password in the environment, as
-    /// `..._BROKER_PASSWORD`.
-    #[conf(long, env)]
-    pub password_file: Option<PathBuf>,
-    /// Password of the user.
-    #[conf(env, secret)]
-    pub password: Option<String>,
+    /// Section `[broker]`.
+    #[derive(Clone)]
+    pub struct BrokerSettings {
+        /// MQTT broker, mqtt://host:port, or mqtts://host:port with TLS (section `[tls]`).
+        pub address: Endpoint = default("mqtt://127.0.0.1:1883").by(Endpoint::broker),
+        /// User at the broker, where a certificate does not say who this program is.
+        pub user: Option<String> = optional("cam-0"),
+        /// File whose first line is the user's password; it is read again when it changes. Or give the password in the environment, as
+        /// `..._BROKER_PASSWORD`.
+        pub password_file: Option<PathBuf> = optional("/etc/headwater/password"),
+        /// Password of the user.
+        pub password: Option<String> = secret(),
+    }
+
+    /// Section `[log]`.
+    #[derive(Clone, Debug)]
+    pub struct LogSettings {
+        /// Events that are logged: "error", "warn", "info", "debug", "trace", or one level per module (`info,headwater_link=debug`).
+        pub filter: String = default("info").by(log_filter).or_variable("RUST_LOG"),
+        /// "text" for people, "json" for programs: one object a line.
+        pub format: LogFormat = default("text").word(),
+    }
+
+    /// Section `[admin]`.
+    #[derive(Clone, Debug)]
+    pub struct AdminSettings {
+        /// Address of the admin port, which is read-only: /status, /metrics, /live, /ready. Port 0 takes a free one. Left out: no admin port.
+        pub listen: Option<SocketAddr> = optional("127.0.0.1:9600"),
+        /// Allows an admin port beyond this machine. The port has neither TLS nor passwords: whoever reaches it reads states and counts.
+        pub remote: bool = switch(),
+    }
 }
 
 impl BrokerSettings {
@@ -48,13 +62,14 @@ impl BrokerSettings {
     ///
     /// # Errors
     /// The key that is missing, or one too many.
-    pub(crate) fn check_credentials(&self) -> Result<(), String> {
+    pub(crate) fn check_credentials(&self) -> Result<(), Misfit> {
         match (&self.user, &self.password_file, &self.password) {
-            (_, Some(_), Some(_)) => {
-                Err("broker.password_file: the environment has a password too; keep one of them".into())
-            }
+            (_, Some(_), Some(_)) => Err(Misfit::new(
+                "broker.password_file",
+                "the environment has a password too; keep one of them",
+            )),
             (None, None, None) | (Some(_), _, _) => Ok(()),
-            (None, _, _) => Err("broker.user: missing, and there is a password".into()),
+            (None, _, _) => Err(Misfit::new("broker.user", "missing, and there is a password")),
         }
     }
 
@@ -81,35 +96,16 @@ impl fmt::Debug for BrokerSettings {
     }
 }
 
-/// Section `[log]`.
-#[derive(Clone, Debug, Conf)]
-pub struct LogSettings {
-    /// Events that are logged: "error", "warn", "info", "debug", "trace", or one level per module (`info,headwater_link=debug`).
-    #[conf(long, env, value_parser = log_filter, default_value = "info")]
-    pub filter: String,
-    /// "text" for people, "json" for programs: one object a line.
-    #[conf(long, env, value_parser = word, default_value = "text")]
-    pub format: LogFormat,
-}
-
-/// Section `[admin]`.
-#[derive(Clone, Debug, Conf)]
-pub struct AdminSettings {
-    /// Address of the admin port, which is read-only: /status, /metrics, /live, /ready. Port 0 takes a free one. Left out: no admin port.
-    #[conf(long, env)]
-    pub listen: Option<SocketAddr>,
-    /// Allows an admin port beyond this machine. The port has neither TLS nor passwords: whoever reaches it reads states and counts.
-    #[conf(long, env)]
-    pub remote: bool,
-}
-
 impl AdminSettings {
     /// The mistake of an address beyond this machine that is not allowed.
-    pub fn check(&self) -> Option<String> {
+    pub fn check(&self) -> Option<Misfit> {
         let beyond = self.listen.filter(|listen| !listen.ip().is_loopback() && !self.remote)?;
-        Some(format!(
-            "admin.listen: expected an address of this machine alone (127.0.0.1 or ::1), found {beyond}; admin.remote = true allows others to \
-             read states and counts without a password"
+        Some(Misfit::new(
+            "admin.listen",
+            format!(
+                "expected an address of this machine alone (127.0.0.1 or ::1), found {beyond}; admin.remote = true allows others to read \
+                 states and counts without a password"
+            ),
         ))
     }
 

@@ -3,45 +3,41 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use conf::Conf;
 use headwater_protocol::VerifyingKey;
 use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair, TlsError};
 use headwater_transport::{BrokerAccess, Endpoint};
 use tracing::warn;
 
+use crate::declare::{optional, section, switch};
 use crate::sections::BrokerSettings;
-use crate::values::{List, Mistake};
+use crate::settings;
+use crate::values::{List, Misfit, Mistake};
 
-/// Settings of links that others could read or forge.
-#[derive(Clone, Debug, Default, Conf)]
-pub struct SecuritySettings {
-    /// Allow links without TLS beyond this machine. Anybody on the way can then read and forge messages: for laboratories.
-    #[conf(long, env)]
-    pub insecure: bool,
-    /// Public keys of `headwater sign`, with commas between. Bundles without a signature by one of them are refused. Left out: every bundle
-    /// is taken.
-    #[conf(long, env, value_parser = public_keys)]
-    pub trusted_keys: Option<List<VerifyingKey>>,
-    /// Section `[tls]`.
-    #[conf(flatten, prefix)]
-    pub tls: TlsSettings,
-}
+settings! {
+    /// Settings of links that others could read or forge.
+    #[derive(Clone, Debug, Default)]
+    pub struct SecuritySettings {
+        /// Allow links without TLS beyond this machine. Anybody on the way can then read and forge messages: for laboratories.
+        pub insecure: bool = switch(),
+        /// Public keys of `headwater sign`, with commas between. Bundles without a signature by one of them are refused. Left out: every bundle
+        /// is taken.
+        pub trusted_keys: Option<List<VerifyingKey>> = optional("c0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ff").by(public_keys),
+        /// Section `[tls]`.
+        pub tls: TlsSettings = section(),
+    }
 
-/// Section `[tls]`. Files are read again when they change; open connections go on.
-#[derive(Clone, Debug, Default, Conf)]
-pub struct TlsSettings {
-    /// Certificates of the authorities whose peers are trusted (PEM). Needed for mqtts:// and https://; `headwater enroll` makes one.
-    #[conf(long, env)]
-    pub authority_file: Option<PathBuf>,
-    /// Certificate of this program (PEM), with those between it and the authority.
-    #[conf(long, env)]
-    pub certificate_file: Option<PathBuf>,
-    /// Private key of the certificate (PEM).
-    #[conf(long, env)]
-    pub key_file: Option<PathBuf>,
-    /// Certificates that the authority has revoked (PEM, X509 CRL).
-    #[conf(long, env)]
-    pub revoked_file: Option<PathBuf>,
+    /// Section `[tls]`. Files are read again when they change; open connections go on.
+    #[derive(Clone, Debug, Default)]
+    pub struct TlsSettings {
+        /// Certificates of the authorities whose peers are trusted (PEM). Needed for mqtts:// and https://; `headwater enroll` makes one.
+        pub authority_file: Option<PathBuf> = optional("/etc/headwater/authority.pem"),
+        /// Certificate of this program (PEM), with those between it and the authority.
+        pub certificate_file: Option<PathBuf> = optional("/etc/headwater/certificate.pem"),
+        /// Private key of the certificate (PEM).
+        pub key_file: Option<PathBuf> = optional("/etc/headwater/key.pem"),
+        /// Certificates that the authority has revoked (PEM, X509 CRL).
+        pub revoked_file: Option<PathBuf> = optional("/etc/headwater/revoked.crl"),
+    }
 }
 
 impl TlsSettings {
@@ -49,8 +45,11 @@ impl TlsSettings {
     ///
     /// # Errors
     /// The key of a file that is missing beside another.
-    pub fn files(&self) -> Result<Option<IdentityFiles>, String> {
-        let missing = |key: &str, beside: &str| Err(format!("tls.{key}: missing; tls.{beside} needs it"));
+    pub fn files(&self) -> Result<Option<IdentityFiles>, Misfit> {
+        let missing = |key: &str, beside: &str| {
+            let reason = format!("missing; tls.{beside} needs it");
+            Err(Misfit::new(format!("tls.{key}"), reason).with(format!("tls.{beside}")))
+        };
         let own = match (&self.certificate_file, &self.key_file) {
             (Some(certificate), Some(key)) => {
                 Some(KeyPair { certificate: certificate.clone(), key: key.clone() })
@@ -74,7 +73,7 @@ impl TlsSettings {
     /// # Errors
     /// A missing key, or a file that cannot be used, with its path.
     pub fn client(&self) -> Result<Option<ClientIdentity>, String> {
-        let Some(files) = self.files()? else { return Ok(None) };
+        let Some(files) = self.files().map_err(|misfit| misfit.to_string())? else { return Ok(None) };
         ClientIdentity::new(files).map(Some).map_err(|error| self.mistake(&error))
     }
 
@@ -104,7 +103,7 @@ impl SecuritySettings {
     }
 
     /// Checks how the program reaches its broker, without opening a file.
-    pub fn check_broker(&self, broker: &BrokerSettings) -> Vec<String> {
+    pub fn check_broker(&self, broker: &BrokerSettings) -> Vec<Misfit> {
         let link = self.check_link("broker.address", &broker.address);
         [link, self.tls.files().map(drop), broker.check_credentials()]
             .into_iter()
@@ -119,7 +118,7 @@ impl SecuritySettings {
     pub fn broker_access(&self, broker: &BrokerSettings) -> Result<BrokerAccess, Vec<String>> {
         let mistakes = self.check_broker(broker);
         if !mistakes.is_empty() {
-            return Err(mistakes);
+            return Err(mistakes.into_iter().map(String::from).collect());
         }
         match (self.tls.client(), broker.credentials()) {
             (Ok(identity), Ok(credentials)) => {
@@ -133,17 +132,21 @@ impl SecuritySettings {
     ///
     /// # Errors
     /// Names the missing part, for the setting `key`.
-    pub fn check_link(&self, key: &str, endpoint: &Endpoint) -> Result<(), String> {
+    pub fn check_link(&self, key: &str, endpoint: &Endpoint) -> Result<(), Misfit> {
         match (endpoint.scheme().uses_tls(), &self.tls.authority_file) {
             (true, Some(_)) => Ok(()),
-            (true, None) => Err(format!("tls.authority_file: missing; {key} = {endpoint} needs it")),
+            (true, None) => {
+                let reason = format!("missing; {key} = {endpoint} needs it");
+                Err(Misfit::new("tls.authority_file", reason).with(key))
+            }
             (false, _) if self.insecure || is_own_host(endpoint) => Ok(()),
             (false, _) => {
                 let secure = if endpoint.scheme().is_mqtt() { "mqtts" } else { "https" };
-                Err(format!(
-                    "{key}: expected {secure}:// or an address of this machine, found {endpoint}; anybody on the way can read and forge \
-                     its messages (--insecure allows it)"
-                ))
+                let reason = format!(
+                    "expected {secure}:// or an address of this machine, found {endpoint}; anybody on the way can read and forge its messages \
+                     (--insecure allows it)"
+                );
+                Err(Misfit::new(key, reason))
             }
         }
     }
@@ -159,13 +162,13 @@ impl SecuritySettings {
     ///
     /// # Errors
     /// Names the missing part, for the setting `key`.
-    pub fn check_server(&self, key: &str, address: SocketAddr) -> Result<(), String> {
+    pub fn check_server(&self, key: &str, address: SocketAddr) -> Result<(), Misfit> {
         if self.insecure || !self.is_open_to_all(address) {
             return Ok(());
         }
-        Err(format!(
-            "{key}: expected an address of this machine or tls.certificate_file, found {address} without TLS (--insecure allows it)"
-        ))
+        let expected = "expected an address of this machine or tls.certificate_file";
+        let reason = format!("{expected}, found {address} without TLS (--insecure allows it)");
+        Err(Misfit::new(key, reason).with("tls.certificate_file"))
     }
 
     /// Logs a server without TLS that others than this machine reach.
@@ -220,7 +223,7 @@ mod tests {
             (with(false, true, true, false), "tls.authority_file: missing"),
             (with(false, false, false, true), "tls.authority_file: missing"),
         ] {
-            assert!(settings.files().unwrap_err().starts_with(key));
+            assert!(settings.files().unwrap_err().to_string().starts_with(key));
         }
     }
 
@@ -237,10 +240,18 @@ mod tests {
             assert_eq!(check(false, address, false), Ok(()), "{address}");
         }
         for address in ["mqtt://10.0.0.5", "mqtt://localhost.example", "http://cloud"] {
-            assert!(check(false, address, false).unwrap_err().contains("--insecure allows it"), "{address}");
+            assert!(
+                check(false, address, false).unwrap_err().to_string().contains("--insecure allows it"),
+                "{address}"
+            );
             assert_eq!(check(false, address, true), Ok(()));
         }
-        assert!(check(false, "mqtts://broker", true).unwrap_err().starts_with("tls.authority_file: missing"));
+        assert!(
+            check(false, "mqtts://broker", true)
+                .unwrap_err()
+                .to_string()
+                .starts_with("tls.authority_file: missing")
+        );
         assert_eq!(check(true, "mqtts://broker", false), Ok(()));
     }
 
@@ -255,7 +266,9 @@ mod tests {
             settings.check_server("http.listen", address.parse().unwrap())
         };
         assert_eq!(check("127.0.0.1:8600", false, false), Ok(()));
-        assert!(check("0.0.0.0:8600", false, false).unwrap_err().contains("--insecure allows it"));
+        assert!(
+            check("0.0.0.0:8600", false, false).unwrap_err().to_string().contains("--insecure allows it")
+        );
         assert_eq!(check("0.0.0.0:8600", true, false), Ok(()));
         assert_eq!(check("0.0.0.0:8600", false, true), Ok(()));
     }
@@ -281,7 +294,7 @@ mod tests {
                 password: from_environment.then(|| "battery".into()),
             };
             assert!(!format!("{broker:?}").contains("battery"));
-            broker.check_credentials().and_then(|()| broker.credentials())
+            broker.check_credentials().map_err(String::from).and_then(|()| broker.credentials())
         };
         let password =
             |found: Result<Option<Credentials>, String>| found.unwrap().unwrap().password.unwrap().get();

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use thiserror::Error;
+use toml::Value as Toml;
 
 /// A whole number from `MIN` to `MAX`, kept as a `T` that can hold all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +35,14 @@ impl<const MIN: u64, const MAX: u64, T: Display> Display for Bounded<MIN, MAX, T
     }
 }
 
+/// Reads a number from `MIN` to `MAX`.
+///
+/// # Errors
+/// [`Mistake`] with the bounds.
+pub fn bounded<const MIN: u64, const MAX: u64, T: TryFrom<u64> + Copy>(text: &str) -> Result<T, Mistake> {
+    text.parse::<Bounded<MIN, MAX, T>>().map(Bounded::get)
+}
+
 /// Values separated by commas on the command line, an array in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List<T>(pub Vec<T>);
@@ -50,7 +59,7 @@ impl<T: FromStr<Err: Display>> FromStr for List<T> {
     }
 }
 
-/// Reads one of an enum's names, as its `Deserialize` knows them; for `#[conf(value_parser = word)]`.
+/// Reads one of an enum's names, as its `Deserialize` knows them.
 ///
 /// # Errors
 /// [`Mistake`] that lists the names.
@@ -59,10 +68,90 @@ pub fn word<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
     T::deserialize(text)
 }
 
+/// A value as a flag would give the value: text without quotes, lists separated by commas.
+pub(crate) fn as_text(value: &Toml) -> String {
+    match value {
+        Toml::String(text) => text.clone(),
+        Toml::Array(values) => values.iter().map(as_text).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+/// A text as a file would hold the text; numbers and booleans without quotes.
+pub(crate) fn as_toml(text: &str) -> Toml {
+    let number = text.parse::<i64>().ok().filter(|number| number.to_string() == text);
+    match (number, text.parse::<bool>()) {
+        (Some(number), _) => Toml::Integer(number),
+        (None, Ok(boolean)) => Toml::Boolean(boolean),
+        (None, Err(_)) => Toml::String(text.into()),
+    }
+}
+
+/// A value of a declaration: an array in brackets, or as [`as_toml`] reads it.
+pub(crate) fn literal(text: &str) -> Toml {
+    let array = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    match array {
+        Some(values) => Toml::Array(values.split(',').map(|value| as_toml(value.trim())).collect()),
+        None => as_toml(text),
+    }
+}
+
+/// Settings that are right alone and do not fit each other. It is left out where one of its keys has a mistake of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// Key that is named, and the keys that it depends on.
+    pub keys: Vec<String>,
+    text: String,
+}
+
+impl Misfit {
+    /// A key with what was expected and found.
+    pub fn new(key: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { keys: vec![key.into()], text: text.into() }
+    }
+
+    /// The same, which depends on another key too.
+    #[must_use]
+    pub fn with(mut self, key: impl Into<String>) -> Self {
+        self.keys.push(key.into());
+        self
+    }
+
+    /// The same in a table whose keys begin with `place`.
+    #[must_use]
+    pub fn at(mut self, place: &str) -> Self {
+        self.keys.iter_mut().for_each(|key| key.insert_str(0, place));
+        self
+    }
+}
+
+impl Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.keys[0], self.text)
+    }
+}
+
+impl From<Misfit> for String {
+    fn from(misfit: Misfit) -> Self {
+        misfit.to_string()
+    }
+}
+
 /// Description of a value that a setting refuses: expected and found.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct Mistake(pub String);
+
+impl Mistake {
+    /// The mistake with the value, unless the type has named it.
+    pub(crate) fn with_found(self, found: &Toml) -> Self {
+        if self.0.contains(", found ") {
+            self
+        } else {
+            Self(format!("{}, found {:?}", self.0, as_text(found)))
+        }
+    }
+}
 
 impl serde::de::Error for Mistake {
     fn custom<M: Display>(message: M) -> Self {

@@ -1,64 +1,64 @@
-//! A program with sections, a secret, an array of tables and old names.
+//! A program with sections, a secret and an array of tables.
 
 use std::path::PathBuf;
 
 use headwater_settings::{
-    Bounded, CommandLine, Conf, List, Loaded, LogSettings, Origin, Settings, Sources, Stop, example, load,
-    load_with_tables, word,
+    Bounded, CommandLine, List, Loaded, LogSettings, Misfit, Origin, Program, Sources, Stop, Tables, Value,
+    default, example, flat, load, optional, required, secret, section, settings, switch, tables,
 };
 use serde::Deserialize;
 
-/// Watches a door.
-#[derive(Debug, Conf)]
-#[conf(env_prefix = "HEADWATER_DOOR_", name = "headwater-door", version = "1.2.3", test)]
-pub struct Door {
-    /// Options of the command line.
-    #[conf(flatten)]
-    pub command_line: CommandLine,
-    /// Bundle of the network.
-    #[conf(long, env)]
-    pub bundle: PathBuf,
-    /// Samples kept in memory.
-    /// Fewer saves memory.
-    #[conf(long, env, default_value = "1024")]
-    pub keep_samples: Bounded<1, 65_536, usize>,
-    /// "fast" or "exact".
-    #[conf(long, env, value_parser = word, default_value = "fast")]
-    pub engine: Engine,
-    /// Edges that run in this process.
-    #[conf(long, env)]
-    pub edges: Option<List<usize>>,
-    /// Settings of the lock, where the door has one.
-    #[conf(flatten)]
-    pub lock: Option<Lock>,
-    /// The broker.
-    #[conf(flatten, prefix)]
-    pub broker: Broker,
-    /// The log.
-    #[conf(flatten, prefix)]
-    pub log: LogSettings,
-}
+settings! {
+    /// Watches a door.
+    #[derive(Debug)]
+    pub struct Door {
+        /// Options of the command line.
+        pub command_line: CommandLine = flat(),
+        /// Bundle of the network.
+        pub bundle: PathBuf = required("network.hwb"),
+        /// Samples kept in memory.
+        /// Fewer saves memory.
+        pub keep_samples: Bounded<1, 65_536, usize> = default("1024"),
+        /// "fast" or "exact".
+        pub engine: Engine = default("fast").word(),
+        /// Edges that run in this process.
+        pub edges: Option<List<usize>> = optional("[0]"),
+        /// Whether the door is open.
+        pub open: bool = switch(),
+        /// The broker.
+        pub broker: Broker = section(),
+        /// The log.
+        pub log: LogSettings = section(),
+    }
 
-/// Settings that stand without a section.
-#[derive(Debug, Conf)]
-pub struct Lock {
-    /// Name of the lock.
-    #[conf(long, env)]
-    pub lock_name: String,
-    /// Turns of the key.
-    #[conf(long, env, default_value = "2")]
-    pub turns: Bounded<1, 4>,
-}
+    /// Section `[broker]`.
+    #[derive(Debug)]
+    pub struct Broker {
+        /// Where the broker is.
+        pub address: std::net::SocketAddr = default("127.0.0.1:1883"),
+        /// User and password.
+        pub password: Option<String> = secret(),
+    }
 
-/// Section `[broker]`.
-#[derive(Debug, Conf)]
-pub struct Broker {
-    /// Where the broker is.
-    #[conf(long, env, default_value = "127.0.0.1:1883")]
-    pub address: std::net::SocketAddr,
-    /// User and password.
-    #[conf(env, secret)]
-    pub password: Option<String>,
+    /// A door with hinges.
+    #[derive(Debug)]
+    pub struct HingedDoor {
+        /// The door.
+        pub door: Door = flat(),
+        /// The hinges.
+        pub hinges: Tables<Hinge> = tables("hinge"),
+    }
+
+    /// One table of `[[hinge]]`.
+    #[derive(Debug)]
+    pub struct Hinge {
+        /// Name of the hinge.
+        pub name: String = required("upper"),
+        /// Grease in grams.
+        pub grease_g: Bounded<0, 10> = default("3"),
+        /// Whether the hinge squeaks.
+        pub squeaks: bool = switch(),
+    }
 }
 
 /// Settings of the watch at the door.
@@ -71,34 +71,26 @@ pub enum Engine {
     Exact,
 }
 
-impl Settings for Door {
-    const RENAMED: &'static [(&'static str, &'static str)] =
-        &[("broker", "broker.address"), ("most_samples", "keep_samples")];
-    const OLD_VARIABLES: &'static str = "HEADWATER_DOOR_";
+impl Program for Door {
+    const NAME: &'static str = "headwater-door";
+    const PREFIX: &'static str = "HEADWATER_DOOR_";
     const OTHER_VARIABLES: &'static [&'static str] = &["HEADWATER_DOOR_BELL"];
 
-    fn check(&self) -> Vec<String> {
+    fn check(&self, _values: &[Value]) -> Vec<Misfit> {
         let fits = self.engine == Engine::Fast || self.keep_samples.get() < 100;
-        if fits {
-            Vec::new()
-        } else {
-            vec!["keep_samples: expected below 100 with engine = \"exact\"".into()]
-        }
+        let misfit = Misfit::new("keep_samples", "expected below 100 with engine = \"exact\"").with("engine");
+        if fits { Vec::new() } else { vec![misfit] }
     }
 }
 
-/// One table of `[[hinge]]`.
-#[derive(Debug, Conf)]
-pub struct Hinge {
-    /// Name of the hinge.
-    #[conf(long, env)]
-    pub name: String,
-    /// Grease in grams.
-    #[conf(long, env, default_value = "3")]
-    pub grease_g: Bounded<0, 10>,
-}
+impl Program for HingedDoor {
+    const NAME: &'static str = "headwater-door";
+    const PREFIX: &'static str = "HEADWATER_DOOR_";
 
-impl Settings for Hinge {}
+    fn check(&self, values: &[Value]) -> Vec<Misfit> {
+        self.door.check(values)
+    }
+}
 
 #[track_caller]
 fn mistakes_of(sources: Sources) -> Vec<String> {
@@ -122,7 +114,7 @@ fn a_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_the_def
     let environment = [("HEADWATER_DOOR_KEEP_SAMPLES", "6"), ("HEADWATER_DOOR_BROKER_ADDRESS", "10.0.0.2:2")];
     let sources = || Sources::default().with_file(file);
     let door = loaded(sources());
-    assert_eq!((door.settings.keep_samples.get(), origin(&door, "keep_samples")), (5, &Origin::File));
+    assert_eq!((door.settings.keep_samples.get(), origin(&door, "keep_samples")), (5, &Origin::File(2)));
     assert_eq!(door.settings.edges, Some(List(vec![0, 2])));
     assert_eq!((door.settings.engine, origin(&door, "engine")), (Engine::Fast, &Origin::Default));
     let door = loaded(sources().with_environment(environment));
@@ -141,13 +133,13 @@ fn every_mistake_is_named_at_once_with_key_expected_and_found() {
     assert_eq!(
         mistakes_of(Sources::default().with_file(file)),
         [
-            "broker.adress: no such setting; did you mean `broker.address`?",
-            "colour: no such setting",
             "bundle: missing",
-            "broker.address: invalid socket address syntax, found \"x\"",
-            "edges: invalid digit found in string, found \"x\" in \"0,x\"",
-            "engine: expected \"fast\" or \"exact\", found \"slow\"",
-            "keep_samples: expected 1 to 65536, found 0",
+            "keep_samples: expected 1 to 65536, found 0 (line 1)",
+            "engine: expected \"fast\" or \"exact\", found \"slow\" (line 2)",
+            "edges: invalid digit found in string, found \"x\" in \"0,x\" (line 3)",
+            "broker.address: invalid socket address syntax, found \"x\" (line 7)",
+            "broker.adress: no such setting; did you mean `broker.address`? (line 6)",
+            "colour: no such setting (line 4)",
         ]
     );
 }
@@ -159,8 +151,8 @@ fn a_mistake_of_a_flag_or_of_the_environment_says_so() {
     assert_eq!(
         mistakes_of(sources),
         [
-            "engine: expected \"fast\" or \"exact\", found \"slow\" (flag --engine)",
             "keep_samples: expected 1 to 65536, found many (environment HEADWATER_DOOR_KEEP_SAMPLES)",
+            "engine: expected \"fast\" or \"exact\", found \"slow\" (flag --engine)",
         ]
     );
 }
@@ -170,7 +162,7 @@ fn a_single_mistake_is_named_as_several_are() {
     let file = "bundle = \"b\"\nkeep_samples = true";
     assert_eq!(
         mistakes_of(Sources::default().with_file(file)),
-        ["keep_samples: expected 1 to 65536, found true"]
+        ["keep_samples: expected 1 to 65536, found true (line 2)"]
     );
     assert_eq!(mistakes_of(Sources::default()), ["bundle: missing"]);
 }
@@ -189,15 +181,15 @@ fn settings_that_do_not_fit_are_named_beside_values_that_cannot_be_read() {
         mistakes_of(Sources::default().with_file(file).with_arguments(["--broker-address", "y"])),
         [
             "bundle: missing",
+            "edges: invalid digit found in string, found \"x\" in \"x\" (line 2)",
             "broker.address: invalid socket address syntax, found \"y\" (flag --broker-address)",
-            "edges: invalid digit found in string, found \"x\" in \"x\"",
             "keep_samples: expected below 100 with engine = \"exact\"",
         ]
     );
     // The check would complain about the default of a setting that is wrong itself.
     let file = "bundle = \"b\"\nengine = \"exact\"\nkeep_samples = 0";
     let mistakes = mistakes_of(Sources::default().with_file(file));
-    assert_eq!(mistakes, ["keep_samples: expected 1 to 65536, found 0"]);
+    assert_eq!(mistakes, ["keep_samples: expected 1 to 65536, found 0 (line 3)"]);
 }
 
 #[test]
@@ -205,7 +197,7 @@ fn a_log_filter_that_names_no_level_is_refused() {
     let sources = Sources::default().with_file("bundle = \"b\"\n[log]\nfilter = \"ifno\"");
     let mistakes = mistakes_of(sources);
     assert!(mistakes.len() == 1 && mistakes[0].starts_with("log.filter: expected a level ("), "{mistakes:?}");
-    assert!(mistakes[0].ends_with("found \"ifno\""), "{mistakes:?}");
+    assert!(mistakes[0].ends_with("found \"ifno\" (line 3)"), "{mistakes:?}");
 }
 
 #[test]
@@ -219,8 +211,6 @@ fn an_unknown_variable_is_warned_of_with_the_nearest_name() {
         ("HEADWATER_DOOR_BELL", "of another program"),
         ("HEADWATER_DOOR_BELLS", "ours"),
         ("HEADWATER_DOOR_SERVICE_PORT", "of Kubernetes"),
-        ("HEADWATER_DOOR_TURNS", "3"),
-        ("HEADWATER_DOOR_LOCK_NAME", "front"),
         ("RUST_LOG", "info"),
     ];
     let door = loaded(Sources::default().with_file("bundle = \"b\"").with_environment(environment));
@@ -236,30 +226,23 @@ fn an_unknown_variable_is_warned_of_with_the_nearest_name() {
 }
 
 #[test]
-fn an_old_name_is_refused_naming_the_new_and_its_value_is_still_checked() {
-    let sources = Sources::default()
-        .with_file("bundle = \"b\"\nbroker = \"nowhere\"")
-        .with_environment([("HEADWATER_DOOR_MOST_SAMPLES", "0")]);
-    assert_eq!(
-        mistakes_of(sources),
-        [
-            "broker: is now `broker.address`",
-            "HEADWATER_DOOR_MOST_SAMPLES: is now HEADWATER_DOOR_KEEP_SAMPLES",
-            "broker.address: invalid socket address syntax, found \"nowhere\"",
-            "keep_samples: expected 1 to 65536, found 0 (environment HEADWATER_DOOR_KEEP_SAMPLES)",
-        ]
-    );
-    for flags in [&["--broker", "10.0.0.1:1"][..], &["--broker=10.0.0.1:1"]] {
-        let sources = Sources::default().with_file("bundle = \"b\"").with_arguments(flags);
-        assert_eq!(mistakes_of(sources), ["--broker: is now --broker-address"]);
-    }
-}
-
-#[test]
 fn an_unknown_flag_and_a_mistake_of_the_file_are_named_together() {
     let mistakes =
         mistakes_of(Sources::default().with_arguments(["--colour", "red"]).with_file("colour = 3"));
-    assert_eq!(mistakes, ["colour: no such setting", "unexpected argument '--colour' found"]);
+    assert_eq!(mistakes, ["--colour: no such flag", "bundle: missing", "colour: no such setting (line 1)"]);
+    let mistakes = mistakes_of(Sources::default().with_arguments(["--bundel=b", "--keep-samples", "0"]));
+    let expected = [
+        "--bundel: no such flag; did you mean --bundle?",
+        "bundle: missing",
+        "keep_samples: expected 1 to 65536, found 0 (flag --keep-samples)",
+    ];
+    assert_eq!(mistakes, expected);
+    let twice = ["--bundle", "a", "--bundle", "b"];
+    let mistakes = mistakes_of(Sources::default().with_arguments(twice));
+    assert!(
+        mistakes[0].starts_with("--bundle") && mistakes[0].ends_with("expected once, found twice"),
+        "{mistakes:?}"
+    );
 }
 
 #[test]
@@ -315,7 +298,7 @@ fn what_is_shown_is_a_file_that_is_accepted_back_and_shows_no_secret() {
     let door = loaded(sources);
     assert_eq!(door.settings.broker.password.as_deref(), Some("hidden"));
     assert_eq!(door.settings.log.filter, "debug");
-    let shown = door.to_toml(None);
+    let shown = door.to_toml();
     assert!(!shown.contains("hidden"), "{shown}");
     let from = ["# flag --bundle", "# environment HEADWATER_DOOR_BROKER_PASSWORD", "# file", "# default"];
     from.iter().for_each(|from| assert!(shown.contains(from), "{from} in {shown}"));
@@ -326,26 +309,18 @@ fn what_is_shown_is_a_file_that_is_accepted_back_and_shows_no_secret() {
 }
 
 #[test]
-fn a_struct_without_a_section_is_there_when_one_of_its_settings_is() {
-    let read = |text: &str| load::<Door>(Sources::default().with_file(format!("bundle = \"b\"\n{text}")));
-    let door = read("").unwrap();
-    assert!(door.settings.lock.is_none());
-    assert!(door.to_toml(None).contains("# turns is not set"));
-    let lock = read("lock_name = \"front\"").unwrap().settings.lock.unwrap();
-    assert_eq!((lock.lock_name.as_str(), lock.turns.get()), ("front", 2));
-    assert!(matches!(read("turns = 3"), Err(Stop::Mistakes(mistakes)) if mistakes == ["lock_name: missing"]));
-}
-
-#[test]
 fn a_secret_in_a_file_is_refused_without_its_value() {
     let mistakes =
         mistakes_of(Sources::default().with_file("bundle = \"b\"\n[broker]\npassword = \"hidden\""));
-    assert_eq!(mistakes, ["broker.password: only in the environment, HEADWATER_DOOR_BROKER_PASSWORD"]);
+    assert_eq!(
+        mistakes,
+        ["broker.password: only in the environment, HEADWATER_DOOR_BROKER_PASSWORD (line 3)"]
+    );
 }
 
 #[test]
 fn the_example_file_explains_every_setting_and_is_accepted() {
-    let text = example::<Door>(None, "bundle = \"network.hwb\"\nedges = [0]\nlock_name = \"front\"").unwrap();
+    let text = example::<Door>();
     let expected = "# Bundle of the network.
 bundle = \"network.hwb\"
 # Samples kept in memory.
@@ -355,10 +330,8 @@ bundle = \"network.hwb\"
 # engine = \"fast\"
 # Edges that run in this process.
 # edges = [0]
-# Name of the lock.
-# lock_name = \"front\"
-# Turns of the key.
-# turns = 2
+# Whether the door is open.
+# open = true
 
 [broker]
 # Where the broker is.
@@ -369,40 +342,50 @@ bundle = \"network.hwb\"
     assert!(text.starts_with(expected), "{text}");
     let door = loaded(Sources::default().with_file(text));
     assert_eq!(door.settings.edges, None);
-    assert_eq!(
-        example::<Door>(None, "bundle = \"b\"\nturns = 1\nlock_name = \"l\"").unwrap_err(),
-        ["edges: expected an example, found none"]
-    );
 }
 
 #[test]
 fn tables_of_an_array_are_read_each_with_all_mistakes() {
-    let read = |text: &str| {
-        let sources = Sources::default().with_file(text);
-        load_with_tables::<Door, Hinge>(sources, "hinge")
-    };
-    let (door, hinges) =
+    let read = |text: &str| load::<HingedDoor>(Sources::default().with_file(text));
+    let door =
         read("bundle = \"b\"\n[[hinge]]\nname = \"up\"\n[[hinge]]\nname = \"down\"\ngrease_g = 0").unwrap();
-    assert_eq!(door.settings.bundle, PathBuf::from("b"));
-    let names: Vec<_> =
-        hinges.iter().map(|hinge| (hinge.settings.name.as_str(), hinge.settings.grease_g.get())).collect();
-    assert_eq!(names, [("up", 3), ("down", 0)]);
-    let shown: String = hinges.iter().map(|hinge| hinge.to_toml(Some("hinge"))).collect();
-    let (_, again) = read(&format!("{}{shown}", door.to_toml(None))).unwrap();
-    assert_eq!(again.len(), 2);
-    match read("[[hinge]]\ngrease_g = 11\n[[hinge]]\nnam = \"x\"") {
-        Err(Stop::Mistakes(mistakes)) => assert_eq!(
-            mistakes,
-            [
-                "bundle: missing",
-                "hinge[0].name: missing",
-                "hinge[0].grease_g: expected 0 to 10, found 11",
-                "hinge[1].nam: no such setting; did you mean `name`?",
-                "hinge[1].name: missing",
-            ]
-        ),
-        other => panic!("expected mistakes, found {other:?}"),
-    }
+    let hinges = &door.settings.hinges;
+    let names: Vec<_> = hinges.all.iter().map(|hinge| (hinge.name.as_str(), hinge.grease_g.get())).collect();
+    assert_eq!((names, hinges.place(1)), (vec![("up", 3), ("down", 0)], "hinge[1].".into()));
+    assert_eq!(read(&door.to_toml()).unwrap().settings.hinges.all.len(), 2);
+    let Err(Stop::Mistakes(mistakes)) = read("[[hinge]]\ngrease_g = 11\n[[hinge]]\nnam = \"x\"") else {
+        panic!("expected mistakes");
+    };
+    assert_eq!(
+        mistakes,
+        [
+            "bundle: missing",
+            "hinge[0].name: missing",
+            "hinge[0].grease_g: expected 0 to 10, found 11 (line 2)",
+            "hinge[1].name: missing",
+            "hinge[1].nam: no such setting; did you mean `name`? (line 4)",
+        ]
+    );
+}
+
+#[test]
+fn one_table_is_given_without_an_array_by_every_source() {
+    let sources = Sources::default()
+        .with_file("bundle = \"b\"\ngrease_g = 5")
+        .with_environment([("HEADWATER_DOOR_NAME", "only")])
+        .with_arguments(["--squeaks"]);
+    let door = load::<HingedDoor>(sources).unwrap().settings;
+    let hinge = &door.hinges.all[0];
+    assert_eq!((hinge.name.as_str(), hinge.grease_g.get(), hinge.squeaks), ("only", 5, true));
+    assert_eq!(door.hinges.place(0), "");
+}
+
+#[test]
+fn a_value_where_a_section_is_expected_is_refused() {
+    let mistakes = mistakes_of(Sources::default().with_file("bundle = \"b\"\nbroker = \"x\""));
+    assert_eq!(mistakes, ["broker: expected a section [broker], found a value (line 2)"]);
+    let mistakes = mistakes_of(Sources::default().with_file("bundle = \"b\"\n[[hinge]]\nname = \"up\""));
+    assert_eq!(mistakes, ["hinge: no such setting (line 3)"]);
 }
 
 #[test]

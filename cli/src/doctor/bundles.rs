@@ -75,7 +75,7 @@ pub(super) fn compare(tiers: &[(&Tier, &TierNetworks)]) -> Vec<(usize, Finding)>
                     }
                     // The cloud must have every network of a group, if the group asks it.
                     (TierSettings::Aggregator(loaded), TierSettings::Cloud(_)) => {
-                        theirs.iter().flatten().next().filter(|_| loaded.settings.shared.cloud.url.is_some())
+                        theirs.iter().flatten().next().filter(|_| loaded.shared.cloud.url.is_some())
                     }
                     (
                         TierSettings::Device(_) | TierSettings::Aggregator(_) | TierSettings::Cloud(_),

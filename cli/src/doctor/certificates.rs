@@ -166,7 +166,7 @@ fn secrets(tier: &Tier) -> Vec<Finding> {
     files.extend(tier.broker().and_then(|broker| broker.password_file.as_deref()));
     match &tier.settings {
         TierSettings::Device(_) => {}
-        TierSettings::Aggregator(loaded) => files.extend(loaded.settings.shared.cloud.key_file.as_deref()),
+        TierSettings::Aggregator(loaded) => files.extend(loaded.shared.cloud.key_file.as_deref()),
         TierSettings::Cloud(settings) => files.extend(settings.service.http.keys_file.as_deref()),
     }
     let readers = files.into_iter().filter_map(readers);

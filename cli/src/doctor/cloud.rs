@@ -40,10 +40,12 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
     let advice = "renew it: `headwater enroll renew cloud`, then copy the new files to the cloud's machine";
     findings.extend(answer.certificate.iter().flat_map(|of| expiry("certificate of the cloud", of, advice)));
     for (name, answer) in models {
-        let groups =
-            loaded.groups.iter().zip(networks).filter(|(group, _)| {
-                group.model.as_ref().unwrap_or(&loaded.settings.shared.cloud.model) == name
-            });
+        let groups = loaded
+            .groups
+            .all
+            .iter()
+            .zip(networks)
+            .filter(|(group, _)| group.model.as_ref().unwrap_or(&loaded.shared.cloud.model) == name);
         let networks: Vec<_> =
             groups.filter_map(|(group, of)| Some((group.group.as_str(), of.as_ref()?))).collect();
         findings.extend(model(name, answer, &networks));

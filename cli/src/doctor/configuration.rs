@@ -1,6 +1,6 @@
 //! Settings that the program of a tier would refuse, as `--check-config` names them.
 
-use headwater_end_device::{Device, OpenedSettings};
+use headwater_end_device::Device;
 use headwater_protocol::PolicyId;
 
 use super::finding::Finding;
@@ -64,12 +64,12 @@ fn open(tier: &Tier, networks: &TierNetworks) -> (Vec<String>, Vec<Option<Policy
         TierSettings::Device(settings) => {
             // Without a bundle the rest cannot be opened, and the check of the bundle says why.
             if networks.iter().all(Option::is_none) {
-                return (settings.config().err().iter().map(ToString::to_string).collect(), vec![None]);
+                return (settings.open_access().err().iter().map(ToString::to_string).collect(), vec![None]);
             }
             match settings.open() {
-                Ok(OpenedSettings { config, bundle, source }) => {
-                    let policy = config.policy.as_ref().map_or(bundle.policy_id(), |(_, id)| *id);
-                    let checked = Device::check(&config, &bundle, &source);
+                Ok((device, bundle, source)) => {
+                    let policy = device.policy.as_ref().map_or(bundle.policy_id(), |(_, id)| *id);
+                    let checked = Device::check(&device, &bundle, &source);
                     (checked.err().iter().map(ToString::to_string).collect(), vec![Some(policy)])
                 }
                 Err(error) => (vec![error.to_string()], vec![None]),

@@ -29,13 +29,13 @@ pub(super) fn check(tier: &Tier) -> Vec<Finding> {
 fn written(tier: &Tier) -> Vec<Written> {
     match &tier.settings {
         TierSettings::Device(settings) => {
-            let Some(folder) = settings.options.state_dir.clone() else { return Vec::new() };
+            let Some(folder) = settings.state_dir.clone() else { return Vec::new() };
             let used = bytes_in(&folder.join("spool"));
-            let wanted = settings.options.spool.max_bytes.saturating_sub(used);
+            let wanted = settings.spool.max_bytes.saturating_sub(used);
             vec![Written { key: "state_dir".into(), folder, file: None, wanted }]
         }
         TierSettings::Aggregator(loaded) => {
-            let groups = tier.members.iter().zip(&loaded.groups);
+            let groups = tier.members.iter().zip(&loaded.groups.all);
             let journals = groups.filter_map(|(member, group)| {
                 let file = group.journal.path.clone()?;
                 let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -44,7 +44,7 @@ fn written(tier: &Tier) -> Vec<Written> {
                     folder: folder.unwrap_or(Path::new(".")).to_owned(),
                     file: Some(file),
                     // A journal is compacted into a second file beside it.
-                    wanted: group.journal.max_bytes.get(),
+                    wanted: group.journal.max_bytes,
                 })
             });
             journals.collect()

@@ -1,13 +1,12 @@
 //! Engines of the sections that a tier runs: each section is loaded as its program loads it.
 
 use headwater_cloud_service::{CloudSettings, EngineChoice, choose_engine};
-use headwater_edge_aggregator::{GroupSettings, LoadedAggregator, Role, local_edges};
+use headwater_edge_aggregator::{AggregatorSettings, GroupSettings, Role, local_edges};
 use headwater_end_device::{ChosenEngine, DeviceSettings};
 use headwater_inference::bundle::{Bundle, Networks};
 use headwater_inference::engine::{PackedEngine, TractEngine};
 use headwater_inference::leader::Exits;
 use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection};
-use headwater_protocol::Slot;
 
 use super::finding::Finding;
 use super::tier::{Tier, TierNetworks, TierSettings};
@@ -27,11 +26,8 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks) -> Vec<Finding> {
 }
 
 fn device(settings: &DeviceSettings, networks: &Networks) -> Finding {
-    let bundle = networks.current();
-    let Ok(slot) = Slot::new(settings.slot.get()) else {
-        return Finding::fail(CHECK, format!("slot {} is none", settings.slot), "correct `slot`");
-    };
-    let chosen = match ChosenEngine::new(&settings.options, bundle, slot) {
+    let (bundle, slot) = (networks.current(), settings.slot);
+    let chosen = match ChosenEngine::new(settings, bundle) {
         Ok(chosen) => chosen,
         Err(error) => return Finding::fail(CHECK, error.to_string(), INSTALL),
     };
@@ -51,15 +47,15 @@ fn device(settings: &DeviceSettings, networks: &Networks) -> Finding {
 }
 
 /// Loads the exits of each leader, and the edge sections that this process runs.
-fn aggregator(loaded: &LoadedAggregator, networks: &TierNetworks) -> Vec<Finding> {
+fn aggregator(loaded: &AggregatorSettings, networks: &TierNetworks) -> Vec<Finding> {
     let (mut findings, mut edges) = (Vec::new(), 0);
-    for (index, (group, networks)) in loaded.groups.iter().zip(networks).enumerate() {
+    for (index, (group, networks)) in loaded.groups.all.iter().zip(networks).enumerate() {
         let Some(networks) = networks else { continue };
         for (_, bundle) in networks.bundles().iter() {
             match group_sections(group, bundle) {
                 Ok(loaded) => edges += loaded,
                 Err(reason) => {
-                    let found = format!("{}{reason}", loaded.place(index));
+                    let found = format!("{}{reason}", loaded.groups.place(index));
                     findings.push(Finding::fail(CHECK, found, "take a bundle with the sections of this group's edges, or correct `edge` or `local_edges`"));
                 }
             }
@@ -74,7 +70,10 @@ fn aggregator(loaded: &LoadedAggregator, networks: &TierNetworks) -> Vec<Finding
 /// Loads what a leader or an edge runs of one network; gives the number of edge sections.
 fn group_sections(group: &GroupSettings, bundle: &Bundle) -> Result<usize, String> {
     let engine = TractEngine::new();
-    let edges = match group.role().map_err(|mistakes| mistakes.join("; "))? {
+    let edges = match group
+        .role()
+        .map_err(|misfits| misfits.into_iter().map(String::from).collect::<Vec<_>>().join("; "))?
+    {
         Role::Edge { edge, .. } => vec![edge],
         role @ Role::Leader { .. } => {
             Exits::load(bundle, &engine).map_err(|error| format!("exits: {error}"))?;

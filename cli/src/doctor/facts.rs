@@ -75,7 +75,7 @@ async fn ask_brokers(tier: &Tier, limit: Duration) -> Vec<Option<Result<BrokerPr
 
 async fn ask_cloud(tier: &Tier, limit: Duration) -> Option<CloudFacts> {
     let TierSettings::Aggregator(loaded) = &tier.settings else { return None };
-    let cloud = &loaded.settings.shared.cloud;
+    let cloud = &loaded.shared.cloud;
     let url = cloud.url.clone()?;
     let identity = tier.security().tls.client();
     let key: Result<Option<Secret>, String> = cloud.secret();
@@ -89,6 +89,7 @@ async fn ask_cloud(tier: &Tier, limit: Duration) -> Option<CloudFacts> {
     let connector = Connector::default().with_identity(identity);
     let mut names: Vec<String> = loaded
         .groups
+        .all
         .iter()
         .map(|group| group.model.clone().unwrap_or_else(|| cloud.model.clone()))
         .collect();

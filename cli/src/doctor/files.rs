@@ -33,7 +33,7 @@ impl Tier {
             }
             TierSettings::Aggregator(loaded) => {
                 let places = self.members.iter().map(|member| member.place.as_str());
-                places.zip(loaded.groups.iter().map(|group| &group.policy)).collect()
+                places.zip(loaded.groups.all.iter().map(|group| &group.policy)).collect()
             }
             TierSettings::Cloud(_) => Vec::new(),
         };

@@ -56,10 +56,10 @@ fn allowed_ms(tiers: &[(&Tier, &Facts)]) -> Option<f64> {
     let limits = tiers.iter().flat_map(|(tier, _)| match &tier.settings {
         TierSettings::Device(settings) => {
             let period = settings.period_ms.filter(|_| settings.capture == CaptureWord::Clock);
-            period.map(|period| period.get() as f64 / 4.0).into_iter().collect::<Vec<_>>()
+            period.map(|period| period as f64 / 4.0).into_iter().collect::<Vec<_>>()
         }
         TierSettings::Aggregator(loaded) => {
-            loaded.groups.iter().map(|group| f64::from(group.limits.max_clock_difference_ms.get())).collect()
+            loaded.groups.all.iter().map(|group| f64::from(group.max_clock_difference_ms.get())).collect()
         }
         TierSettings::Cloud(_) => Vec::new(),
     });

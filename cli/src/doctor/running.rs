@@ -177,7 +177,7 @@ fn frames(tier: &Tier, page: &Value) -> Option<Finding> {
         .unwrap_or_default();
     let by_clock = settings.period_ms.filter(|_| settings.capture == CaptureWord::Clock);
     let limit_s = by_clock.map_or(S_WITHOUT_FRAME, |period| {
-        PERIODS_WITHOUT_FRAME * f64::from(u32::try_from(period.get()).unwrap_or(u32::MAX)) / 1000.0
+        PERIODS_WITHOUT_FRAME * f64::from(u32::try_from(period).unwrap_or(u32::MAX)) / 1000.0
     });
     // A device that was never asked for a sample has taken no frame.
     let is_asked = settings.capture != CaptureWord::Trigger

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use headwater_cloud_service::CloudSettings;
 use headwater_edge_aggregator::{
-    GroupSettings, LoadedAggregator, Role, RoleName, edge_subscriptions, leader_subscriptions,
+    AggregatorSettings, GroupSettings, Role, RoleName, edge_subscriptions, leader_subscriptions,
 };
 use headwater_end_device::DeviceSettings;
 use headwater_inference::bundle::Networks;
@@ -71,7 +71,7 @@ pub(super) struct Tier {
 /// Settings of a tier.
 pub(super) enum TierSettings {
     Device(Box<DeviceSettings>),
-    Aggregator(Box<LoadedAggregator>),
+    Aggregator(Box<AggregatorSettings>),
     Cloud(Box<CloudSettings>),
 }
 
@@ -120,7 +120,8 @@ impl Tier {
                 TierSettings::Device(Box::new(loaded.settings))
             }
             TierKind::Aggregator => {
-                TierSettings::Aggregator(Box::new(LoadedAggregator::load(sources).map_err(mistakes)?))
+                let loaded = load::<AggregatorSettings>(sources).map_err(mistakes)?;
+                TierSettings::Aggregator(Box::new(loaded.settings))
             }
             TierKind::Cloud => {
                 let loaded = load::<CloudSettings>(sources).map_err(mistakes)?;
@@ -134,7 +135,7 @@ impl Tier {
     pub(super) fn security(&self) -> &SecuritySettings {
         match &self.settings {
             TierSettings::Device(settings) => &settings.security,
-            TierSettings::Aggregator(loaded) => &loaded.settings.shared.security,
+            TierSettings::Aggregator(loaded) => &loaded.shared.security,
             TierSettings::Cloud(settings) => &settings.service.security,
         }
     }
@@ -148,7 +149,7 @@ impl Tier {
     pub(super) fn admin(&self) -> Option<SocketAddr> {
         match &self.settings {
             TierSettings::Device(settings) => settings.admin.listen,
-            TierSettings::Aggregator(loaded) => loaded.settings.shared.admin.listen,
+            TierSettings::Aggregator(loaded) => loaded.shared.admin.listen,
             TierSettings::Cloud(settings) => settings.service.admin.listen,
         }
     }
@@ -157,7 +158,7 @@ impl Tier {
     pub(super) fn broker(&self) -> Option<&BrokerSettings> {
         match &self.settings {
             TierSettings::Device(settings) => Some(&settings.broker),
-            TierSettings::Aggregator(loaded) => Some(&loaded.settings.shared.broker),
+            TierSettings::Aggregator(loaded) => Some(&loaded.shared.broker),
             TierSettings::Cloud(_) => None,
         }
     }
@@ -179,7 +180,7 @@ impl Tier {
                 vec![BundleFiles { place: "", bundle: &settings.bundle, next: None }]
             }
             TierSettings::Aggregator(loaded) => {
-                let groups = self.members.iter().zip(&loaded.groups);
+                let groups = self.members.iter().zip(&loaded.groups.all);
                 let files = groups.map(|(Member { place, .. }, group)| BundleFiles {
                     place,
                     bundle: &group.bundle,
@@ -221,9 +222,9 @@ impl TierSettings {
                 tls: settings.security.tls.clone(),
             }],
             Self::Aggregator(loaded) => {
-                let of_process = &loaded.settings.shared.security.tls;
+                let of_process = &loaded.shared.security.tls;
                 let member = |(index, group): (usize, &GroupSettings)| Member {
-                    place: loaded.place(index),
+                    place: loaded.groups.place(index),
                     site: group.site.clone(),
                     group: group.group.clone(),
                     role: match group.role {
@@ -233,7 +234,7 @@ impl TierSettings {
                     subscriptions: group_subscriptions(group),
                     tls: group.tls(of_process),
                 };
-                loaded.groups.iter().enumerate().map(member).collect()
+                loaded.groups.all.iter().enumerate().map(member).collect()
             }
             Self::Cloud(_) => Vec::new(),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use bytes::Bytes;
-use headwater_cloud_service::{CloudConfig, CloudState, app};
+use headwater_cloud_service::{CloudConfig, CloudSettings, CloudState, app};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::sections::CloudSection;
 use headwater_inference::testing::TinyNetwork;
@@ -43,8 +43,9 @@ pub(crate) struct Answer {
 /// Settings from a TOML text, on a free port. A stop closes the listener at once, where the text does not say otherwise.
 pub(crate) fn config(settings: &str) -> CloudConfig {
     let delay = if settings.contains("stop_delay_ms") { "" } else { "stop_delay_ms = 0\n" };
-    let settings = format!("{delay}{settings}");
-    let mut config = load::<CloudConfig>(Sources::default().with_file(&settings)).unwrap().settings;
+    let settings = format!("bundle = \"network.hwb\"\n{delay}{settings}");
+    let loaded = load::<CloudSettings>(Sources::default().with_file(&settings)).unwrap();
+    let mut config = loaded.settings.service;
     config.http.listen = ([127, 0, 0, 1], 0).into();
     config
 }

@@ -74,7 +74,7 @@ async fn a_question_under_the_next_network_names_it_and_has_its_shapes() {
 }
 
 fn default_config() -> CloudConfig {
-    defaults::<SharedConfig>().unwrap().cloud
+    defaults::<SharedConfig>().cloud
 }
 
 fn client(target: Target) -> CloudClient {

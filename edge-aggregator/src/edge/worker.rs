@@ -21,7 +21,8 @@ use tracing::{debug, info, warn};
 use super::{EdgeReply, LocalEdges};
 use crate::aggregator::{AggregatorError, Shared};
 use crate::clock::Clock;
-use crate::config::{GroupConfig, Role};
+use crate::config::OpenedGroup;
+use crate::group_settings::Role;
 use crate::inbox::{Inbox, MessageFormat, edge_subscriptions};
 use crate::live_settings::{DeviceUpdates, PolicyUpdates, next_update};
 use crate::member::Member;
@@ -38,7 +39,7 @@ impl GroupEdge {
     ///
     /// # Errors
     /// [`AggregatorError`]: another role, a network without that edge, a section that does not load, or the link.
-    pub async fn start(shared: &Shared, config: &GroupConfig) -> Result<Self, AggregatorError> {
+    pub async fn start(shared: &Shared, config: &OpenedGroup) -> Result<Self, AggregatorError> {
         let Role::Edge { edge, id } = &config.role else {
             return Err(AggregatorError::mistake("role: expected \"edge\", found \"leader\""));
         };
@@ -62,7 +63,7 @@ impl GroupEdge {
 
 /// Loads the section of an edge, off the async threads.
 async fn load(
-    config: &GroupConfig,
+    config: &OpenedGroup,
     NetworkEdge { generation, edge }: NetworkEdge,
     bundle: &Arc<Bundle>,
 ) -> Result<LocalEdges, AggregatorError> {
@@ -71,7 +72,7 @@ async fn load(
         Generation::Current => config.current_policy().0.features_ms,
         Generation::Next => bundle.policy().features_ms,
     };
-    let (bundle, max_open) = (Arc::clone(bundle), config.limits.max_open.get());
+    let (bundle, max_open) = (Arc::clone(bundle), config.settings.max_open.get());
     let loading = tokio::task::spawn_blocking(move || {
         let mut edges = LocalEdges::new();
         edges.start((generation, &bundle), &[edge], features_ms, max_open)?;
@@ -112,14 +113,14 @@ impl Worker {
     /// Starts to connect an edge under one network. The edge knows devices of the other networks too; their features are ignored.
     async fn start(
         shared: &Shared,
-        config: &GroupConfig,
+        config: &OpenedGroup,
         (NetworkEdge { generation, edge }, id): (NetworkEdge, EdgeId),
         bundle: &Arc<Bundle>,
         report: Arc<Mutex<EdgeReport>>,
     ) -> Result<Self, AggregatorError> {
         let edges = load(config, NetworkEdge { generation, edge }, bundle).await?;
         let (limits, network) = (bundle.manifest().limits(), bundle.network_id());
-        let topics = Topics::new(&config.site, &config.group);
+        let topics = Topics::new(&config.settings.site, &config.settings.group);
         // Seconds of the clock tell one boot from another.
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let status = EdgeStatus {
@@ -131,7 +132,7 @@ impl Worker {
         };
         let (status_topic, request_topic) =
             (topics.edge(&id, EdgeTopic::Status), topics.name(&Topic::Request));
-        let client_id = match (&config.client_id, generation) {
+        let client_id = match (&config.settings.client_id, generation) {
             (Some(client_id), Generation::Next) => format!("{client_id}-next"),
             _ => config.client_id(id.as_str()),
         };
@@ -141,14 +142,14 @@ impl Worker {
         let down = EdgeStatus { state: DeviceState::Down, ..status.clone() };
         link.last_will = Some(retained(&status_topic, &down));
         let (link, incoming) = Link::start(link)?;
-        info!(group = %config.group, %id, %edge, network = network.short(), "edge ready");
+        info!(group = %config.settings.group, %id, %edge, network = network.short(), "edge ready");
         let formats = config.networks.bundles().as_ref();
         let formats = formats
             .try_map(|_, bundle| MessageFormat::new(bundle, Vec::new()))
             .map_err(AggregatorError::section)?;
         let mut inbox = Inbox::new(topics.clone(), Arc::new(formats));
-        inbox.devices.silent_after = config.limits.silent_after();
-        inbox.set_owners(config.devices.clone(), |_, _| {});
+        inbox.devices.silent_after = config.settings.silent_after();
+        inbox.set_owners(config.settings.devices.clone(), |_, _| {});
         Ok(Self {
             generation,
             edges,
@@ -164,9 +165,9 @@ impl Worker {
             session: Session::of_boot(network, status.boot),
             request_topic,
             status_topic,
-            qos: config.limits.request_qos,
+            qos: config.settings.request_qos,
             report,
-            work_loop: shared.work_loops.add(format!("edge {id} of group {}", config.group)),
+            work_loop: shared.work_loops.add(format!("edge {id} of group {}", config.settings.group)),
         })
     }
 

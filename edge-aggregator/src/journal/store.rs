@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headwater_inference::leader::journal::{Entry, FORMAT};
@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 
 use super::disk::{Disk, beside, is_out_of_room, replace};
 use super::{Flush, MAX_WHOLE_LINES, RETRY};
-use crate::config::{JournalConfig, JournalSync};
+use crate::group_settings::{JournalSettings, JournalSync};
 
 /// The file of a journal.
 #[derive(Debug)]
@@ -65,14 +65,19 @@ pub(super) struct ClosedLine {
 }
 
 impl Store {
-    pub(super) fn new(disk: Arc<dyn Disk>, config: &JournalConfig, file: File, length: u64) -> Self {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        (path, settings): (&Path, &JournalSettings),
+        file: File,
+        length: u64,
+    ) -> Self {
         Self {
             disk,
-            path: config.path.clone(),
+            path: path.to_owned(),
             file: Arc::new(file),
-            sync: config.sync,
-            max_bytes: config.max_bytes,
-            compact_at: config.max_bytes,
+            sync: settings.sync,
+            max_bytes: settings.max_bytes,
+            compact_at: settings.max_bytes,
             compact_after: None,
             length,
             has_partial_write: false,

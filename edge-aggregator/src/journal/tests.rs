@@ -8,10 +8,14 @@ use tempfile::TempDir;
 use super::disk::{RESERVE_BYTES, beside};
 use super::small_disk::SmallDisk;
 use super::*;
-use crate::config::JournalSync;
+use crate::group_settings::JournalSync;
 
-fn config(folder: &TempDir, max_bytes: u64) -> JournalConfig {
-    JournalConfig { path: folder.path().join("journal"), max_bytes, sync: JournalSync::Never }
+fn config(folder: &TempDir, max_bytes: u64) -> JournalSettings {
+    JournalSettings { path: Some(folder.path().join("journal")), max_bytes, sync: JournalSync::Never }
+}
+
+fn path(config: &JournalSettings) -> &Path {
+    config.path.as_deref().unwrap()
 }
 
 fn opened(sample: u64) -> Entry {
@@ -35,11 +39,11 @@ fn closed_up_to(floor: u64) -> std::array::IntoIter<Entry, 1> {
 #[tokio::test]
 async fn a_restart_finds_decisions_and_open_samples() {
     let folder = TempDir::new().unwrap();
-    let (mut journal, recovered) = Journal::open(Some(&config(&folder, 1 << 20))).unwrap();
+    let (mut journal, recovered) = Journal::open(&config(&folder, 1 << 20)).unwrap();
     assert_eq!(recovered, Recovered::default());
     written(&mut journal, &[opened(1), opened(2), decided(1)]).await;
     drop(journal);
-    let (_, recovered) = Journal::open(Some(&config(&folder, 1 << 20))).unwrap();
+    let (_, recovered) = Journal::open(&config(&folder, 1 << 20)).unwrap();
     assert_eq!(recovered.decisions, [decision(1)]);
     assert_eq!(recovered.open, [SampleId(2)]);
     assert_eq!((recovered.settled.decided, recovered.settled.highest), (1, SampleId(1)));
@@ -49,18 +53,18 @@ async fn a_restart_finds_decisions_and_open_samples() {
 async fn a_torn_last_line_is_cut_off_counted_and_overwritten() {
     let folder = TempDir::new().unwrap();
     let config = config(&folder, 1 << 20);
-    let (mut journal, _) = Journal::open(Some(&config)).unwrap();
+    let (mut journal, _) = Journal::open(&config).unwrap();
     written(&mut journal, &[opened(1), decided(1)]).await;
     drop(journal);
-    let whole = std::fs::read(&config.path).unwrap();
+    let whole = std::fs::read(path(&config)).unwrap();
     for torn in [&b"{\"opened\":2"[..], b"{\"opened\":2}", b"\0\0\0"] {
-        std::fs::write(&config.path, [&whole, torn].concat()).unwrap();
-        let (mut journal, recovered) = Journal::open(Some(&config)).unwrap();
+        std::fs::write(path(&config), [&whole, torn].concat()).unwrap();
+        let (mut journal, recovered) = Journal::open(&config).unwrap();
         assert_eq!(journal.counts.torn_bytes, torn.len() as u64);
         assert_eq!(recovered.open, []);
         written(&mut journal, &[opened(3)]).await;
         drop(journal);
-        let (journal, recovered) = Journal::open(Some(&config)).unwrap();
+        let (journal, recovered) = Journal::open(&config).unwrap();
         assert_eq!((journal.counts.torn_bytes, recovered.open), (0, vec![SampleId(3)]));
     }
 }
@@ -70,10 +74,10 @@ fn store(journal: &mut Journal) -> &mut Store {
 }
 
 /// Files beside the journal whose name has this middle part, oldest first.
-fn files_beside(config: &JournalConfig, middle: &str) -> Vec<PathBuf> {
-    let name = config.path.file_name().unwrap().to_str().unwrap();
+fn files_beside(config: &JournalSettings, middle: &str) -> Vec<PathBuf> {
+    let name = path(config).file_name().unwrap().to_str().unwrap();
     let prefix = format!("{name}.{middle}");
-    let files = std::fs::read_dir(config.path.parent().unwrap()).unwrap().map(|file| file.unwrap().path());
+    let files = std::fs::read_dir(path(config).parent().unwrap()).unwrap().map(|file| file.unwrap().path());
     let mut files: Vec<_> =
         files.filter(|file| file.file_name().unwrap().to_str().unwrap().starts_with(&prefix)).collect();
     files.sort();
@@ -97,8 +101,8 @@ async fn a_zero_page_is_set_aside_and_every_line_outside_it_counts() {
     let page = [&b"{\"decided\":{\"sam"[..], &[0; 4096][..], b"cloud\":1}}\n"].concat();
     // The second page ends where a line begins.
     let text = [&before[..], &page, &after, &[0; 512], &lines(&[opened(5)])].concat();
-    std::fs::write(&config.path, &text).unwrap();
-    let (mut journal, recovered) = Journal::open(Some(&config)).unwrap();
+    std::fs::write(path(&config), &text).unwrap();
+    let (mut journal, recovered) = Journal::open(&config).unwrap();
     assert_eq!(recovered.decisions, [decision(1), decision(4)]);
     assert_eq!(recovered.open, [SampleId(2), SampleId(5)]);
     assert_eq!(journal.counts.unreadable_bytes, page.len() as u64 + 512);
@@ -107,7 +111,7 @@ async fn a_zero_page_is_set_aside_and_every_line_outside_it_counts() {
     assert_eq!(std::fs::read(&kept[0]).unwrap(), text, "the damaged file is kept as it was");
     written(&mut journal, &[decided(5)]).await;
     drop(journal);
-    let (journal, recovered) = Journal::open(Some(&config)).unwrap();
+    let (journal, recovered) = Journal::open(&config).unwrap();
     assert_eq!((recovered.decisions.len(), recovered.open), (3, vec![SampleId(2)]));
     assert_eq!(journal.counts.unreadable_bytes, 0, "the file was mended");
 }
@@ -116,11 +120,11 @@ async fn a_zero_page_is_set_aside_and_every_line_outside_it_counts() {
 fn check_refused_untouched(text: &[u8]) {
     let folder = TempDir::new().unwrap();
     let config = config(&folder, 1 << 20);
-    std::fs::write(&config.path, text).unwrap();
-    let error = Journal::open(Some(&config)).unwrap_err();
+    std::fs::write(path(&config), text).unwrap();
+    let error = Journal::open(&config).unwrap_err();
     assert!(matches!(error, JournalError::NotAJournal { .. }), "{error}");
     assert!(error.to_string().contains("--journal-path"), "{error}");
-    assert!(std::fs::read(&config.path).unwrap() == text, "the file is changed");
+    assert!(std::fs::read(path(&config)).unwrap() == text, "the file is changed");
     assert_eq!(files_beside(&config, ""), [] as [PathBuf; 0], "files beside it");
 }
 
@@ -143,15 +147,15 @@ fn a_journal_of_another_format_is_refused_by_its_number_and_not_changed() {
     for (found, text) in [(1, &of_1[..]), (1, b"{\"decided\":{\"sam\":1}}\n\0"), (3, &of_3)] {
         let folder = TempDir::new().unwrap();
         let config = config(&folder, 1 << 20);
-        std::fs::write(&config.path, text).unwrap();
-        let error = Journal::open(Some(&config)).unwrap_err().to_string();
+        std::fs::write(path(&config), text).unwrap();
+        let error = Journal::open(&config).unwrap_err().to_string();
         let expected = format!(
             "journal {}: expected format 2, found format {found}; the file is left as it is; start once with the release that wrote it \
              until no sample is open and then move it away, or name another file (--journal-path)",
-            config.path.display()
+            path(&config).display()
         );
         assert_eq!(error, expected);
-        assert!(std::fs::read(&config.path).unwrap() == text, "the file is changed");
+        assert!(std::fs::read(path(&config)).unwrap() == text, "the file is changed");
         assert_eq!(files_beside(&config, ""), [] as [PathBuf; 0], "files beside it");
     }
 }
@@ -166,8 +170,8 @@ async fn a_journal_whose_first_line_was_damaged_is_mended_if_another_line_says_t
         let config = config(&folder, 1 << 20);
         let mut text = whole.clone();
         text[at] = byte;
-        std::fs::write(&config.path, text).unwrap();
-        let (mut journal, recovered) = Journal::open(Some(&config)).unwrap();
+        std::fs::write(path(&config), text).unwrap();
+        let (mut journal, recovered) = Journal::open(&config).unwrap();
         assert_eq!(
             (recovered.decisions.len(), recovered.open.last()),
             (1, Some(&SampleId(2))),
@@ -175,7 +179,7 @@ async fn a_journal_whose_first_line_was_damaged_is_mended_if_another_line_says_t
         );
         written(&mut journal, &[decided(2)]).await;
         drop(journal);
-        let (journal, recovered) = Journal::open(Some(&config)).unwrap();
+        let (journal, recovered) = Journal::open(&config).unwrap();
         assert_eq!((recovered.decisions.len(), journal.counts.unreadable_bytes), (2, 0), "{at} {byte}");
     }
 }
@@ -187,13 +191,13 @@ fn a_journal_in_which_no_line_says_the_format_is_kept_and_begun_again() {
     let text = [&b"damage\n"[..], of_1.as_bytes()].concat();
     let folder = TempDir::new().unwrap();
     let config = config(&folder, 1 << 20);
-    std::fs::write(&config.path, &text).unwrap();
+    std::fs::write(path(&config), &text).unwrap();
     let obstacle = folder.path().join("journal.new");
     std::fs::create_dir(&obstacle).unwrap();
-    let error = Journal::open(Some(&config)).unwrap_err();
+    let error = Journal::open(&config).unwrap_err();
     assert!(matches!(error, JournalError::Open { .. }), "{error}");
     std::fs::remove_dir(&obstacle).unwrap();
-    let (journal, recovered) = Journal::open(Some(&config)).unwrap();
+    let (journal, recovered) = Journal::open(&config).unwrap();
     assert_eq!(recovered, Recovered::default());
     assert_eq!(journal.counts.unreadable_bytes, text.len() as u64);
     assert_eq!(std::fs::read(&files_beside(&config, "damaged-")[0]).unwrap(), text);
@@ -204,15 +208,15 @@ async fn a_journal_begins_with_its_format_also_after_a_first_write_that_failed()
     let folder = TempDir::new().unwrap();
     let config = config(&folder, 1 << 20);
     let disk = Arc::new(SmallDisk::new(10));
-    let (mut journal, _) = Journal::open_on(disk.clone(), Some(&config)).unwrap();
+    let (mut journal, _) = Journal::open_on(disk.clone(), &config).unwrap();
     journal.append(&opened(1));
     assert_eq!(journal.flush().await, Flush::Failed);
     disk.free.store(1 << 30, Relaxed);
     written(&mut journal, &[opened(2)]).await;
     written(&mut journal, &[opened(3)]).await;
     drop(journal);
-    written(&mut Journal::open(Some(&config)).unwrap().0, &[opened(4)]).await;
-    let text = std::fs::read_to_string(&config.path).unwrap();
+    written(&mut Journal::open(&config).unwrap().0, &[opened(4)]).await;
+    let text = std::fs::read_to_string(path(&config)).unwrap();
     assert_eq!(text, "{\"format\":2}\n{\"opened\":2}\n{\"opened\":3}\n{\"format\":2}\n{\"opened\":4}\n");
 }
 
@@ -220,18 +224,18 @@ async fn a_journal_begins_with_its_format_also_after_a_first_write_that_failed()
 fn a_journal_has_one_writer() {
     let folder = TempDir::new().unwrap();
     let config = config(&folder, 1 << 20);
-    let first = Journal::open(Some(&config)).unwrap();
-    assert!(matches!(Journal::open(Some(&config)).unwrap_err(), JournalError::Locked { .. }));
+    let first = Journal::open(&config).unwrap();
+    assert!(matches!(Journal::open(&config).unwrap_err(), JournalError::Locked { .. }));
     drop(first);
-    assert!(Journal::open(Some(&config)).is_ok());
+    assert!(Journal::open(&config).is_ok());
 }
 
 #[test]
 fn a_missing_folder_is_named() {
     let folder = TempDir::new().unwrap();
-    let config =
-        JournalConfig { path: folder.path().join("none/journal"), max_bytes: 1, sync: JournalSync::Never };
-    let error = Journal::open(Some(&config)).unwrap_err();
+    let config = config(&folder, 1);
+    let config = JournalSettings { path: Some(folder.path().join("none/journal")), ..config };
+    let error = Journal::open(&config).unwrap_err();
     assert!(error.to_string().contains("none/journal"), "{error}");
 }
 
@@ -240,8 +244,8 @@ fn a_missing_folder_is_named() {
 #[tokio::test]
 async fn a_bounded_journal_keeps_the_settled_counts_the_open_samples_and_the_latest_decisions() {
     let folder = TempDir::new().unwrap();
-    let config = JournalConfig { sync: JournalSync::Always, ..config(&folder, 300_000) };
-    let (mut journal, _) = Journal::open(Some(&config)).unwrap();
+    let config = JournalSettings { sync: JournalSync::Always, ..config(&folder, 300_000) };
+    let (mut journal, _) = Journal::open(&config).unwrap();
     let mut settled = Settled::default();
     written(&mut journal, &[opened(7), Entry::Dropped { sample: SampleId(8), reason: Dropped::Shed }]).await;
     settled.dropped.insert(Dropped::Shed, 1);
@@ -259,10 +263,10 @@ async fn a_bounded_journal_keeps_the_settled_counts_the_open_samples_and_the_lat
         journal.compact_if_full(&settled, entries.into_iter(), [SampleId(7)].into_iter());
     }
     assert!(journal.counts.compactions > 2);
-    let size = std::fs::metadata(&config.path).unwrap().len();
+    let size = std::fs::metadata(path(&config)).unwrap().len();
     assert!(size < 1_500_000, "{size}");
     drop(journal);
-    let (_, recovered) = Journal::open(Some(&config)).unwrap();
+    let (_, recovered) = Journal::open(&config).unwrap();
     assert_eq!(recovered.settled, Settled { highest: SampleId(10_009), ..settled });
     assert_eq!(recovered.open, [SampleId(7)]);
     assert_eq!(recovered.decisions.last(), Some(&decision(10_009)));
@@ -278,19 +282,19 @@ async fn a_bounded_journal_keeps_the_settled_counts_the_open_samples_and_the_lat
 async fn lines_before_a_new_numbering_do_not_come_back_when_the_file_is_compacted() {
     let folder = TempDir::new().unwrap();
     let config = config(&folder, 1);
-    let (mut journal, _) = Journal::open(Some(&config)).unwrap();
+    let (mut journal, _) = Journal::open(&config).unwrap();
     let implausible = Entry::Dropped { sample: SampleId(1 << 40), reason: Dropped::Shed };
     written(&mut journal, &[decided(1 << 40), implausible, Entry::Numbering(None), decided(3)]).await;
     let settled = Settled { highest: SampleId(3), decided: 2, dropped: [(Dropped::Shed, 1)].into() };
     for reopened in [false, true] {
         if reopened {
             drop(journal);
-            journal = Journal::open(Some(&config)).unwrap().0;
+            journal = Journal::open(&config).unwrap().0;
         }
         let ranges = vec![(SampleId(3), SampleId(3))];
         let entries = [Entry::ClosedRanges { floor: None, ranges: ranges.clone() }];
         journal.compact_if_full(&settled, entries.into_iter(), std::iter::empty());
-        let text = std::fs::read(&config.path).unwrap();
+        let text = std::fs::read(path(&config)).unwrap();
         let lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
         let recovered = replay(lines.map(|line| Entry::read_line(line).unwrap()));
         assert_eq!((recovered.settled.clone(), recovered.decisions), (settled.clone(), vec![decision(3)]));
@@ -302,7 +306,7 @@ async fn lines_before_a_new_numbering_do_not_come_back_when_the_file_is_compacte
 #[tokio::test]
 async fn only_the_latest_lines_are_remembered() {
     let folder = TempDir::new().unwrap();
-    let (mut journal, _) = Journal::open(Some(&config(&folder, 1 << 30))).unwrap();
+    let (mut journal, _) = Journal::open(&config(&folder, 1 << 30)).unwrap();
     for round in 0..50 {
         let entries: Vec<_> = (round * 100..round * 100 + 100).map(decided).collect();
         written(&mut journal, &entries).await;
@@ -312,7 +316,8 @@ async fn only_the_latest_lines_are_remembered() {
 
 #[tokio::test]
 async fn without_a_file_entries_are_only_counted() {
-    let (mut journal, _) = Journal::open(None).unwrap();
+    let none = JournalSettings { path: None, max_bytes: 1, sync: JournalSync::Never };
+    let (mut journal, _) = Journal::open(&none).unwrap();
     written(&mut journal, &[opened(1), decided(1)]).await;
     assert_eq!(journal.counts, JournalCounts { entries: 2, ..JournalCounts::default() });
 }
@@ -324,8 +329,8 @@ fn the_three_newest_damaged_files_are_kept() {
     let config = config(&folder, 1 << 20);
     for round in 1..=12 {
         let text = [lines(&[opened(round)]), b"damage\n".to_vec(), lines(&[decided(round)])].concat();
-        std::fs::write(&config.path, text).unwrap();
-        let (journal, recovered) = Journal::open(Some(&config)).unwrap();
+        std::fs::write(path(&config), text).unwrap();
+        let (journal, recovered) = Journal::open(&config).unwrap();
         assert_eq!((journal.counts.unreadable_bytes, recovered.decisions.len()), (7, 1));
     }
     let name = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().to_owned();
@@ -340,8 +345,8 @@ fn a_journal_that_lost_its_first_line_is_begun_again() {
     for text in [&b"{\"opened\":1"[..], b"{\"dec", &[0; 4096]] {
         let folder = TempDir::new().unwrap();
         let config = config(&folder, 1 << 20);
-        std::fs::write(&config.path, text).unwrap();
-        let (_, recovered) = Journal::open(Some(&config)).unwrap();
+        std::fs::write(path(&config), text).unwrap();
+        let (_, recovered) = Journal::open(&config).unwrap();
         assert_eq!(recovered, Recovered::default());
         assert_eq!(std::fs::read(&files_beside(&config, "damaged-")[0]).unwrap(), text);
     }
@@ -353,9 +358,9 @@ async fn a_damaged_journal_that_cannot_be_set_aside_goes_on_in_its_file() {
     let config = config(&folder, 1 << 20);
     // A folder where the new file should be.
     std::fs::create_dir(folder.path().join("journal.new")).unwrap();
-    std::fs::write(&config.path, [lines(&[opened(1)]), b"damage at the end".to_vec()].concat()).unwrap();
+    std::fs::write(path(&config), [lines(&[opened(1)]), b"damage at the end".to_vec()].concat()).unwrap();
     for samples in 1..4 {
-        let (mut journal, recovered) = Journal::open(Some(&config)).unwrap();
+        let (mut journal, recovered) = Journal::open(&config).unwrap();
         assert_eq!(recovered.open, (1..=samples).map(SampleId).collect::<Vec<_>>());
         written(&mut journal, &[opened(samples + 1)]).await;
         assert_eq!(files_beside(&config, "damaged-").len(), 0);
@@ -374,9 +379,9 @@ fn every_line_outside_the_damage_counts_wherever_the_damage_is() {
             let mut text = whole.clone();
             let end = whole.len().min(start + length);
             text[start..end].fill(byte);
-            std::fs::write(&config.path, [&text[..], &last].concat()).unwrap();
+            std::fs::write(path(&config), [&text[..], &last].concat()).unwrap();
             let disk = Arc::new(SmallDisk::new(1 << 30));
-            let (_, recovered) = Journal::open_on(disk, Some(&config)).unwrap();
+            let (_, recovered) = Journal::open_on(disk, &config).unwrap();
             let mut at = 0;
             let mut untouched = whole.split_inclusive(|byte| *byte == b'\n').filter(|line| {
                 at += line.len();
@@ -401,9 +406,9 @@ fn every_line_outside_the_damage_counts_wherever_the_damage_is() {
 async fn sync_always_syncs_the_folder_of_a_file_that_is_new_or_was_replaced() {
     for (sync, expected) in [(JournalSync::Always, [1, 1, 2]), (JournalSync::Never, [0; 3])] {
         let folder = TempDir::new().unwrap();
-        let config = JournalConfig { sync, ..config(&folder, 1) };
+        let config = JournalSettings { sync, ..config(&folder, 1) };
         let disk = Arc::new(SmallDisk::new(1 << 30));
-        let (mut journal, _) = Journal::open_on(disk.clone(), Some(&config)).unwrap();
+        let (mut journal, _) = Journal::open_on(disk.clone(), &config).unwrap();
         let mut syncs = vec![disk.folder_syncs.load(Relaxed)];
         written(&mut journal, &[opened(1)]).await;
         written(&mut journal, &[decided(1)]).await;
@@ -429,7 +434,7 @@ async fn a_failed_compaction_leaves_the_old_file_in_use_and_is_tried_again_later
     let config = config(&folder, 1);
     let obstacle = folder.path().join("journal.new");
     std::fs::create_dir(&obstacle).unwrap();
-    let (mut journal, _) = Journal::open(Some(&config)).unwrap();
+    let (mut journal, _) = Journal::open(&config).unwrap();
     let settled = Settled { highest: SampleId(1), decided: 1, ..Settled::default() };
     let compact = |journal: &mut Journal| {
         journal.compact_if_full(&settled, closed_up_to(1), [].into_iter());
@@ -444,7 +449,7 @@ async fn a_failed_compaction_leaves_the_old_file_in_use_and_is_tried_again_later
     assert_eq!(compact(&mut journal), (1, 1));
     written(&mut journal, &[opened(2)]).await;
     drop(journal);
-    let (_, recovered) = Journal::open(Some(&config)).unwrap();
+    let (_, recovered) = Journal::open(&config).unwrap();
     assert_eq!((recovered.decisions, recovered.open), (vec![decision(1)], vec![SampleId(2)]));
 }
 
@@ -453,7 +458,7 @@ async fn on_a_full_disk_open_samples_use_the_reserve_and_then_nothing_is_decided
     let folder = TempDir::new().unwrap();
     let config = config(&folder, 1 << 30);
     let disk = Arc::new(SmallDisk::new(3 * RESERVE_BYTES));
-    let (mut journal, _) = Journal::open_on(disk.clone(), Some(&config)).unwrap();
+    let (mut journal, _) = Journal::open_on(disk.clone(), &config).unwrap();
     assert!(journal.has_room() && files_beside(&config, "reserve").len() == 1);
     written(&mut journal, &[opened(1), opened(2)]).await;
 
@@ -481,7 +486,7 @@ async fn on_a_full_disk_open_samples_use_the_reserve_and_then_nothing_is_decided
     written(&mut journal, &[opened(3)]).await;
     assert_eq!((journal.counts.entries, journal.counts.failed_writes), (5, 1));
     drop(journal);
-    let (journal, recovered) = Journal::open_on(disk, Some(&config)).unwrap();
+    let (journal, recovered) = Journal::open_on(disk, &config).unwrap();
     assert_eq!(recovered.decisions, [decision(1), decision(2)]);
     assert_eq!((recovered.open, journal.counts.torn_bytes), (vec![SampleId(3)], 0));
     assert_eq!(journal.counts.unreadable_bytes, 0);
@@ -491,7 +496,7 @@ async fn on_a_full_disk_open_samples_use_the_reserve_and_then_nothing_is_decided
 fn a_leader_that_starts_on_a_full_disk_waits_for_room() {
     let folder = TempDir::new().unwrap();
     let disk = Arc::new(SmallDisk::new(100));
-    let (mut journal, _) = Journal::open_on(disk.clone(), Some(&config(&folder, 1 << 20))).unwrap();
+    let (mut journal, _) = Journal::open_on(disk.clone(), &config(&folder, 1 << 20)).unwrap();
     assert!(!journal.has_room() && journal.counts.is_full);
     let mut now = Instant::now();
     for (free, has_room) in [(100, false), (2 * RESERVE_BYTES - 1, false), (2 * RESERVE_BYTES, true)] {
@@ -508,10 +513,10 @@ async fn lines_that_were_not_written_are_forgotten() {
     let folder = TempDir::new().unwrap();
     let config = config(&folder, 1);
     let disk = Arc::new(SmallDisk::new(1 << 30));
-    let (mut journal, _) = Journal::open_on(disk.clone(), Some(&config)).unwrap();
+    let (mut journal, _) = Journal::open_on(disk.clone(), &config).unwrap();
     written(&mut journal, &[opened(1), decided(1)]).await;
     let free = disk.free.swap(0, Relaxed);
-    disk.release(&beside(&config.path, ".reserve"));
+    disk.release(&beside(path(&config), ".reserve"));
     disk.free.store(0, Relaxed);
     journal.append(&decided(2));
     assert_eq!(journal.flush().await, Flush::Failed);
@@ -522,6 +527,6 @@ async fn lines_that_were_not_written_are_forgotten() {
     journal.compact_if_full(&settled, closed_up_to(1), [SampleId(3)].into_iter());
     assert_eq!(journal.counts.compactions, 1);
     drop(journal);
-    let (_, recovered) = Journal::open(Some(&config)).unwrap();
+    let (_, recovered) = Journal::open(&config).unwrap();
     assert_eq!((recovered.decisions, recovered.open), (vec![decision(1)], vec![SampleId(3)]));
 }

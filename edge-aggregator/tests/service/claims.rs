@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use headwater_edge_aggregator::{
-    Aggregator, AggregatorConfig, GroupConfig, GroupLeader, JournalConfig, LeadState, Shared,
-};
+use headwater_edge_aggregator::{Aggregator, AggregatorConfig, GroupLeader, LeadState, OpenedGroup, Shared};
 use headwater_link::broker::ReservedPort;
 use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{DeviceState, InstanceId, LeaderClaim, SampleId, Topic};
@@ -19,8 +17,9 @@ const SURE: f32 = 1.0;
 const SAMPLES: u64 = 20;
 
 /// A leader with a client id of its own.
-async fn leader(group: &Group, name: &str, change: impl FnOnce(&mut GroupConfig)) -> GroupLeader {
-    let mut config = GroupConfig { client_id: Some(name.into()), ..group.config() };
+async fn leader(group: &Group, name: &str, change: impl FnOnce(&mut OpenedGroup)) -> GroupLeader {
+    let mut config = group.config();
+    config.settings.client_id = Some(name.into());
     change(&mut config);
     GroupLeader::start(&Shared::new(group.shared()).unwrap(), config).await.unwrap()
 }
@@ -153,7 +152,7 @@ async fn a_leader_that_is_taken_over_stops_deciding_and_waits() {
     camera.sees(1, 1);
     assert_eq!(observer.result().await.sample, SampleId(1));
     let held = claims.until(DeviceState::Up, None).await;
-    let second = leader(&group, "second", |config| config.take_over = true).await;
+    let second = leader(&group, "second", |config| config.settings.take_over = true).await;
     wait_for(&first, LeadState::Waiting).await;
     filled(&second, 1).await;
     let claim = loop {
@@ -197,8 +196,8 @@ async fn a_restart_with_its_journal_follows_its_own_claim_without_waiting() {
     let group = Group::new(SURE);
     let folder = TempDir::new().unwrap();
     let mut claims = Claims::of(&group).await;
-    let journal = JournalConfig::new(folder.path().join("journal"));
-    let first = leader(&group, "first", |config| config.journal = Some(journal.clone())).await;
+    let journal = Some(folder.path().join("journal"));
+    let first = leader(&group, "first", |config| config.settings.journal.path = journal.clone()).await;
     // Its connection as the leader stands once it has published the claim a second time.
     let held = loop {
         let claim = claims.next().await;
@@ -210,7 +209,7 @@ async fn a_restart_with_its_journal_follows_its_own_claim_without_waiting() {
     // The broker keeps the claim of a leader that died with it.
     claims.until(DeviceState::Down, None).await;
     claims.publish(serde_json::to_vec(&held).unwrap());
-    let again = leader(&group, "first", |config| config.journal = Some(journal)).await;
+    let again = leader(&group, "first", |config| config.settings.journal.path = journal).await;
     wait_for(&again, LeadState::Leading).await;
     assert_eq!(again.report().term, held.term + 1);
     let other = leader(&group, "other", |_| {}).await;
@@ -282,8 +281,8 @@ async fn on_mosquitto_a_waiting_leader_follows_one_that_is_killed() {
 async fn of_two_processes_with_copies_of_one_journal_one_leads() {
     let group = Group::new(SURE);
     let folders = [TempDir::new().unwrap(), TempDir::new().unwrap()];
-    let [journal, copy] = [0, 1].map(|index| JournalConfig::new(folders[index].path().join("journal")));
-    let first = leader(&group, "first", |config| config.journal = Some(journal.clone())).await;
+    let [journal, copy] = [0, 1].map(|index| Some(folders[index].path().join("journal")));
+    let first = leader(&group, "first", |config| config.settings.journal.path = journal.clone()).await;
     wait_for(&first, LeadState::Leading).await;
     first.shutdown().await.unwrap();
     for entry in std::fs::read_dir(folders[0].path()).unwrap() {
@@ -292,8 +291,8 @@ async fn of_two_processes_with_copies_of_one_journal_one_leads() {
     }
     // Both follow the claim that is down at once, so that their claims cross.
     let both = tokio::join!(
-        leader(&group, "first", |config| config.journal = Some(journal)),
-        leader(&group, "copy", |config| config.journal = Some(copy)),
+        leader(&group, "first", |config| config.settings.journal.path = journal),
+        leader(&group, "copy", |config| config.settings.journal.path = copy),
     );
     let states = || [both.0.report().lead, both.1.report().lead];
     let wait = async {

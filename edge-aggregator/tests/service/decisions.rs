@@ -1,7 +1,7 @@
 //! From summaries to published decisions.
 
 use headwater_edge_aggregator::AggregatorError;
-use headwater_edge_aggregator::{GroupConfig, GroupLeader, Role, Shared};
+use headwater_edge_aggregator::{GroupLeader, OpenedGroup, Role, Shared};
 use headwater_link::broker::{EmbeddedBroker, ReservedPort};
 use headwater_protocol::{
     Degraded, DeviceId, Exit, NetworkId, Presence, SampleId, Session, Slot, SlotPresence, SlotSet,
@@ -175,7 +175,7 @@ async fn shutdown_decides_open_samples_and_accepts_no_new_ones() {
 async fn a_local_edge_that_the_network_does_not_have_is_refused() {
     let group = Group::named("gate", "mqtt://127.0.0.1:1".parse().unwrap(), SURE);
     let role = Role::Leader { local_edges: Some(vec![2]) };
-    let config = GroupConfig { role, ..group.config() };
+    let config = OpenedGroup { role, ..group.config() };
     let error = GroupLeader::start(&Shared::new(group.shared()).unwrap(), config).await.unwrap_err();
     let AggregatorError::Config(mistakes) = error else { panic!("{error}") };
     assert_eq!(mistakes, ["local_edges: expected edges below 0, found 2"]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_edge_aggregator::{GroupConfig, GroupLeader, Shared, SharedConfig};
+use headwater_edge_aggregator::{GroupLeader, OpenedGroup, Shared, SharedConfig};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
@@ -80,8 +80,8 @@ impl Group {
         Self { broker, _server: None, bundle: Arc::new(bundle), limits, topics, site, group }
     }
 
-    pub(crate) fn config(&self) -> GroupConfig {
-        GroupConfig::new(self.site.clone(), self.group.clone(), Arc::clone(&self.bundle))
+    pub(crate) fn config(&self) -> OpenedGroup {
+        OpenedGroup::new(self.site.clone(), self.group.clone(), Arc::clone(&self.bundle))
     }
 
     pub(crate) fn shared(&self) -> SharedConfig {

@@ -7,8 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use headwater_edge_aggregator::{
-    Aggregator, AggregatorConfig, AggregatorError, GroupConfig, GroupReport, JournalConfig, LeaderReport,
-    Role,
+    Aggregator, AggregatorConfig, AggregatorError, GroupReport, LeaderReport, OpenedGroup, Role,
 };
 use headwater_link::Endpoint;
 use headwater_link::broker::{EmbeddedBroker, ReservedPort};
@@ -35,13 +34,12 @@ impl TwoGroups {
     }
 
     fn config(&self) -> AggregatorConfig {
-        let journal = |name| Some(JournalConfig::new(self.folder.path().join(name)));
         let [north, south] = &self.groups;
         let mut shared = north.shared();
         shared.admin.listen = Some(([127, 0, 0, 1], 0).into());
-        let north = GroupConfig { journal: journal("north"), ..north.config() };
-        let south = GroupConfig { journal: journal("south"), ..south.config() };
-        AggregatorConfig { shared, groups: vec![north, south] }
+        let groups = [(north, "north"), (south, "south")]
+            .map(|(group, name)| group.config().with_journal(self.folder.path().join(name)));
+        AggregatorConfig { shared, groups: groups.into() }
     }
 
     async fn cameras(&self, group: usize) -> [Camera; 2] {
@@ -212,8 +210,7 @@ async fn a_group_whose_journal_cannot_be_compacted_goes_on_with_the_old_file() {
     let mut config = two.config();
     // A journal that is compacted at once, and a folder where the compacted file should be.
     std::fs::create_dir(two.folder.path().join("north.new")).unwrap();
-    let journal = JournalConfig::new(two.folder.path().join("north"));
-    config.groups[0].journal = Some(JournalConfig { max_bytes: 1, ..journal });
+    config.groups[0].settings.journal.max_bytes = 1;
     let aggregator = Aggregator::start(config).await.unwrap();
     let [mut north, _] = two.observers().await;
     let cameras = two.cameras(0).await;
@@ -233,9 +230,9 @@ async fn a_group_whose_journal_cannot_be_compacted_goes_on_with_the_old_file() {
 async fn one_group_twice_and_one_client_id_twice_are_refused() {
     let two = TwoGroups::new(&"mqtt://127.0.0.1:1".parse().unwrap());
     let mut config = two.config();
-    config.groups.iter_mut().for_each(|group| group.client_id = Some("leader".into()));
+    config.groups.iter_mut().for_each(|group| group.settings.client_id = Some("leader".into()));
     config.groups.push(config.groups[0].clone());
-    config.groups[2].client_id = None;
+    config.groups[2].settings.client_id = None;
     let error = Aggregator::start(config).await.err().expect("a refusal");
     let AggregatorError::Config(mistakes) = error else { panic!("{error}") };
     assert_eq!(
@@ -261,9 +258,9 @@ async fn two_edges_of_one_group_with_one_name_are_refused() {
     let roles = [edge(0, None), edge(1, Some("yard")), edge(2, Some("yard")), edge(3, Some("edge-0"))];
     let mut config = two.config();
     let north = config.groups[0].clone();
-    config.groups = roles.map(|role| GroupConfig { role, ..north.clone() }).into();
+    config.groups = roles.map(|role| OpenedGroup { role, ..north.clone() }).into();
     // The same name in another group is no mistake.
-    config.groups.push(GroupConfig { role: edge(0, Some("yard")), ..two.config().groups[1].clone() });
+    config.groups.push(OpenedGroup { role: edge(0, Some("yard")), ..two.config().groups[1].clone() });
     let error = Aggregator::start(config).await.err().expect("a refusal");
     let AggregatorError::Config(mistakes) = error else { panic!("{error}") };
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use headwater_edge_aggregator::{GroupConfig, GroupLeader, Shared};
+use headwater_edge_aggregator::{GroupLeader, Shared};
 use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{DeviceId, DeviceState, DeviceTopic, SampleId};
 use tokio::time::{sleep, timeout};
@@ -66,7 +66,8 @@ async fn the_birth_of_a_device_that_the_settings_do_not_name_is_cleared_at_the_b
     let config = LinkConfig::new(group.broker.clone(), "reader").subscribe(topic, QoS::AtLeastOnce);
     let (_link, mut incoming) = Link::start(config).unwrap();
     let devices = ["cam-0", "cam-1", "cam-2"].map(|id| DeviceId::new(id).unwrap()).into();
-    let config = GroupConfig { devices, ..group.config() };
+    let mut config = group.config();
+    config.settings.devices = devices;
     let leader = GroupLeader::start(&Shared::new(group.shared()).unwrap(), config).await.unwrap();
     let cleared = async {
         while let Some(incoming) = incoming.recv().await {

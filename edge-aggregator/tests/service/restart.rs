@@ -2,17 +2,15 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use headwater_edge_aggregator::{
-    AggregatorError, GroupConfig, GroupLeader, JournalConfig, JournalError, Shared,
-};
+use headwater_edge_aggregator::{AggregatorError, GroupLeader, JournalError, OpenedGroup, Shared};
 use headwater_protocol::{DeviceId, Numbering, SampleId};
 use tempfile::TempDir;
 
 use crate::group::{Group, filled};
 
 pub(crate) async fn journalled(group: &Group, folder: &TempDir) -> Result<GroupLeader, AggregatorError> {
-    let journal = Some(JournalConfig::new(folder.path().join("journal")));
-    GroupLeader::start(&Shared::new(group.shared())?, GroupConfig { journal, ..group.config() }).await
+    let config = group.config().with_journal(folder.path().join("journal"));
+    GroupLeader::start(&Shared::new(group.shared())?, config).await
 }
 
 #[tokio::test]
@@ -68,8 +66,8 @@ async fn a_device_with_another_numbering_is_refused_over_restarts_until_a_new_on
     assert!(leader.report().filled_slots.is_empty());
     leader.shutdown().await.unwrap();
 
-    let journal = Some(JournalConfig::new(folder.path().join("journal")));
-    let config = GroupConfig { journal, new_numbering: true, ..group.config() };
+    let config = group.config().with_journal(folder.path().join("journal"));
+    let config = OpenedGroup { new_numbering: true, ..config };
     let leader = GroupLeader::start(&Shared::new(group.shared()).unwrap(), config).await.unwrap();
     filled(&leader, 1).await;
     assert_eq!(refused(&leader), 0);

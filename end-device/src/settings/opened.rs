@@ -1,41 +1,53 @@
 //! The files and folders that the settings name, opened and checked.
 
 use headwater_inference::bundle::Bundle;
-use headwater_inference::policy::{LivePolicy, PolicyChanges, PolicyFileError};
-use headwater_protocol::Slot;
+use headwater_inference::policy::{LivePolicy, Policy, PolicyChanges, PolicyFileError};
+use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId, Slot};
+use headwater_settings::defaults;
+use headwater_transport::BrokerAccess;
 use headwater_transport::tls::ClientIdentity;
 
 use super::DeviceSettings;
-use crate::config::DeviceConfig;
 use crate::error::DeviceError;
 use crate::source::Source;
 
-/// The files and folders that the settings name, opened.
-pub struct OpenedSettings {
-    /// Configuration of the device, with its policy.
-    pub config: DeviceConfig,
-    /// The bundle.
-    pub bundle: Bundle,
-    /// The source of frames.
-    pub source: Source,
+/// A device with its policy and its access to the broker, opened.
+#[derive(Clone, Debug)]
+pub struct OpenedDevice {
+    /// The settings as they are read.
+    pub settings: DeviceSettings,
+    /// The broker, and what the device shows it.
+    pub broker: BrokerAccess,
+    /// Policy in place of the bundle's, with its id; for a device with an exit (configurations b, d).
+    pub policy: Option<(Policy, PolicyId)>,
 }
 
-impl OpenedSettings {
+impl OpenedDevice {
+    /// A device with default settings.
+    pub fn new(
+        site: SiteId,
+        group: GroupId,
+        id: DeviceId,
+        slot: Slot,
+        broker: impl Into<BrokerAccess>,
+    ) -> Self {
+        let settings = DeviceSettings { site, group, id, slot, ..defaults() };
+        Self { settings, broker: broker.into(), policy: None }
+    }
+
     /// The policy of the device, for as long as it runs.
-    pub fn live_policy(&self, settings: &DeviceSettings) -> LivePolicy {
-        LivePolicy::new(settings.policy.clone(), self.bundle.calibrated_policy(), self.config.policy.clone())
+    pub fn live_policy(&self, bundle: &Bundle) -> LivePolicy {
+        LivePolicy::new(self.settings.policy.clone(), bundle.calibrated_policy(), self.policy.clone())
     }
 }
 
 impl DeviceSettings {
-    /// Configuration of the device. The policy file is checked; [`DeviceSettings::open`] applies it to the policy of the bundle.
+    /// Reads the identity and the password of the device. The policy file is checked; [`DeviceSettings::open`] applies it to the policy of
+    /// the bundle.
     ///
     /// # Errors
     /// [`DeviceError::Unfit`] for a policy or a certificate that cannot be used.
-    ///
-    /// # Panics
-    /// Never: the declared range of `slot` is that of slots.
-    pub fn config(&self) -> Result<DeviceConfig, DeviceError> {
+    pub fn open_access(&self) -> Result<OpenedDevice, DeviceError> {
         self.policy.as_deref().map(PolicyChanges::read).transpose().map_err(unfit_policy)?;
         let broker = self.security.broker_access(&self.broker);
         let broker = broker.map_err(|mistakes| DeviceError::Unfit(mistakes.join("; ")))?;
@@ -44,25 +56,16 @@ impl DeviceSettings {
             let fits = own.check_holder("device", &holder);
             fits.map_err(|mistake| DeviceError::Unfit(format!("tls.certificate_file: {mistake}")))?;
         }
-        Ok(DeviceConfig {
-            site: self.site.clone(),
-            group: self.group.clone(),
-            id: self.id.clone(),
-            slot: Slot::new(self.slot.get()).expect("the declared range of slots"),
-            broker,
-            policy: None,
-            capture: self.capture(),
-            options: self.options.clone(),
-        })
+        Ok(OpenedDevice { settings: self.clone(), broker, policy: None })
     }
 
     /// Opens the policy, the bundle and the source of frames.
     ///
     /// # Errors
     /// [`DeviceError`] of the first part that cannot be used.
-    pub fn open(&self) -> Result<OpenedSettings, DeviceError> {
-        let mut config = self.config()?;
-        if let Some(dir) = config.options.state_dir.as_deref().filter(|dir| dir.exists() && !dir.is_dir()) {
+    pub fn open(&self) -> Result<(OpenedDevice, Bundle, Source), DeviceError> {
+        let mut device = self.open_access()?;
+        if let Some(dir) = self.state_dir.as_deref().filter(|dir| dir.exists() && !dir.is_dir()) {
             return Err(DeviceError::unusable(
                 "number kept in",
                 dir.display(),
@@ -78,17 +81,17 @@ impl DeviceSettings {
         }
         if let Some(file) = &self.policy {
             let policy = PolicyChanges::policy_of(file, &bundle.calibrated_policy());
-            config.policy = Some(policy.map_err(unfit_policy)?);
+            device.policy = Some(policy.map_err(unfit_policy)?);
         }
         // The archive's words for a slot that it does not have say nothing about the setting.
-        let (slots, slot) = (bundle.manifest().slots, config.slot);
+        let (slots, slot) = (bundle.manifest().slots, self.slot);
         if slot.index() >= usize::from(slots) {
             let last = slots.saturating_sub(1);
             return Err(DeviceError::Unfit(format!("slot: the network has slots 0 to {last}, found {slot}")));
         }
         let view = &bundle.manifest().preprocessing;
-        let source = Source::open(&self.source, config.capture, config.slot, view)?;
-        Ok(OpenedSettings { config, bundle, source })
+        let source = Source::open(&self.source, self.capture(), self.slot, view)?;
+        Ok((device, bundle, source))
     }
 }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use headwater_samples::image_codec::MAX_SIDE_PX;
 use headwater_samples::roi::Roi;
-use headwater_settings::{Bounded, Conf, Loaded, Mistake, Origin, Stop, word};
+use headwater_settings::{
+    Bounded, Loaded, Misfit, Mistake, Origin, Value, default, optional, secret, section, settings, word,
+};
 use headwater_transport::Endpoint;
 use serde::Deserialize;
 
@@ -14,48 +16,42 @@ use super::{DeviceSettings, MAX_MS};
 use crate::config::Capture;
 use crate::source::snapshot_url;
 
-/// Section `[source]`.
-#[derive(Clone, Debug, Conf)]
-pub struct SourceSettings {
-    /// Kind of source (docs/sources.md has a recipe for each): "archive" (an archive or a folder of its layout; the sample id picks the
-    /// frame), "folder" (its images in the order of their names, at a rate), "watch" (a folder; each new image that is complete is a
-    /// frame), "http" (a snapshot URL, requested at each capture) or "stdin" (a pipe, such as ffmpeg's).
-    #[conf(long, env, value_parser = source_word, default_value = "archive")]
-    pub kind: SourceWord,
-    /// Frames: for "archive" a .tar.gz or a folder of the same layout, for "folder" and "watch" a folder of images.
-    #[conf(long, env)]
-    pub path: Option<PathBuf>,
-    /// Part of each frame that becomes the view, before it is resized: x, y, width and height in pixels ("40,0,320,240") or percent
-    /// ("10%,0%,50%,100%"). Left out: the whole frame.
-    #[conf(long, env)]
-    pub roi: Option<Roi>,
-    /// Milliseconds for which the newest frame of folder, watch or stdin answers; then the slot is missing. Longer bridges gaps, and
-    /// answers with older frames. Left out: two periods (of the clock or the folder), or 1000.
-    #[conf(long, env)]
-    pub max_age_ms: Option<Bounded<1, MAX_MS>>,
-    /// A folder that is played.
-    #[conf(flatten, prefix)]
-    pub folder: FolderSettings,
-    /// A watched folder.
-    #[conf(flatten, prefix)]
-    pub watch: WatchSettings,
-    /// A snapshot URL.
-    #[conf(flatten, prefix)]
-    pub http: HttpSettings,
-    /// A pipe.
-    #[conf(flatten, prefix)]
-    pub stdin: StdinSettings,
+settings! {
+    /// Section `[source]`.
+    #[derive(Clone, Debug)]
+    pub struct SourceSettings {
+        /// Kind of source (docs/sources.md has a recipe for each): "archive" (an archive or a folder of its layout; the sample id picks the
+        /// frame), "folder" (its images in the order of their names, at a rate), "watch" (a folder; each new image that is complete is a
+        /// frame), "http" (a snapshot URL, requested at each capture) or "stdin" (a pipe, such as ffmpeg's).
+        pub kind: SourceWord = default("archive").by(source_word),
+        /// Frames: for "archive" a .tar.gz or a folder of the same layout, for "folder" and "watch" a folder of images.
+        pub path: Option<PathBuf> = optional("frames.tar.gz"),
+        /// Part of each frame that becomes the view, before it is resized: x, y, width and height in pixels ("40,0,320,240") or percent
+        /// ("10%,0%,50%,100%"). Left out: the whole frame.
+        pub roi: Option<Roi> = optional("40,0,320,240"),
+        /// Milliseconds for which the newest frame of folder, watch or stdin answers; then the slot is missing. Longer bridges gaps, and
+        /// answers with older frames. Left out: two periods (of the clock or the folder), or 1000.
+        pub max_age_ms: Option<Bounded<1, MAX_MS>> = optional("1000"),
+        /// A folder that is played.
+        pub folder: FolderSettings = section(),
+        /// A watched folder.
+        pub watch: WatchSettings = section(),
+        /// A snapshot URL.
+        pub http: HttpSettings = section(),
+        /// A pipe.
+        pub stdin: StdinSettings = section(),
+    }
 }
 
-/// Section `[source.folder]`.
-#[derive(Clone, Debug, Conf)]
-pub struct FolderSettings {
-    /// Milliseconds from image to image.
-    #[conf(long, env, default_value = "200")]
-    pub period_ms: Bounded<1, MAX_MS>,
-    /// Action after the last image: "loop", or "end", which ends the device.
-    #[conf(long, env, value_parser = word, default_value = "loop")]
-    pub end: FolderEnd,
+settings! {
+    /// Section `[source.folder]`.
+    #[derive(Clone, Debug)]
+    pub struct FolderSettings {
+        /// Milliseconds from image to image.
+        pub period_ms: Bounded<1, MAX_MS> = default("200"),
+        /// Action after the last image: "loop", or "end", which ends the device.
+        pub end: FolderEnd = default("loop").word(),
+    }
 }
 
 /// Action of a folder after its last image.
@@ -68,16 +64,16 @@ pub enum FolderEnd {
     End,
 }
 
-/// Section `[source.watch]`.
-#[derive(Clone, Debug, Conf)]
-pub struct WatchSettings {
-    /// Treatment of images that are in the folder at the start: "skip" or "take".
-    #[conf(long, env, value_parser = word, default_value = "skip")]
-    pub existing: Existing,
-    /// Milliseconds between two scans; shorter finds images sooner and costs more. A file is a frame once it is unchanged from one scan to
-    /// the next, or at once if it was renamed into the folder. Every scan reads the whole folder, so move away images that are done.
-    #[conf(long, env, default_value = "200")]
-    pub poll_ms: Bounded<10, MAX_MS>,
+settings! {
+    /// Section `[source.watch]`.
+    #[derive(Clone, Debug)]
+    pub struct WatchSettings {
+        /// Treatment of images that are in the folder at the start: "skip" or "take".
+        pub existing: Existing = default("skip").word(),
+        /// Milliseconds between two scans; shorter finds images sooner and costs more. A file is a frame once it is unchanged from one scan to
+        /// the next, or at once if it was renamed into the folder. Every scan reads the whole folder, so move away images that are done.
+        pub poll_ms: Bounded<10, MAX_MS> = default("200"),
+    }
 }
 
 /// Treatment of the images that are in a watched folder at the start.
@@ -90,33 +86,31 @@ pub enum Existing {
     Take,
 }
 
-/// Section `[source.http]`.
-#[derive(Clone, Conf)]
-pub struct HttpSettings {
-    /// Snapshot URL, `http://host[:port]/path`, without user and password.
-    #[conf(long, env, value_parser = snapshot_url)]
-    pub url: Option<Endpoint>,
-    /// Milliseconds until a request is abandoned; less than the period. Left out: three quarters of it, or 1000.
-    #[conf(long, env)]
-    pub timeout_ms: Option<Bounded<1, MAX_MS>>,
-    /// File whose first line is user:password of the snapshot URL; or give them in the environment, `HEADWATER_DEVICE_SOURCE_HTTP_AUTH`.
-    #[conf(long, env)]
-    pub auth_file: Option<PathBuf>,
-    /// user:password of the snapshot URL.
-    #[conf(env, secret)]
-    pub auth: Option<String>,
+settings! {
+    /// Section `[source.http]`.
+    #[derive(Clone)]
+    pub struct HttpSettings {
+        /// Snapshot URL, `http://host[:port]/path`, without user and password.
+        pub url: Option<Endpoint> = optional("http://camera.local/snapshot.jpg").by(snapshot_url),
+        /// Milliseconds until a request is abandoned; less than the period. Left out: three quarters of it, or 1000.
+        pub timeout_ms: Option<Bounded<1, MAX_MS>> = optional("1000"),
+        /// File whose first line is user:password of the snapshot URL; or give them in the environment, `HEADWATER_DEVICE_SOURCE_HTTP_AUTH`.
+        pub auth_file: Option<PathBuf> = optional("/etc/headwater/camera"),
+        /// user:password of the snapshot URL.
+        pub auth: Option<String> = secret(),
+    }
 }
 
-/// Section `[source.stdin]`.
-#[derive(Clone, Copy, Debug, Conf)]
-pub struct StdinSettings {
-    /// Format of the input: "rgb24" or "gray" (raw pixels), or "mjpeg" (JPEG or PNG files one after the other). The device
-    /// stops at the end of the input.
-    #[conf(long, env, value_parser = word, default_value = "rgb24")]
-    pub format: StdinFormat,
-    /// Width and height of raw frames, as 320x240. Left out: those of the view.
-    #[conf(long, env, value_parser = frame_size)]
-    pub size: Option<[u32; 2]>,
+settings! {
+    /// Section `[source.stdin]`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct StdinSettings {
+        /// Format of the input: "rgb24" or "gray" (raw pixels), or "mjpeg" (JPEG or PNG files one after the other). The device
+        /// stops at the end of the input.
+        pub format: StdinFormat = default("rgb24").word(),
+        /// Width and height of raw frames, as 320x240. Left out: those of the view.
+        pub size: Option<[u32; 2]> = optional("320x240").by(frame_size),
+    }
 }
 
 /// Format of frames on standard input.
@@ -183,25 +177,45 @@ impl SourceWord {
 }
 
 impl SourceSettings {
+    /// Keys of another kind of source. A key of lower precedence than `source.kind` is no mistake: a file's key must not stand in the way of a
+    /// flag.
+    pub(super) fn keys_of_other_kinds(&self, values: &[Value]) -> Vec<Misfit> {
+        let rank_of_kind = values.iter().find(|value| value.declared.key == "source.kind");
+        let rank_of_kind = rank_of_kind.map_or(DEFAULT_RANK, |value| rank(&value.origin));
+        let given = values
+            .iter()
+            .filter(|value| value.origin != Origin::Default && rank(&value.origin) <= rank_of_kind);
+        let misfit = |value: &Value| {
+            let key = &value.declared.key;
+            let kinds = kinds_of(key).filter(|kinds| !kinds.contains(&self.kind))?;
+            let kinds: Vec<_> = kinds.iter().map(|kind| format!("{:?}", kind.name())).collect();
+            let reason = format!("only with source.kind = {}", kinds.join(" or "));
+            Some(Misfit::new(key, reason).with("source.kind"))
+        };
+        given.filter_map(misfit).collect()
+    }
+
     /// Checks settings that must fit each other.
-    pub(super) fn check(&self, capture: Capture, mistakes: &mut Vec<String>) {
+    pub(super) fn check(&self, capture: Capture, mistakes: &mut Vec<Misfit>) {
         let kind = self.kind.name();
         match self.kind {
             SourceWord::Archive | SourceWord::Folder | SourceWord::Watch if self.path.is_none() => {
-                mistakes.push(format!("source.path: missing, and source.kind is {kind:?}"));
+                let reason = format!("missing, and source.kind is {kind:?}");
+                mistakes.push(Misfit::new("source.path", reason).with("source.kind"));
             }
             SourceWord::Http => self.http.check(capture, mistakes),
             SourceWord::Stdin if self.stdin.size.is_some() && self.stdin.format == StdinFormat::Mjpeg => {
                 let reason = "only with source.stdin.format = \"rgb24\" or \"gray\"";
-                mistakes.push(format!("source.stdin.size: {reason}"));
+                mistakes.push(Misfit::new("source.stdin.size", reason).with("source.stdin.format"));
             }
             SourceWord::Archive | SourceWord::Folder | SourceWord::Watch | SourceWord::Stdin => {}
         }
         let has_own_timing = matches!(self.kind, SourceWord::Folder | SourceWord::Watch | SourceWord::Stdin);
         if capture == Capture::Source && !has_own_timing {
-            mistakes.push(format!(
-                "capture: \"source\" goes with source.kind = \"folder\", \"watch\" or \"stdin\", found {kind:?}"
-            ));
+            let reason = format!(
+                "\"source\" goes with source.kind = \"folder\", \"watch\" or \"stdin\", found {kind:?}"
+            );
+            mistakes.push(Misfit::new("capture", reason).with("source.kind"));
         }
     }
 
@@ -226,19 +240,21 @@ impl fmt::Debug for HttpSettings {
 }
 
 impl HttpSettings {
-    fn check(&self, capture: Capture, mistakes: &mut Vec<String>) {
+    fn check(&self, capture: Capture, mistakes: &mut Vec<Misfit>) {
         if self.url.is_none() {
-            mistakes.push("source.http.url: missing, and source.kind is \"http\"".into());
+            mistakes.push(
+                Misfit::new("source.http.url", "missing, and source.kind is \"http\"").with("source.kind"),
+            );
         }
         if let (Some(period_ms), Some(timeout_ms)) = (capture.period_ms(), self.timeout_ms)
             && timeout_ms.get() >= period_ms
         {
             let reason = format!("expected less than period_ms, {period_ms}, found {timeout_ms}");
-            mistakes.push(format!("source.http.timeout_ms: {reason}"));
+            mistakes.push(Misfit::new("source.http.timeout_ms", reason).with("period_ms"));
         }
         if self.auth_file.is_some() && self.auth.is_some() {
             let reason = "found beside HEADWATER_DEVICE_SOURCE_HTTP_AUTH; give one of them";
-            mistakes.push(format!("source.http.auth_file: {reason}"));
+            mistakes.push(Misfit::new("source.http.auth_file", reason));
         }
     }
 
@@ -250,31 +266,20 @@ impl HttpSettings {
     }
 }
 
-/// Refuses keys of another kind of source. Only a key of lower precedence than `source.kind` is dropped: a file's key must not stand in
-/// the way of a flag.
-pub(super) fn refuse_other_kinds(loaded: &mut Loaded<DeviceSettings>) -> Result<(), Stop> {
-    let kind = loaded.settings.source.kind;
-    let rank_of_kind = loaded.values.iter().find(|value| value.declared.key == "source.kind");
-    let rank_of_kind = rank_of_kind.map_or(DEFAULT_RANK, |value| rank(&value.origin));
-    let mut mistakes = Vec::new();
-    loaded.values.retain(|value| {
-        let key = &value.declared.key;
-        let kinds = KEYS_OF_KINDS.iter().find(|(prefix, _)| key.starts_with(prefix)).map(|(_, kinds)| *kinds);
-        let Some(kinds) = kinds.filter(|kinds| !kinds.contains(&kind)) else { return true };
-        if value.origin != Origin::Default && rank(&value.origin) <= rank_of_kind {
-            let kinds: Vec<_> = kinds.iter().map(|kind| format!("{:?}", kind.name())).collect();
-            mistakes.push(format!("{key}: only with source.kind = {}", kinds.join(" or ")));
-        }
-        false
-    });
-    if mistakes.is_empty() { Ok(()) } else { Err(Stop::Mistakes(mistakes)) }
-}
-
-/// Hides the query of a snapshot URL, which often holds a password, in the settings that are printed.
-pub(super) fn hide_query(loaded: &mut Loaded<DeviceSettings>) {
-    let Some(url) = &loaded.settings.source.http.url else { return };
+/// Leaves keys of other kinds of sources out of what is printed, and hides the query of a snapshot URL, which often holds a password.
+pub(super) fn hide(loaded: &mut Loaded<DeviceSettings>) {
+    let source = &loaded.settings.source;
+    loaded
+        .values
+        .retain(|value| kinds_of(&value.declared.key).is_none_or(|kinds| kinds.contains(&source.kind)));
+    let Some(url) = &source.http.url else { return };
     let shown = loaded.values.iter_mut().find(|value| value.declared.key == "source.http.url");
     shown.into_iter().for_each(|value| value.toml = Some(url.to_string().into()));
+}
+
+/// Kinds of sources that have a key; `None` for a key of all.
+fn kinds_of(key: &str) -> Option<&'static [SourceWord]> {
+    KEYS_OF_KINDS.iter().find(|(prefix, _)| key.starts_with(prefix)).map(|(_, kinds)| *kinds)
 }
 
 /// Rank of a default.
@@ -285,7 +290,7 @@ fn rank(origin: &Origin) -> u8 {
     match origin {
         Origin::Flag(_) => 0,
         Origin::Environment(_) => 1,
-        Origin::File => 2,
+        Origin::File(_) => 2,
         Origin::Default => DEFAULT_RANK,
     }
 }

@@ -5,9 +5,9 @@ use std::sync::OnceLock;
 
 use crate::support::{
     Leader, NOT_IN_VIEW, Received, SAMPLES, broker, bundle, config, expected, frames, scores_bytes, sent_of,
-    started, until,
+    set_capture, started, until,
 };
-use headwater_end_device::{Capture, Device, DeviceConfig, DeviceHandle};
+use headwater_end_device::{Capture, Device, DeviceHandle, OpenedDevice};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::Policy;
@@ -22,9 +22,9 @@ use headwater_protocol::{
 const LONG_MS: u64 = 20_000;
 
 /// A device with this wait, under a policy that allows it.
-fn batching(group: &str, batch_ms: u64) -> DeviceConfig {
+fn batching(group: &str, batch_ms: u64) -> OpenedDevice {
     let mut config = config(group, 0);
-    config.options.batch_ms = batch_ms;
+    config.settings.batch_ms = batch_ms;
     let policy = Policy { window_ms: 60_000, deadline_ms: 120_000, ..Policy::default() };
     config.policy = Some((policy, PolicyId([7; 8])));
     config
@@ -194,7 +194,7 @@ async fn answers_that_wait_when_the_connection_is_lost_come_late_and_none_is_los
     let state = tempfile::tempdir().unwrap();
     let mut config = batching("cut", LONG_MS);
     config.broker = proxy.address().into();
-    config.options.state_dir = Some(state.path().into());
+    config.settings.state_dir = Some(state.path().into());
     let device = Device::start(config.clone(), bundle(), frames(0)).await.unwrap();
     device.connected().await;
     allow(&leader, &device).await;
@@ -222,8 +222,8 @@ async fn answers_that_wait_when_the_connection_is_lost_come_late_and_none_is_los
 async fn at_a_hundred_samples_a_second_all_are_settled_in_fewer_messages() {
     let mut leader = Leader::of("fast").await;
     let mut config = batching("fast", 50);
-    config.capture = Capture::Clock { period_ms: 10 };
-    config.options.grace_ms = 20_000;
+    set_capture(&mut config, Capture::Clock { period_ms: 10 });
+    config.settings.grace_ms = 20_000;
     let device = started(config).await;
     allow(&leader, &device).await;
     let mut received = BTreeMap::new();
@@ -253,7 +253,7 @@ async fn at_a_hundred_samples_a_second_all_are_settled_in_fewer_messages() {
 async fn a_time_that_the_leader_does_not_wait_is_refused() {
     let with = |batch_ms| {
         let mut config = config("too-long", 0);
-        config.options.batch_ms = batch_ms;
+        config.settings.batch_ms = batch_ms;
         config
     };
     let error = Device::start(with(26), bundle(), frames(0)).await.err().expect("a refusal").to_string();

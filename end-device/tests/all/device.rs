@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::support::{
-    self, Leader, NOT_IN_VIEW, SAMPLES, broker, bundle, config, expected, frames, scores_bytes, started,
+    self, Leader, NOT_IN_VIEW, SAMPLES, broker, bundle, config, expected, frames, scores_bytes, set_capture,
+    started,
 };
 use headwater_end_device::{Capture, Device, DeviceError, EngineChoice, Frames, OnBrokenFrame};
 use headwater_inference::bundle::Bundle;
@@ -174,7 +175,7 @@ async fn a_status_that_wrongly_names_the_device_down_is_corrected() {
     let device = started(config("wrong-down", 0)).await;
     leader.receives(&["status"]).await;
     let down = Status { state: DeviceState::Down, boot: device.report().boot };
-    let topic = leader.topics.device(&config("wrong-down", 0).id, DeviceTopic::Status);
+    let topic = leader.topics.device(&config("wrong-down", 0).settings.id, DeviceTopic::Status);
     leader.link.publish(topic, serde_json::to_vec(&down).unwrap(), QoS::AtLeastOnce, true).unwrap();
     let status =
         |received: support::Received| serde_json::from_slice::<Status>(&received.payload).unwrap().state;
@@ -270,7 +271,7 @@ async fn a_second_device_with_the_same_state_folder_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let with_state = |slot| {
         let mut config = config("one-folder", slot);
-        config.options.state_dir = Some(dir.path().into());
+        config.settings.state_dir = Some(dir.path().into());
         config
     };
     let first = started(with_state(0)).await;
@@ -287,7 +288,7 @@ async fn damaged_files_of_the_state_folder_stop_no_device() {
     let mut leader = Leader::of("damaged").await;
     let dir = tempfile::tempdir().unwrap();
     let mut config = config("damaged", 0);
-    config.options.state_dir = Some(dir.path().into());
+    config.settings.state_dir = Some(dir.path().into());
     std::fs::create_dir(dir.path().join("spool")).unwrap();
     // As after a power loss: pages that were not written are zero.
     for file in ["boot", "sample", "spool/00000001.seg", "spool/given_up"] {
@@ -382,7 +383,7 @@ async fn a_broken_frame_is_skipped_or_fatal_as_configured() {
     let open = || Frames::open(dir.path(), Slot::new(0).unwrap(), &view, None).unwrap();
 
     let mut fatal = config("broken", 0);
-    fatal.options.on_broken_frame = OnBrokenFrame::Fatal;
+    fatal.settings.on_broken_frame = OnBrokenFrame::Fatal;
     let error = Device::start(fatal, bundle(), open()).await.err().expect("a refusal").to_string();
     assert!(error.contains("00000/cam0.png"), "{error}");
 
@@ -401,9 +402,9 @@ async fn a_broken_frame_is_skipped_or_fatal_as_configured() {
 async fn views_that_the_section_is_too_slow_for_are_shed_and_counted() {
     let mut leader = Leader::of("shed").await;
     let mut short = config("shed", 0);
-    short.options.queue_samples = 1;
+    short.settings.queue_samples = 1;
     // A section that is not brief runs behind a queue.
-    short.options.engine = EngineChoice::Tract;
+    short.settings.engine = EngineChoice::Tract;
     let device = started(short).await;
     let samples = (0..500).filter(|sample| sample % SAMPLES != NOT_IN_VIEW);
     let last = samples.clone().next_back().expect("some");
@@ -453,7 +454,7 @@ async fn by_the_clock_devices_name_the_same_samples_without_a_trigger() {
     let mut leader = Leader::of("clock").await;
     let capture = Capture::Clock { period_ms: 20 };
     let mut configs = [config("clock", 0), config("clock", 1)];
-    configs.iter_mut().for_each(|config| config.capture = capture);
+    configs.iter_mut().for_each(|config| set_capture(config, capture));
     let [first, second] = configs;
     let _devices = [started(first).await, started(second).await];
     let mut counts = std::collections::BTreeMap::new();

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::{self, Leader, PATIENCE, bundle, config, network, scores_bytes};
+use crate::support::{self, Leader, PATIENCE, bundle, config, network, scores_bytes, set_capture};
 use headwater_end_device::{
-    Capture, Device, DeviceConfig, DeviceError, DeviceHandle, DeviceReport, DeviceSettings, Ended, Source,
+    Capture, Device, DeviceError, DeviceHandle, DeviceReport, DeviceSettings, Ended, OpenedDevice, Source,
     SourceSettings, StdinFormat, StdinSettings,
 };
 use headwater_inference::bundle::Bundle;
@@ -95,11 +95,11 @@ fn open(settings: &SourceSettings) -> Result<Source, DeviceError> {
     Source::open(settings, Capture::Trigger, slot(), &preprocessing())
 }
 
-fn single_config(group: &str, capture: Capture) -> DeviceConfig {
+fn single_config(group: &str, capture: Capture) -> OpenedDevice {
     let mut config = config(group, 0);
-    config.capture = capture;
+    set_capture(&mut config, capture);
     // No leader settles the samples; the device need not wait long for it.
-    config.options.grace_ms = 200;
+    config.settings.grace_ms = 200;
     config
 }
 
@@ -274,9 +274,9 @@ async fn ids_of_frames_grow_over_a_restart() {
         let raw = StdinSettings { format: StdinFormat::Rgb24, size: None };
         let pipe = Source::of_reader(stream, raw, None, slot(), &preprocessing()).unwrap();
         let mut config = single_config("ids", Capture::Source);
-        config.options.state_dir = Some(state.path().into());
+        config.settings.state_dir = Some(state.path().into());
         // No leader settles the samples, and each start must send its own only.
-        config.options.spool.max_bytes = 0;
+        config.settings.spool.max_bytes = 0;
         let mut device = Device::start(config, single_bundle(), pipe).await.unwrap();
         let ids = receives_summaries(&mut leader, [start, start]).await;
         assert!(ids[0] > last, "{ids:?} after {last}");

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::support::{
     Leader, NOT_IN_VIEW, PATIENCE, Received, SAMPLES, broker, bundle, config, expected, frames, network,
-    scores_bytes, until,
+    scores_bytes, set_capture, until,
 };
 use headwater_end_device::{
-    Capture, Device, DeviceConfig, DeviceHandle, DeviceReport, Ended, Source, StdinFormat, StdinSettings,
+    Capture, Device, DeviceHandle, DeviceReport, Ended, OpenedDevice, Source, StdinFormat, StdinSettings,
 };
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::Configuration;
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 struct DeviceSetup {
     leader: Leader,
     proxy: TcpProxy,
-    config: DeviceConfig,
+    config: OpenedDevice,
     state: tempfile::TempDir,
 }
 
@@ -34,9 +34,9 @@ impl DeviceSetup {
         let state = tempfile::tempdir().unwrap();
         let mut config = config(group, 0);
         config.broker = proxy.address().into();
-        config.capture = Capture::Clock { period_ms: 10 };
-        config.options.state_dir = Some(state.path().into());
-        config.options.grace_ms = 20_000;
+        set_capture(&mut config, Capture::Clock { period_ms: 10 });
+        config.settings.state_dir = Some(state.path().into());
+        config.settings.grace_ms = 20_000;
         Self { leader, proxy, config, state }
     }
 
@@ -56,7 +56,7 @@ impl DeviceSetup {
     /// Starts the device again, connected and capturing by trigger.
     async fn restart(&mut self, bundle: Arc<Bundle>) -> DeviceHandle {
         self.proxy.open();
-        self.config.capture = Capture::Trigger;
+        set_capture(&mut self.config, Capture::Trigger);
         let device = Device::start(self.config.clone(), bundle, frames(0)).await.unwrap();
         timeout(PATIENCE, device.connected()).await.unwrap();
         device
@@ -188,7 +188,7 @@ async fn a_killed_device_sends_spooled_samples_after_a_restart_and_answers_reque
 async fn without_a_leader_samples_are_sent_late_after_their_time() {
     let mut setup = DeviceSetup::of("silent").await;
     // Long enough that a busy machine sends both samples in time.
-    setup.config.options.keep_ms = 3000;
+    setup.config.settings.keep_ms = 3000;
     let device = setup.restart(bundle()).await;
     setup.leader.triggers(1);
     setup.leader.triggers(2);
@@ -210,7 +210,7 @@ async fn without_a_leader_samples_are_sent_late_after_their_time() {
 #[tokio::test]
 async fn each_sample_that_a_full_spool_gives_up_is_reported() {
     let mut setup = DeviceSetup::of("full").await;
-    setup.config.options.spool.max_bytes = 8 << 10;
+    setup.config.settings.spool.max_bytes = 8 << 10;
     setup.proxy.close();
     let device = setup.start().await;
     until(&device, |report| report.counts.given_up.get("spool_full").is_some_and(|count| *count >= 5)).await;
@@ -263,7 +263,7 @@ async fn a_device_that_is_alone_sends_late_decisions_and_late_summaries_with_fea
         let alone = Arc::new(Bundle::from_bytes(&alone.bundle()).unwrap());
         let mut setup = DeviceSetup::of(group).await;
         setup.proxy.close();
-        setup.config.options.state_dir = None;
+        setup.config.settings.state_dir = None;
         let device = Device::start(setup.config.clone(), alone, frames(0)).await.unwrap();
         until(&device, |report| report.counts.spooled >= 10).await;
         setup.proxy.open();
@@ -286,9 +286,9 @@ async fn frames_that_are_samples_are_spooled_on_disk_before_there_is_a_broker() 
     setup.proxy.close();
     let single = TinyNetwork { slots: 1, ..network() };
     let bundle = Arc::new(Bundle::from_bytes(&single.bundle()).unwrap());
-    setup.config.capture = Capture::Source;
+    set_capture(&mut setup.config, Capture::Source);
     // No leader settles the samples; the device need not wait long for it.
-    setup.config.options.grace_ms = 500;
+    setup.config.settings.grace_ms = 500;
     let raw = StdinSettings { format: StdinFormat::Rgb24, size: None };
     let input = std::io::Cursor::new(vec![9; 3 * 8 * 8 * 3]);
     let slot = Slot::new(0).unwrap();
@@ -330,7 +330,7 @@ async fn samples_not_settled_at_a_clean_end_are_sent_after_a_restart() {
 #[tokio::test]
 async fn without_a_spool_samples_that_cannot_be_sent_are_dropped_and_counted() {
     let mut setup = DeviceSetup::of("no-spool").await;
-    setup.config.options.spool.max_bytes = 0;
+    setup.config.settings.spool.max_bytes = 0;
     setup.proxy.close();
     let device = setup.start().await;
     until(&device, |report| report.counts.dropped.get("away").is_some_and(|count| *count >= 3)).await;
@@ -358,8 +358,8 @@ async fn answers_of_another_slot_are_set_aside_and_never_sent() {
     let mut setup = DeviceSetup::of("other-slot").await;
     setup.run_without_a_broker(5).await;
     setup.proxy.open();
-    setup.config.slot = Slot::new(1).unwrap();
-    setup.config.capture = Capture::Trigger;
+    setup.config.settings.slot = Slot::new(1).unwrap();
+    set_capture(&mut setup.config, Capture::Trigger);
     let device = Device::start(setup.config.clone(), bundle(), frames(1)).await.unwrap();
     timeout(PATIENCE, device.connected()).await.unwrap();
     let report = device.report();

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use headwater_cloud_service::{CloudConfig, CloudService, EngineChoice};
 use headwater_edge_aggregator::{
-    GroupConfig, GroupEdge, GroupLeader, JournalConfig, LeadState, LeaderReport, Role, Shared, SharedConfig,
+    GroupEdge, GroupLeader, LeadState, LeaderReport, OpenedGroup, Role, Shared, SharedConfig,
 };
-use headwater_end_device::{Device, DeviceConfig, DeviceHandle, DeviceReport, Frames};
+use headwater_end_device::{Device, DeviceHandle, DeviceReport, Frames, OpenedDevice};
 use headwater_inference::bundle::{Bundle, Networks};
 use headwater_inference::policy::Policy;
 use headwater_protocol::{Slot, SlotSet};
@@ -214,7 +214,7 @@ impl InProcessGroup {
                 Running::Leader(GroupLeader::start(&self.aggregator_shared()?, self.group_config()).await?)
             }
             Service::Edge(edge) => {
-                let config = GroupConfig { role: Role::edge(edge), ..self.group_config() };
+                let config = OpenedGroup { role: Role::edge(edge), ..self.group_config() };
                 Running::Edge(GroupEdge::start(&self.aggregator_shared()?, &config).await?)
             }
             Service::Device(slot) => {
@@ -236,24 +236,23 @@ impl InProcessGroup {
     }
 
     /// Settings of the leader; an edge differs in its role.
-    fn group_config(&self) -> GroupConfig {
+    fn group_config(&self) -> OpenedGroup {
         let SiteSettings { site, group, qos, journal, .. } = self.settings.site.clone();
-        let mut config = GroupConfig::new(site, group, self.settings.networks.clone());
-        config.limits.request_qos = qos;
-        config.journal = journal.map(JournalConfig::new);
+        let mut config = OpenedGroup::new(site, group, self.settings.networks.clone());
+        (config.settings.request_qos, config.settings.journal.path) = (qos, journal);
         let calibrated = self.settings.networks.current().calibrated_policy();
         config.policy = self.settings.policy.clone().map(|policy| policy.with_id(&calibrated));
         config
     }
 
     /// Settings of the device in a slot, for a device that the caller starts.
-    pub fn device_config(&self, slot: Slot) -> DeviceConfig {
+    pub fn device_config(&self, slot: Slot) -> OpenedDevice {
         let SiteSettings { site, group, broker, qos, queue_samples, batch_ms, .. } =
             self.settings.site.clone();
-        let mut config = DeviceConfig::new(site, group, device_id(slot), slot, broker);
-        (config.options.upward_qos, config.options.queue_samples) = (qos, queue_samples);
+        let mut config = OpenedDevice::new(site, group, device_id(slot), slot, broker);
+        (config.settings.upward_qos, config.settings.queue_samples) = (qos, queue_samples);
         if batch_ms > 0 {
-            config.options.batch_ms = batch_ms;
+            config.settings.batch_ms = batch_ms;
             // The waits of the leader's policy bound the time.
             config.policy = self.group_config().policy;
         }

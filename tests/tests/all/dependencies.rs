@@ -32,7 +32,7 @@ const LICENCES: [&str; 15] = [
 /// transport <- {telemetry, settings, link, services, group}
 /// link <- {end-device, edge-aggregator, group, cli}
 /// {protocol, transport} <- identity <- cli
-/// protocol <- telemetry <- settings <- programs
+/// {protocol <- telemetry, toml-file} <- settings <- programs
 /// services <- {group, cli, tests}, group <- {cli, tests}
 /// ```
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -42,7 +42,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("headwater-map-coder", &[]),
     ("headwater-transport", &[]),
     ("headwater-telemetry", &["protocol", "transport"]),
-    ("headwater-settings", &["protocol", "transport", "telemetry"]),
+    ("headwater-toml-file", &[]),
+    ("headwater-settings", &["protocol", "transport", "telemetry", "toml-file"]),
     ("headwater-inference", &["protocol", "kernels", "map-coder"]),
     ("headwater-samples", &["protocol"]),
     ("headwater-link", &["transport"]),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_edge_aggregator::GroupLeader;
-use headwater_end_device::{Capture, Device, DeviceHandle, DeviceReport, Frames};
+use headwater_end_device::{CaptureWord, Device, DeviceHandle, DeviceReport, Frames};
 use headwater_group::start::{InProcessGroup, Program, Service};
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
@@ -69,9 +69,9 @@ impl OutageGroup {
         let network = Arc::clone(&self.services.settings.device_network);
         for slot in Slot::first(usize::from(network.manifest().slots)) {
             let mut config = self.services.device_config(slot);
-            config.capture = Capture::Clock { period_ms: PERIOD_MS };
-            config.options.keep_ms = KEEP_MS;
-            config.options.state_dir = Some(self.folder.path().join(format!("cam-{slot}")));
+            (config.settings.capture, config.settings.period_ms) = (CaptureWord::Clock, Some(PERIOD_MS));
+            config.settings.keep_ms = KEEP_MS;
+            config.settings.state_dir = Some(self.folder.path().join(format!("cam-{slot}")));
             let frames = Arc::clone(&self.services.settings.frames);
             let frames = Frames::of_archive(frames, slot).expect("the frames have the slot");
             let device = Device::start(config, Arc::clone(&network), frames).await;

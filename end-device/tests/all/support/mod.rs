@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_end_device::{Device, DeviceConfig, DeviceHandle, DeviceReport, Frames, Sent};
+use headwater_end_device::{
+    Capture, CaptureWord, Device, DeviceHandle, DeviceReport, Frames, OpenedDevice, Sent,
+};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::sections::{DeviceSection, TierOutput};
@@ -75,11 +77,22 @@ pub(crate) fn scores_bytes(output: &TierOutput) -> Vec<u8> {
     output.scores.iter().flat_map(|score| score.to_le_bytes()).collect()
 }
 
-pub(crate) fn config(group: &str, slot: u8) -> DeviceConfig {
+pub(crate) fn config(group: &str, slot: u8) -> OpenedDevice {
     let group = GroupId::new(group).expect("a valid name");
     let id = DeviceId::new(format!("cam-{slot}")).expect("a valid name");
     let site = SiteId::new("test").expect("a valid name");
-    DeviceConfig::new(site, group, id, Slot::new(slot).expect("below 64"), broker())
+    OpenedDevice::new(site, group, id, Slot::new(slot).expect("below 64"), broker())
+}
+
+/// Sets the cause of a capture with its period.
+pub(crate) fn set_capture(config: &mut OpenedDevice, capture: Capture) {
+    let (word, period_ms) = match capture {
+        Capture::Trigger => (CaptureWord::Trigger, None),
+        Capture::Clock { period_ms } => (CaptureWord::Clock, Some(period_ms)),
+        Capture::Source => (CaptureWord::Source, None),
+    };
+    config.settings.capture = word;
+    config.settings.period_ms = period_ms;
 }
 
 /// The frames of one slot, through a real archive.
@@ -97,8 +110,8 @@ pub(crate) fn sent_of(report: &DeviceReport, kind: Kind) -> Sent {
 }
 
 /// A device that is connected.
-pub(crate) async fn started(config: DeviceConfig) -> DeviceHandle {
-    let frames = frames(u8::from(config.slot));
+pub(crate) async fn started(config: OpenedDevice) -> DeviceHandle {
+    let frames = frames(u8::from(config.settings.slot));
     let device = Device::start(config, bundle(), frames).await.expect("a device that fits");
     timeout(PATIENCE, device.connected()).await.expect("connected in time");
     device
@@ -132,7 +145,7 @@ pub(crate) struct Received {
 impl Leader {
     pub(crate) async fn of(group: &str) -> Self {
         let config = config(group, 0);
-        let topics = Topics::new(&config.site, &config.group);
+        let topics = Topics::new(&config.settings.site, &config.settings.group);
         let mut link = LinkConfig::new(broker(), format!("leader-{group}"));
         for leaf in [
             DeviceTopic::Status,
