@@ -87,7 +87,7 @@ pub struct DemoArgs {
     /// With --processes: folder of the three programs; the folder of this program by default.
     #[arg(long, value_name = "DIR", requires = "processes")]
     pub programs: Option<PathBuf>,
-    /// With --processes: another program in place of headwater-device, such as an earlier version.
+    /// With --processes: another program in place of headwater-device, such as a script that runs it elsewhere.
     #[arg(long, value_name = "FILE", requires = "processes")]
     pub device_program: Option<PathBuf>,
     /// With --processes: another program in place of headwater-aggregator.

@@ -302,7 +302,7 @@ mod tests {
     use headwater_inference::bundle::{Bundle, PerNetwork};
     use headwater_inference::leader::{Event, Exits, LeaderConfig, Micros, Now};
     use headwater_inference::testing::TinyNetwork;
-    use headwater_protocol::{Birth, Boot, DeviceState, NetworkId, Status};
+    use headwater_protocol::{Birth, Boot, DeviceState, NetworkId, Schema, Status};
 
     use super::ReportedState::{ClockOff, Down, Flapping, Late, Refused, Silent, Up, WrongNetwork};
     use super::*;
@@ -329,6 +329,7 @@ mod tests {
             let id = DeviceId::new("a").unwrap();
             let index = registry.device(&id);
             let birth = Birth {
+                schema: Schema,
                 device: id,
                 slot: Slot::new(0).unwrap(),
                 boot: Boot(1),
@@ -338,7 +339,7 @@ mod tests {
                 capabilities: Vec::new(),
             };
             registry.set_birth(index, &birth, &mut Vec::new());
-            let up = Status { state: DeviceState::Up, boot: Boot(1) };
+            let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) };
             registry.set_status(index, up, &mut Vec::new());
             let devices = BTreeMap::new();
             Self { watch: DeviceWatch::new(), registry, leader, begun: Instant::now(), devices }
@@ -374,7 +375,7 @@ mod tests {
         group.watch.connected(group.begun);
         let index = group.registry.device(&DeviceId::new("a").unwrap());
         group.registry.set_retained(true);
-        let up = Status { state: DeviceState::Up, boot: Boot(1) };
+        let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) };
         group.registry.set_status(index, up, &mut Vec::new());
         let (state, reason) = group.checks(60);
         assert_eq!(state, Silent);

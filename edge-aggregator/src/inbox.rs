@@ -241,11 +241,17 @@ impl Inbox {
             |session| self.formats.iter().any(|(_, format)| Session::of_network(format.network) == session);
         match Trigger::read(payload, &self.formats.current.limits) {
             Ok(Trigger { sample, session }) if session.is_none_or(is_ours) => {
-                if let Some(why) = event(Generation::Current, Event::Trigger { sample }) {
+                let why = if self.devices.is_retained {
+                    // A retained command is never a live one.
+                    Some("it is retained: publish it without the retain flag and clear the topic".to_owned())
+                } else {
+                    event(Generation::Current, Event::Trigger { sample }).map(|why| why.to_string())
+                };
+                if let Some(why) = why {
                     self.refused_triggers += 1;
                     // Ever fewer lines, however many such triggers come.
                     if self.refused_triggers.is_power_of_two() {
-                        warn!(refused = self.refused_triggers, %why, "a trigger was refused");
+                        warn!(refused = self.refused_triggers, why, "a trigger was refused");
                     }
                 }
             }

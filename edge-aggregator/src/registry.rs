@@ -89,7 +89,7 @@ pub(crate) struct Registry {
     /// Arrival of the message that is read.
     now: Instant,
     /// Whether the broker had kept the message that is read from before the connection.
-    is_retained: bool,
+    pub(crate) is_retained: bool,
     /// Arrival of the latest accepted message of any device.
     last_accepted: Option<Instant>,
     /// Names so far.

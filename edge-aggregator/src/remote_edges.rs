@@ -170,6 +170,8 @@ impl RemoteEdges {
 mod tests {
     use headwater_protocol::SlotSet;
 
+    use headwater_protocol::Schema;
+
     use super::*;
     use crate::inbox::tests::format;
 
@@ -177,7 +179,14 @@ mod tests {
     const NEXT: NetworkId = NetworkId([8; 32]);
 
     fn status(state: DeviceState, boot: u16, edge: u8) -> EdgeStatus {
-        EdgeStatus { state, boot: Boot(boot), edge: edge_index(edge), network: OURS, software: "test".into() }
+        EdgeStatus {
+            schema: Schema,
+            state,
+            boot: Boot(boot),
+            edge: edge_index(edge),
+            network: OURS,
+            software: "test".into(),
+        }
     }
 
     /// Edge 0 runs in the leader, edges 1 and 2 are remote.

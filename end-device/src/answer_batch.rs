@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn answers_wait_only_while_the_leader_reads_batches() {
-        assert!(!batch(None).takes(Kind::Summary), "an earlier version");
+        assert!(!batch(None).takes(Kind::Summary), "no notice yet");
         assert!(!batch(Some(0)).takes(Kind::Summary));
         let mut on = batch(Some(9));
         assert!(on.takes(Kind::Summary) && on.takes(Kind::NotInView));

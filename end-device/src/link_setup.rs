@@ -4,7 +4,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use headwater_link::{LinkConfig, QoS, RetainedMessage, Subscription};
 use headwater_protocol::{
-    BATCHES, Birth, Boot, DeviceId, DeviceState, DeviceTopic, NetworkId, Numbering, Status, Topic, Topics,
+    BATCHES, Birth, Boot, DeviceId, DeviceState, DeviceTopic, NetworkId, Numbering, Schema, Status, Topic,
+    Topics,
 };
 
 use crate::config::Capture;
@@ -73,6 +74,7 @@ pub(crate) fn link_config(
     let batches = (settings.batch_ms > 0).then_some(BATCHES);
     let capabilities = batches.into_iter().map(Into::into).collect();
     let birth = Birth {
+        schema: Schema,
         device: settings.id.clone(),
         slot: settings.slot,
         boot,
@@ -81,7 +83,7 @@ pub(crate) fn link_config(
         numbering: Some(numbering(settings.capture())),
         capabilities,
     };
-    let status = |state| json(&topics.status, &Status { state, boot });
+    let status = |state| json(&topics.status, &Status { schema: Schema, state, boot });
     // Nobody who may connect can guess the id and end this connection by it.
     let random = RandomState::new().build_hasher().finish() as u32;
     let client_id = format!("{}.{}.{}.{random:08x}", settings.site, settings.group, settings.id);

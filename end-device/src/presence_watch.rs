@@ -156,7 +156,7 @@ fn is_quiet_since(event_us: Option<u64>, now_us: u64) -> bool {
 mod tests {
     use super::*;
 
-    const OTHER: &[u8] = br#"{"device":"cam-0","slot":0,"boot":9,"software":"x","network":"0000000000000000000000000000000000000000000000000000000000000000"}"#;
+    const OTHER: &[u8] = br#"{"schema":2,"device":"cam-0","slot":0,"boot":9,"software":"x","network":"0000000000000000000000000000000000000000000000000000000000000000"}"#;
 
     fn watch() -> PresenceWatch {
         PresenceWatch::new(Bytes::from_static(b"birth"), Bytes::from_static(b"up"))

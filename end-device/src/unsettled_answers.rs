@@ -198,19 +198,16 @@ impl AnswerBuffer {
 
     /// Removes the samples that the leader reports as settled.
     pub(crate) fn settle(&mut self, notice: &SettledNotice) {
-        for (first, last) in settled_ranges(notice) {
-            self.answers.extract_if(first..=last, |_, _| true).for_each(drop);
+        for (first, last) in notice.closed.iter().filter(|(first, last)| first <= last) {
+            self.answers.extract_if(*first..=*last, |_, _| true).for_each(drop);
         }
         for sample in &notice.late {
             self.answers.remove(sample);
         }
     }
 
-    /// Counts a notice for the answers that it passes over; returns those to send again. Only a notice with exact ranges passes any over.
+    /// Counts a notice for the answers that it passes over; returns those to send again.
     pub(crate) fn passed_over(&mut self, notice: &SettledNotice, now_us: u64) -> Vec<SampleId> {
-        if notice.closed.is_none() {
-            return Vec::new();
-        }
         let mut again = Vec::new();
         for (sample, answer) in self.answers.range_mut(..notice.account.highest) {
             answer.passed_over = answer.passed_over.saturating_add(1);
@@ -228,17 +225,6 @@ impl AnswerBuffer {
             (answer.sent_us, answer.is_late, answer.passed_over) = (now_us, true, 0);
         }
     }
-}
-
-/// Ranges of samples, sent on the present connection, that a notice settles beside those that it names one by one. The first id of a
-/// range is not above its last.
-fn settled_ranges(notice: &SettledNotice) -> impl Iterator<Item = (SampleId, SampleId)> {
-    let earlier = match &notice.closed {
-        Some(_) => None,
-        None => notice.since.map(|since| (since, notice.account.highest)),
-    };
-    let exact = notice.closed.iter().flatten().copied();
-    exact.chain(earlier).filter(|(first, last)| first <= last)
 }
 
 #[cfg(test)]
@@ -275,11 +261,13 @@ mod tests {
         due.into_iter().map(|sample| sample.0).collect()
     }
 
-    fn notice(since: Option<u64>, highest: u64, late: &[u64]) -> SettledNotice {
+    /// A notice of these ranges, whose highest sample is the last.
+    fn notice(ranges: &[(u64, u64)], late: &[u64]) -> SettledNotice {
+        let highest = SampleId(ranges.iter().map(|(_, last)| *last).max().unwrap_or_default());
         SettledNotice {
-            account: Settled { highest: SampleId(highest), ..Settled::default() },
-            since: since.map(SampleId),
+            account: Settled { highest, ..Settled::default() },
             late: late.iter().map(|id| SampleId(*id)).collect(),
+            closed: ranges.iter().map(|(first, last)| (SampleId(*first), SampleId(*last))).collect(),
             ..SettledNotice::default()
         }
     }
@@ -291,9 +279,9 @@ mod tests {
         assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (2, 2));
         assert_eq!(due(&mut unsettled, KEEP_US - 1), [0; 0]);
         assert_eq!(due(&mut unsettled, KEEP_US), [0]);
-        unsettled.settle(&notice(Some(1), 2, &[]));
+        unsettled.settle(&notice(&[(1, 2)], &[]));
         assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (1, 1), "0 and 3 are left");
-        unsettled.settle(&notice(None, 0, &[0, 3]));
+        unsettled.settle(&notice(&[], &[0, 3]));
         assert!(unsettled.is_empty());
     }
 
@@ -319,21 +307,15 @@ mod tests {
         unsettled.disconnected(at(9));
         assert_eq!(due(&mut unsettled, 9), [0, 1, 2, 3]);
         sent(&mut unsettled, 4, 10);
-        unsettled.settle(&notice(Some(0), 9, &[]));
-        assert_eq!(
-            (unsettled.memory.answers.len(), unsettled.spooled()),
-            (0, 4),
-            "only what was sent on this one"
-        );
+        unsettled.settle(&notice(&[(4, 9)], &[]));
+        assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (0, 4));
     }
 
     #[test]
-    fn a_sample_that_could_not_be_sent_is_late_at_once_and_not_covered() {
+    fn a_sample_that_could_not_be_sent_is_late_at_once() {
         let mut unsettled = unsettled(true);
         assert!(unsettled.keep_unsent(SampleId(1), &empty_answer(), at(5)));
         assert_eq!(due(&mut unsettled, 5), [1]);
-        unsettled.settle(&notice(Some(0), 9, &[]));
-        assert_eq!(unsettled.spooled(), 1);
         assert_eq!(unsettled.features(SampleId(1), at(5)), None, "there are none");
     }
 
@@ -347,15 +329,8 @@ mod tests {
         assert!(unsettled.features(SampleId(3), at(9)).is_some(), "it may still be asked for");
         assert_eq!(due(&mut unsettled, 9), [0, 1, 9]);
         assert_eq!(unsettled.spool.read(SampleId(0)), Some(SpooledSample::GivenUp));
-        unsettled.settle(&notice(None, 0, &[0, 1, 9]));
+        unsettled.settle(&notice(&[], &[0, 1, 9]));
         assert_eq!(due(&mut unsettled, 9), [0; 0]);
-    }
-
-    /// A notice of these ranges, whose highest sample is the last.
-    fn exact(ranges: &[(u64, u64)], late: &[u64]) -> SettledNotice {
-        let closed = ranges.iter().map(|(first, last)| (SampleId(*first), SampleId(*last))).collect();
-        let highest = ranges.iter().map(|(_, last)| *last).max().unwrap_or_default();
-        SettledNotice { closed: Some(closed), ..notice(Some(0), highest, late) }
     }
 
     #[test]
@@ -365,26 +340,26 @@ mod tests {
         unsettled.keep_unsent(SampleId(20), &empty_answer(), at(9));
         assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (2, 7));
         // 6 and 7 are in memory.
-        unsettled.settle(&exact(&[(1, 2), (4, 6), (9, 3), (19, 30)], &[]));
+        unsettled.settle(&notice(&[(1, 2), (4, 6), (9, 3), (19, 30)], &[]));
         let left = due(&mut unsettled, KEEP_US * 9);
         assert_eq!(
             (left, ids(&unsettled.memory)),
             (vec![0, 3], vec![7]),
             "also what was never sent is closed"
         );
-        unsettled.settle(&exact(&[], &[0, 3, 7]));
+        unsettled.settle(&notice(&[], &[0, 3, 7]));
         assert!(unsettled.is_empty());
     }
 
     #[test]
     fn an_answer_that_notices_pass_over_is_sent_again_until_it_is_named() {
         let mut buffer = buffer_of(6, 10);
-        let notice = exact(&[(0, 1), (3, 4)], &[]);
-        buffer.settle(&notice);
+        let passing = notice(&[(0, 1), (3, 4)], &[]);
+        buffer.settle(&passing);
         assert_eq!(ids(&buffer), [2, 5]);
         let now_us = SEND_AGAIN_US + 2;
         let mut again = |now_us| -> Vec<u64> {
-            buffer.passed_over(&notice, now_us).into_iter().map(|sample| sample.0).collect()
+            buffer.passed_over(&passing, now_us).into_iter().map(|sample| sample.0).collect()
         };
         assert_eq!((again(now_us).len(), again(now_us).len()), (0, 0), "it may be on the way");
         assert_eq!(again(now_us - 1), [0; 0], "it has two seconds");
@@ -393,23 +368,21 @@ mod tests {
         assert!(buffer.answers[&SampleId(2)].is_late);
         let mut times = 0;
         for at in 1..=10 {
-            times += buffer.passed_over(&notice, now_us + at * SEND_AGAIN_US / 4).len();
+            times += buffer.passed_over(&passing, now_us + at * SEND_AGAIN_US / 4).len();
             if times == 1 {
                 assert_eq!(at, 4, "again after two more seconds");
                 break;
             }
         }
-        buffer.settle(&exact(&[], &[2]));
+        buffer.settle(&notice(&[], &[2]));
         assert_eq!(ids(&buffer), [5]);
     }
 
     #[test]
-    fn few_answers_are_sent_again_at_once_and_none_for_an_earlier_leader() {
+    fn few_answers_are_sent_again_at_once() {
         let mut buffer = buffer_of(200, 1000);
         let late_us = SEND_AGAIN_US * 9;
-        let earlier = notice(None, 500, &[]);
-        (0..9).for_each(|_| assert_eq!(buffer.passed_over(&earlier, late_us), []));
-        let notice = exact(&[(500, 500)], &[]);
+        let notice = notice(&[(500, 500)], &[]);
         (0..MAX_PASSED_OVER).for_each(|_| assert_eq!(buffer.passed_over(&notice, late_us), []));
         let mut sent = 0;
         while sent < 200 {
@@ -454,16 +427,5 @@ mod tests {
         assert_eq!(surplus(&mut buffer, 10_002), [0, 1]);
         assert_eq!(buffer.answers.get(&SampleId(2)), Some(&buffered(2)));
         assert_eq!(buffer.answers.get(&SampleId(1)), None);
-    }
-
-    #[test]
-    fn a_notice_settles_samples_from_its_first_id_on_and_the_late_ones_it_names() {
-        let mut buffer = buffer_of(6, 10);
-        buffer.settle(&notice(None, 9, &[]));
-        assert_eq!(buffer.answers.len(), 6);
-        buffer.settle(&notice(Some(2), 3, &[]));
-        assert_eq!(ids(&buffer), [0, 1, 4, 5]);
-        buffer.settle(&notice(Some(9), 3, &[0, 5, 77]));
-        assert_eq!(ids(&buffer), [1, 4]);
     }
 }

@@ -93,7 +93,7 @@ fn check_bundle(bundle: &Bundle) {
     for section in &manifest.sections {
         section.input_len();
         section.outputs.iter().for_each(|output| _ = output.elements());
-        manifest.score_limits(&section.name);
+        manifest.score_limits.get(&section.name);
         bundle.packed_section(&section.name);
         assert_eq!(bundle.contexts(&section.name).is_some(), section.contexts_sha256.is_some());
         let is_stored = bundle.stored_section_bytes(&section.name).is_some();

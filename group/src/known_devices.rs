@@ -66,7 +66,7 @@ impl KnownDevices {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headwater_protocol::{Boot, Slot};
+    use headwater_protocol::{Boot, Schema, Slot};
 
     fn id() -> DeviceId {
         DeviceId::new("cam-3").unwrap()
@@ -74,6 +74,7 @@ mod tests {
 
     fn devices(birth_boot: u16, status_boot: u16, state: DeviceState) -> KnownDevices {
         let birth = Birth {
+            schema: Schema,
             device: id(),
             slot: Slot::new(3).unwrap(),
             boot: Boot(birth_boot),
@@ -82,7 +83,7 @@ mod tests {
             numbering: None,
             capabilities: Vec::new(),
         };
-        let status = Status { state, boot: Boot(status_boot) };
+        let status = Status { schema: Schema, state, boot: Boot(status_boot) };
         let mut devices = KnownDevices::default();
         devices.receive(id(), DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
         devices.receive(id(), DeviceTopic::Status, &serde_json::to_vec(&status).unwrap());

@@ -94,7 +94,7 @@ impl SampleAccount {
         if account.highest < self.settled.highest && account.decided <= self.settled.decided {
             return;
         }
-        for (first, last) in closed.into_iter().flatten().filter(|(first, last)| first <= last) {
+        for (first, last) in closed.into_iter().filter(|(first, last)| first <= last) {
             let dropped = self.pending_before.extract_if(first..=last, |_| true).count() as u64;
             // A sample that came to its end without a decision, and that an earlier account triggered, was most likely not answered.
             let before = self.dropped_before.entry(Dropped::Unanswered).or_default();
@@ -231,12 +231,12 @@ mod tests {
         // Sample 3 of the earlier account and sample 5 were not answered.
         let dropped = [(Dropped::Unanswered, 1)].into();
         let settled = Settled { highest: SampleId(3), decided: 2, dropped };
-        let closed = Some(vec![(SampleId(1), SampleId(3))]);
+        let closed = vec![(SampleId(1), SampleId(3))];
         account.settle(SettledNotice { closed, ..notice(settled) });
         assert_eq!((account.unsettled_count(), account.dropped()), (1, BTreeMap::new()));
         let dropped = [(Dropped::Unanswered, 2)].into();
         let settled = Settled { highest: SampleId(5), decided: 2, dropped };
-        let closed = Some(vec![(SampleId(1), SampleId(3)), (SampleId(5), SampleId(5))]);
+        let closed = vec![(SampleId(1), SampleId(3)), (SampleId(5), SampleId(5))];
         account.settle(SettledNotice { closed, ..notice(settled) });
         assert_eq!((account.unsettled_count(), account.dropped()), (0, [(Dropped::Unanswered, 1)].into()));
     }

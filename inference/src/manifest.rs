@@ -5,6 +5,8 @@
 
 mod check;
 
+use std::collections::BTreeMap;
+
 pub use headwater_protocol::ScoreEncoding;
 use headwater_protocol::{Exit, ExitWord, Limits, Slot};
 use serde::{Deserialize, Serialize};
@@ -12,10 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use check::{MAX_CLASSES, MAX_ELEMENTS, ManifestError, PRIOR_SUM_TOLERANCE};
 
 /// Version of `network.json` that this build reads and writes.
-pub const FORMAT_VERSION: u32 = 1;
-
-/// Key of [`NetworkManifest::score_limits`] in the spec.
-const SCORE_LIMITS: &str = "score_limits";
+pub const FORMAT_VERSION: u32 = 2;
 
 /// The trained part of a bundle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,8 +53,10 @@ pub struct NetworkManifest {
     pub cloud_aggregation: Aggregation,
     /// All sections, device sections first, by slot.
     pub sections: Vec<SectionManifest>,
-    /// The spec from which the network was trained, for people and for `inspect`. Its key `score_limits` holds
-    /// [`NetworkManifest::score_limits`]: earlier versions refuse a key that they do not know at any other place.
+    /// Least and largest score for any class, by section, as recorded at export for sections with scores and without a packed form.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub score_limits: BTreeMap<String, [f32; 2]>,
+    /// The spec from which the network was trained, for people and for `inspect`.
     pub spec: serde_json::Value,
 }
 
@@ -274,21 +275,6 @@ impl NetworkManifest {
             // Devices with a section never send views.
             view_bytes: if has_section { 0 } else { self.preprocessing.view_bytes() },
             edge_bits: self.edge.as_ref().map_or(0, |edge| edge.features.bits()),
-        }
-    }
-
-    /// Least and largest score that a section may give for any class, as recorded at export for sections with scores and without a packed
-    /// form. `None` for no limits.
-    pub fn score_limits(&self, section: &str) -> Option<[f32; 2]> {
-        Deserialize::deserialize(self.spec.get(SCORE_LIMITS)?.get(section)?).ok()
-    }
-
-    /// Records the limits of a section.
-    pub fn set_score_limits(&mut self, section: &str, limits: [f32; 2]) {
-        let spec = self.spec.as_object_mut();
-        let all = spec.map(|spec| spec.entry(SCORE_LIMITS).or_insert_with(|| serde_json::json!({})));
-        if let Some(all) = all.and_then(serde_json::Value::as_object_mut) {
-            all.insert(section.into(), serde_json::json!(limits));
         }
     }
 

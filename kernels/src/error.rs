@@ -81,7 +81,9 @@ impl fmt::Display for PackedError {
         f.write_str("packed section")?;
         match *self {
             Self::Magic => f.write_str(": expected it to begin with `HWpk`"),
-            Self::Version { found } => write!(f, ": expected version 1 to {}, found {found}", crate::VERSION),
+            Self::Version { found } => {
+                write!(f, ": expected version {}, found {found}; export the network again", crate::VERSION)
+            }
             Self::Length { expected, found } => write!(f, ": expected {expected} bytes, found {found}"),
             Self::Range { what, block, min, max, found } => {
                 if let Some(block) = block {

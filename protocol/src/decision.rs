@@ -2,17 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::{Deserializer, Error};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::exit::Exit;
 use crate::exit_record::{AppliedExit, LeaveReason, TimeSource};
 use crate::ids::{DeviceId, NetworkId, PolicyId, SampleId};
+use crate::json_version::Schema;
 use crate::presence::Presence;
 use crate::utc_time::UtcTime;
-
-/// Version of the decision's form, counted up when a field changes its meaning or goes. New fields alone do not change it.
-pub const RESULT_SCHEMA: u16 = 2;
 
 /// Reason why an answer may differ from that of the complete network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -125,9 +122,8 @@ impl Dropped {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Decision {
-    /// Version of this form: [`RESULT_SCHEMA`]. A decision of another form is refused.
-    #[serde(deserialize_with = "this_schema")]
-    pub schema: u16,
+    /// Version of the message.
+    pub schema: Schema<2>,
     /// The sample.
     pub sample: SampleId,
     /// Time of capture; `None` where no device in time told it, as for triggered samples from a spool.
@@ -166,15 +162,6 @@ pub struct Decision {
     pub stages: Stages,
     /// Body bytes on each hop.
     pub bytes: HopBytes,
-}
-
-fn this_schema<'de, D: Deserializer<'de>>(form: D) -> Result<u16, D::Error> {
-    match u16::deserialize(form)? {
-        RESULT_SCHEMA => Ok(RESULT_SCHEMA),
-        other => Err(D::Error::custom(format_args!(
-            "a decision of form {other}; expected form {RESULT_SCHEMA}: use programs of one release"
-        ))),
-    }
 }
 
 /// The message on `result`: a decision, and whether it may have been published before.
@@ -247,23 +234,20 @@ fn by_reason<'de, D: Deserializer<'de>>(counts: D) -> Result<BTreeMap<Dropped, u
 /// The message on `settled`: the account, and the samples for which it holds.
 ///
 /// The leader does not know of samples whose messages never reached it. So a device frees what `closed` or `late` names. It sends all other
-/// samples again, marked late, until it reads their ids. Leaders of earlier versions send no `closed`. Their `highest` holds for samples that
-/// a device sent on its present connection, from `since` on.
+/// samples again, marked late, until it reads their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SettledNotice {
+    /// Version of the message.
+    pub schema: Schema<2>,
     /// The account.
     #[serde(flatten)]
     pub account: Settled,
-    /// First sample that a message in time opened since the leader connected; `None` before the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<SampleId>,
     /// Samples of late messages that are decided or dropped now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late: Vec<SampleId>,
-    /// Closed samples as ranges, first and last id, the newest [`SettledNotice::MAX_RANGES`]; `None` from leaders of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub closed: Option<Vec<(SampleId, SampleId)>>,
+    /// Closed samples as ranges, first and last id, the newest [`SettledNotice::MAX_RANGES`].
+    pub closed: Vec<(SampleId, SampleId)>,
     /// Devices that the leader refuses now, at most [`SettledNotice::MAX_REFUSED`], and the reason: their answers count for nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<DeviceId, String>,
@@ -286,12 +270,9 @@ impl SettledNotice {
     /// Longest reason of a refused device, in characters.
     pub const MAX_REASON_CHARS: usize = 200;
 
-    /// Whether this notice settles `sample`, provided that the device sent it on its present connection.
+    /// Whether a range of this notice contains `sample`.
     pub fn covers(&self, sample: SampleId) -> bool {
-        match &self.closed {
-            Some(ranges) => ranges.iter().any(|(first, last)| (*first..=*last).contains(&sample)),
-            None => self.since.is_some_and(|since| since <= sample) && sample <= self.account.highest,
-        }
+        self.closed.iter().any(|(first, last)| (*first..=*last).contains(&sample))
     }
 }
 
@@ -304,15 +285,13 @@ mod tests {
     const DECISION: &str = r#"{"schema":2,"sample":1763856000123,"class":3,"label":"dress","confidence":0.9374,"exit":"cloud","presence":["present","not_in_view","present","missing","present","present"],"degraded":["features_missing"],"network":"1f0c2d0000000000000000000000000000000000000000000000000000000000","policy":"83aa1c0000000000","stages":{"opened_us":900,"window_us":2400,"features_us":4100,"edge_us":0,"cloud_us":9400,"decided_us":9450},"bytes":{"device_edge":660,"edge_leader":0,"edge_cloud":606}}"#;
 
     #[test]
-    fn a_decision_of_another_form_is_refused_by_its_number() {
-        let other = DECISION.replace(r#""schema":2"#, r#""schema":1"#);
-        let found = serde_json::from_str::<Decision>(&other).unwrap_err().to_string();
-        let expected =
-            "a decision of form 1; expected form 2: use programs of one release at line 1 column 11";
-        assert_eq!(found, expected);
-        let none = DECISION.replace(r#""schema":2,"#, "");
-        let found = serde_json::from_str::<Decision>(&none).unwrap_err().to_string();
-        assert!(found.starts_with("missing field `schema`"), "{found}");
+    fn a_decision_of_another_schema_is_refused_by_its_number() {
+        for (found, text) in [("1", r#""schema":1,"#), ("1", ""), ("3", r#""schema":3,"#)] {
+            let other = DECISION.replace(r#""schema":2,"#, text);
+            let error = serde_json::from_str::<ResultMessage>(&other).unwrap_err().to_string();
+            let expected = format!("expected schema 2, found schema {found}: use programs of one release");
+            assert!(error.starts_with(&expected), "{error}");
+        }
     }
 
     #[test]
@@ -380,7 +359,7 @@ mod tests {
     #[test]
     fn a_reason_of_a_later_version_is_read_and_freed_by() {
         assert_eq!(serde_json::from_value::<Dropped>(json!("eaten")).unwrap(), Dropped::Unknown);
-        let text = r#"{"highest":9,"decided":8,"dropped":{"shed":1,"eaten":2,"sunk":3,"too_old":4}}"#;
+        let text = r#"{"schema":2,"highest":9,"decided":8,"dropped":{"shed":1,"eaten":2,"sunk":3,"too_old":4},"closed":[]}"#;
         let notice: SettledNotice = serde_json::from_str(text).unwrap();
         let expected = [(Dropped::Shed, 1), (Dropped::TooOld, 4), (Dropped::Unknown, 5)];
         assert_eq!(notice.account.dropped, expected.into());
@@ -389,15 +368,14 @@ mod tests {
     #[test]
     fn a_notice_with_ranges_covers_exactly_what_the_ranges_contain() {
         let account = Settled { highest: SampleId(9), ..Settled::default() };
-        let closed = Some(vec![(SampleId(2), SampleId(4)), (SampleId(7), SampleId(7))]);
-        let notice = SettledNotice { account, since: Some(SampleId(0)), closed, ..SettledNotice::default() };
+        let closed = vec![(SampleId(2), SampleId(4)), (SampleId(7), SampleId(7))];
+        let late = vec![SampleId(5)];
+        let notice = SettledNotice { account, closed, late, ..SettledNotice::default() };
         let covered: Vec<u64> = (0..10).filter(|id| notice.covers(SampleId(*id))).collect();
         assert_eq!(covered, [2, 3, 4, 7]);
         let text = serde_json::to_string(&notice).unwrap();
-        assert_eq!(text, r#"{"highest":9,"decided":0,"since":0,"closed":[[2,4],[7,7]]}"#);
+        assert_eq!(text, r#"{"schema":2,"highest":9,"decided":0,"late":[5],"closed":[[2,4],[7,7]]}"#);
         assert_eq!(serde_json::from_str::<SettledNotice>(&text).unwrap(), notice);
-        let none = SettledNotice { closed: Some(vec![]), ..notice };
-        assert!(!none.covers(SampleId(7)), "nothing is named");
     }
 
     #[test]
@@ -410,26 +388,8 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_names_the_samples_for_which_its_account_holds() {
-        let account = Settled { highest: SampleId(9), decided: 8, dropped: BTreeMap::new() };
-        let mut notice = SettledNotice { account, ..SettledNotice::default() };
-        let text = serde_json::to_string(&notice).unwrap();
-        assert_eq!(text, r#"{"highest":9,"decided":8}"#);
-        assert_eq!(serde_json::from_str::<SettledNotice>(&text).unwrap(), notice);
-        assert!(!notice.covers(SampleId(9)), "the leader opened no sample since it connected");
-        (notice.since, notice.late) = (Some(SampleId(5)), vec![SampleId(2)]);
-        let text = serde_json::to_string(&notice).unwrap();
-        assert_eq!(text, r#"{"highest":9,"decided":8,"since":5,"late":[2]}"#);
-        assert_eq!(serde_json::from_str::<SettledNotice>(&text).unwrap(), notice);
-        assert_eq!([4, 5, 9, 10].map(|id| notice.covers(SampleId(id))), [false, true, true, false]);
-        notice.closed = Some(vec![(SampleId(2), SampleId(2)), (SampleId(6), SampleId(8))]);
-        let found: Vec<u64> = (0..12).filter(|id| notice.covers(SampleId(*id))).collect();
-        assert_eq!(found, [2, 6, 7, 8], "ranges are exact");
-    }
-
-    #[test]
     fn a_notice_with_a_reason_of_a_later_version_is_read() {
-        let text = r#"{"highest":9,"decided":8,"dropped":{"shed":1,"struck_by_lightning":2},"closed":[[3,5],[7,9]],"more":{}}"#;
+        let text = r#"{"schema":2,"highest":9,"decided":8,"dropped":{"shed":1,"struck_by_lightning":2},"closed":[[3,5],[7,9]],"more":{}}"#;
         let notice: SettledNotice = serde_json::from_str(text).unwrap();
         assert_eq!(notice.account.dropped, [(Dropped::Shed, 1), (Dropped::Unknown, 2)].into());
         assert!(notice.covers(SampleId(4)) && !notice.covers(SampleId(6)));

@@ -36,7 +36,7 @@ pub enum LeaveReason {
     NoFeatures,
     /// No device had a view, so no exit was applied.
     NoView,
-    /// A reason of a later version, or none: decisions of earlier versions do not say the reason.
+    /// A reason of a later version, or none.
     #[default]
     #[serde(other)]
     Unknown,

@@ -13,6 +13,7 @@ mod fault;
 mod group_message;
 mod header;
 mod ids;
+mod json_version;
 mod message;
 mod notice;
 mod presence;
@@ -30,9 +31,7 @@ mod varint;
 
 pub use batch::{BATCHES, Batch, BatchEntry, BatchMistake, BatchedAnswer, MAX_BATCH_SAMPLES, encode_batch};
 pub use bit_set::{BitSet, EdgeSet, SlotSet, SourceSet};
-pub use decision::{
-    Decision, Degraded, Dropped, HopBytes, RESULT_SCHEMA, ResultMessage, Settled, SettledNotice, Stages,
-};
+pub use decision::{Decision, Degraded, Dropped, HopBytes, ResultMessage, Settled, SettledNotice, Stages};
 pub use exit::{ByExit, Exit, ExitWord};
 pub use exit_record::{AppliedExit, LeaveReason, TimeSource};
 pub use fault::{Fault, MqttHandling};
@@ -42,6 +41,7 @@ pub use ids::{
     Boot, DeviceId, EdgeId, EdgeIndex, GroupId, IdError, NetworkId, PolicyId, SampleId, Session, SiteId,
     Slot, Source, VerifyingKey,
 };
+pub use json_version::Schema;
 pub use message::{
     Body, DecodeError, DeviceDecision, EncodeError, Kind, Limits, Message, age_ms, decode, encode,
 };

@@ -6,11 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::BATCHES;
 use crate::ids::{Boot, DeviceId, EdgeIndex, IdError, NetworkId, Slot, clipped};
+use crate::json_version::Schema;
 
 /// Message on `dev/{id}/status`, retained; the `down` form is the device's last will.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
+    /// Version of the message.
+    pub schema: Schema<2>,
     /// Up or down.
     pub state: DeviceState,
     /// The start that this status belongs to. The will of an earlier start must not end a later one.
@@ -32,6 +35,8 @@ pub enum DeviceState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Birth {
+    /// Version of the message.
+    pub schema: Schema<2>,
     /// Id of the device, as in the topic.
     pub device: DeviceId,
     /// The slot that the device fills.
@@ -42,7 +47,7 @@ pub struct Birth {
     pub software: String,
     /// The network that it runs.
     pub network: NetworkId,
-    /// Numbering of the device's samples; `None` from devices of earlier versions.
+    /// Numbering of the device's samples; `None` for a program that answers whatever is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numbering: Option<Numbering>,
     /// Optional features of the protocol that the device supports; receivers ignore names that they do not know.
@@ -87,6 +92,8 @@ impl fmt::Display for Numbering {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EdgeStatus {
+    /// Version of the message.
+    pub schema: Schema<2>,
     /// Up or down.
     pub state: DeviceState,
     /// The start that this status belongs to.
@@ -103,11 +110,12 @@ pub struct EdgeStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeaderClaim {
+    /// Version of the message.
+    pub schema: Schema<2>,
     /// The leader; a restart with the same journal is the same instance.
     pub instance: InstanceId,
-    /// Random number of the process: it tells two processes with copies of one journal apart. Absent from earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process: Option<InstanceId>,
+    /// Random number of the process: it tells two processes with copies of one journal apart.
+    pub process: InstanceId,
     /// Number of the claim: every new leader takes a higher one. At most [`LeaderClaim::MAX_TERM`].
     pub term: u64,
     /// Up or down.
@@ -117,7 +125,6 @@ pub struct LeaderClaim {
     /// Start of the claim, RFC 3339 in UTC.
     pub since: String,
     /// Number of this publication under the claim; a leader publishes its claim every few seconds.
-    #[serde(default)]
     pub beat: u64,
 }
 
@@ -173,8 +180,9 @@ mod tests {
 
     fn claim() -> LeaderClaim {
         LeaderClaim {
+            schema: Schema,
             instance: InstanceId(0x00ab),
-            process: Some(InstanceId(0x00cd)),
+            process: InstanceId(0x00cd),
             term: 3,
             state: DeviceState::Up,
             software: "test/1".into(),
@@ -186,15 +194,27 @@ mod tests {
     #[test]
     fn a_claim_is_readable_json_and_unknown_fields_are_ignored() {
         let text = serde_json::to_string(&claim()).unwrap();
-        let expected = r#"{"instance":"00000000000000ab","process":"00000000000000cd","term":3,"state":"up","software":"test/1","since":"2026-11-22T23:45:40Z","beat":7}"#;
+        let expected = r#"{"schema":2,"instance":"00000000000000ab","process":"00000000000000cd","term":3,"state":"up","software":"test/1","since":"2026-11-22T23:45:40Z","beat":7}"#;
         assert_eq!(text, expected);
         assert_eq!(LeaderClaim::read(text.as_bytes()), Ok(claim()));
-        let earlier = text.replace(r#""process":"00000000000000cd","#, "");
-        let without = LeaderClaim { process: None, ..claim() };
-        assert_eq!(LeaderClaim::read(earlier.as_bytes()), Ok(without.clone()));
-        assert_eq!(serde_json::to_string(&without).unwrap(), earlier);
-        let more = text.replace(r#","beat":7"#, r#","load":0.5"#);
-        assert_eq!(LeaderClaim::read(more.as_bytes()), Ok(LeaderClaim { beat: 0, ..claim() }));
+        let more = text.replace(r#","beat":7"#, r#","beat":7,"load":0.5"#);
+        assert_eq!(LeaderClaim::read(more.as_bytes()), Ok(claim()));
+    }
+
+    #[test]
+    fn births_statuses_and_claims_of_868d949_are_refused_by_their_schema() {
+        let birth = r#"{"device":"cam-2","slot":2,"boot":1,"software":"headwater-device/0.1.0","network":"a9ffd389e0f2924874117ab6c32123a85798c475ca5ecfe89395b54951d409a0","numbering":"trigger","capabilities":["batches"]}"#;
+        let status = r#"{"state":"up","boot":1}"#;
+        let claim = r#"{"instance":"00000000000000ab","process":"00000000000000cd","term":3,"state":"up","software":"headwater-aggregator/0.1.0","since":"2026-11-22T23:45:40Z","beat":7}"#;
+        let found = [
+            serde_json::from_str::<Birth>(birth).unwrap_err().to_string(),
+            serde_json::from_str::<Status>(status).unwrap_err().to_string(),
+            LeaderClaim::read(claim.as_bytes()).unwrap_err(),
+        ];
+        for error in found {
+            let expected = "expected schema 2, found schema 1: use programs of one release";
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! Messages for the tests of this and other crates.
 
-use crate::decision::{Decision, HopBytes, RESULT_SCHEMA, Stages};
+use crate::decision::{Decision, HopBytes, Stages};
 use crate::exit::Exit;
 use crate::exit_record::{LeaveReason, TimeSource};
 use crate::ids::{NetworkId, PolicyId, SampleId};
+use crate::json_version::Schema;
 use crate::presence::Presence;
 
 /// A sure decision at the exit `local` of a network with three slots, all of them missing. A test changes the fields that it is about.
 pub fn decision(sample: u64) -> Decision {
     Decision {
-        schema: RESULT_SCHEMA,
+        schema: Schema,
         sample: SampleId(sample),
         captured_at: None,
         captured_by: TimeSource::Unknown,

@@ -221,7 +221,7 @@ fn certificate(probe: &BrokerProbe) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use headwater_protocol::{DeviceId, SampleId, Settled};
+    use headwater_protocol::{DeviceId, SampleId, Schema, Settled};
 
     use super::super::finding::Level;
     use super::*;
@@ -262,10 +262,10 @@ mod tests {
     fn an_account_with_every_range_and_late_id_fits_the_bytes_for_it() {
         let newest = SampleId(u64::MAX);
         let notice = SettledNotice {
+            schema: Schema,
             account: Settled { highest: newest, decided: u64::MAX, ..Settled::default() },
-            since: Some(newest),
             late: vec![newest; SettledNotice::MAX_LATE],
-            closed: Some(vec![(newest, newest); SettledNotice::MAX_RANGES]),
+            closed: vec![(newest, newest); SettledNotice::MAX_RANGES],
             refused: (0..SettledNotice::MAX_REFUSED)
                 .map(|device| (DeviceId::new(format!("{device:0>64}")).unwrap(), "r".repeat(200)))
                 .collect(),

@@ -37,8 +37,6 @@ pub(super) struct AdminFacts {
     pub(super) address: Endpoint,
     /// `GET /status`.
     pub(super) status: Result<Answer, String>,
-    /// `GET /ready`, where the program has no `/status`.
-    pub(super) ready: Option<Result<Answer, String>>,
 }
 
 /// Asks everybody whom a tier needs, all at once.
@@ -115,11 +113,5 @@ async fn ask_admin(tier: &Tier, limit: Duration) -> Option<AdminFacts> {
     let address = own_address(Scheme::Http, tier.admin()?)?;
     let connector = Connector::default();
     let status = get(&connector, &address.with_path("/status"), None, limit).await;
-    let ready = match &status {
-        Ok(Answer { status: 404, .. }) => {
-            Some(get(&connector, &address.with_path("/ready"), None, limit).await)
-        }
-        Ok(_) | Err(_) => None,
-    };
-    Some(AdminFacts { address, status, ready })
+    Some(AdminFacts { address, status })
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::bundles::{SAME_BUNDLE, ids};
 use super::facts::{AdminFacts, Facts};
 use super::finding::Finding;
-use super::http::{Answer, is_silent};
+use super::http::is_silent;
 use super::page::{clipped, list, text};
 use super::running_group::{devices, is_of, policy, retained_devices, state, waits};
 use super::tier::{Tier, TierNetworks, TierSettings};
@@ -52,7 +52,7 @@ pub(super) fn check(
 fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Value> {
     const CHECK: &str = "running";
     let (program, file) = (tier.kind.program(), tier.file.display());
-    let Some(AdminFacts { address, status, ready }) = &facts.admin else {
+    let Some(AdminFacts { address, status }) = &facts.admin else {
         let advice = format!("set `admin.listen = \"{}\"`", tier.kind.admin_address());
         let found = "unknown: the settings name no admin port, or port 0";
         findings.push(Finding::warn(CHECK, found, advice));
@@ -76,10 +76,6 @@ fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Va
             return None;
         }
     };
-    if answer.status == 404 {
-        findings.push(without_status_page(program, ready.as_ref()));
-        return None;
-    }
     let page: Value = match serde_json::from_slice(&answer.body) {
         Ok(page) if answer.status == 200 => page,
         Ok(_) | Err(_) => {
@@ -194,24 +190,6 @@ fn frames(tier: &Tier, page: &Value) -> Option<Finding> {
             Finding::fail("frames", found, advice)
         }
     })
-}
-
-/// A program without the page.
-fn without_status_page(program: &str, ready: Option<&Result<Answer, String>>) -> Finding {
-    let advice = "install the version of this doctor to see its devices";
-    match ready {
-        Some(Ok(answer)) if answer.status == 200 => {
-            Finding::warn("running", format!("{program} of an older version without /status, ready"), advice)
-        }
-        Some(Ok(answer)) => {
-            let reason = clipped(&String::from_utf8_lossy(&answer.body).replace('\n', " "));
-            let found = format!("{program} of an older version without /status: {reason}");
-            Finding::fail("running", found, "the findings above and the log say more")
-        }
-        Some(Err(_)) | None => {
-            Finding::fail("running", "the admin port answers no longer", "look into the log of the program")
-        }
-    }
 }
 
 /// Whether a program has no connection to its broker, as its page says.

@@ -219,7 +219,7 @@ mod tests {
         };
         let down = |name: &str| {
             let topic = format!("headwater/v1/hall/gate/dev/{name}/status");
-            RetainedMessage::new(topic, json!({ "state": "down", "boot": 1 }).to_string())
+            RetainedMessage::new(topic, json!({ "schema": 2, "state": "down", "boot": 1 }).to_string())
         };
         let probe = BrokerProbe {
             limits: BrokerLimits {

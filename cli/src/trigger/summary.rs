@@ -87,8 +87,6 @@ pub(super) fn result_line(decision: &Decision, latency: Option<Duration>) -> Str
     }
     match decision.presence.missing_count() {
         0 => line,
-        // Leaders of earlier versions name no devices.
-        missing if decision.missing.is_empty() => format!("{line}  missing devices {missing}"),
         _ => format!("{line}  missing {}", decision.missing.join(", ")),
     }
 }
@@ -105,14 +103,14 @@ mod tests {
             label: "dress".into(),
             confidence: 0.934,
             presence: Presence::missing(2),
+            missing: vec!["cam-0".into(), "slot 1".into()],
             degraded: vec![Degraded::CloudTimeout, Degraded::Late],
             ..testing::decision(17)
         };
         assert_eq!(
             result_line(&decision, Some(Duration::from_micros(12_340))),
-            "sample 17  dress  confidence 0.93  exit local  12.3 ms  degraded cloud_timeout, late  missing devices 2"
+            "sample 17  dress  confidence 0.93  exit local  12.3 ms  degraded cloud_timeout, late  missing cam-0, slot 1"
         );
-        decision.missing = vec!["cam-0".into(), "slot 1".into()];
         decision.degraded = vec![Degraded::DeviceMissing];
         assert_eq!(
             result_line(&decision, None),

@@ -1,7 +1,5 @@
 //! The claim of a process that leads.
 
-use std::cmp::Ordering;
-
 use headwater_protocol::{DeviceState, LeaderClaim};
 use tokio::time::Instant;
 use tracing::warn;
@@ -58,11 +56,7 @@ impl HeldClaim {
         }
         // The first claim of a term counts, and its leader alone goes on to publish it. A broker that forgot the claim may have let a second
         // leader begin with the same term: the larger name stays, and of one name the larger number.
-        let is_larger = match found.instance.cmp(&own.instance) {
-            // A leader of an earlier version has no number, and takes the claim of this one for its own.
-            Ordering::Equal => found.process.is_none() || found.process > own.process,
-            order => order == Ordering::Greater,
-        };
+        let is_larger = (found.instance, found.process) > (own.instance, own.process);
         let is_better = found.term > own.term || found.term == own.term && found.beat > 0 && is_larger;
         if is_up && is_better {
             self.taken_over = Some(found);

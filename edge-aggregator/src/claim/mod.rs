@@ -24,7 +24,7 @@ pub(crate) use waiting::{Step, Waiting, Won};
 
 use std::time::Duration;
 
-use headwater_protocol::{DeviceState, InstanceId, LeaderClaim, UtcTime};
+use headwater_protocol::{DeviceState, InstanceId, LeaderClaim, Schema, UtcTime};
 
 /// Time between two publications of a leader's claim.
 pub(crate) const BEAT: Duration = Duration::from_secs(5);
@@ -56,15 +56,16 @@ impl Process {
 
     /// Whether this process published a claim.
     fn published(self, claim: &LeaderClaim) -> bool {
-        claim.instance == self.instance && claim.process == Some(self.number)
+        claim.instance == self.instance && claim.process == self.number
     }
 }
 
 /// The first claim of a term.
 pub(crate) fn new_claim(process: Process, term: u64) -> LeaderClaim {
     LeaderClaim {
+        schema: Schema,
         instance: process.instance,
-        process: Some(process.number),
+        process: process.number,
         term,
         state: DeviceState::Up,
         software: concat!("headwater-aggregator/", env!("CARGO_PKG_VERSION")).into(),

@@ -78,10 +78,7 @@ fn without_a_claim_a_leader_claims_after_a_moment_and_leads_when_its_claim_comes
 
 #[test]
 fn a_claim_that_is_down_or_an_own_one_is_followed_at_once() {
-    // A process of an earlier version has no number.
-    let earlier = claim_text(&LeaderClaim { process: None, ..new_claim(process(OWN), 7) });
-    for (claim, after_another) in
-        [(down(LARGER, 7), true), (up_of(COPY, 7, 3), false), (earlier, false), (down(OWN, 7), false)]
+    for (claim, after_another) in [(down(LARGER, 7), true), (up_of(COPY, 7, 3), false), (down(OWN, 7), false)]
     {
         let mut leader = Starting::new(false);
         assert_eq!(leader.receives(&claim), Step::Claim { term: 8 });
@@ -304,8 +301,4 @@ fn of_two_leaders_with_copies_of_one_journal_and_one_term_one_stays() {
         held.receive(now, &up_of(other, 3, 1));
         assert_eq!(held.taken_over().is_none(), stays);
     }
-    // A process of an earlier version does not see the other one's number.
-    let (mut held, now) = confirmed();
-    held.receive(now, &claim_text(&LeaderClaim { process: None, beat: 1, ..new_claim(COPY, 3) }));
-    assert!(held.taken_over().is_some());
 }

@@ -239,7 +239,7 @@ impl Waiting {
     fn name_holder(&mut self, now: Instant) {
         let Some(known) = &mut self.known else { return };
         let LeaderClaim { instance, term, since, software, process, .. } = &known.claim;
-        let (process, has_own_journal) = (process.map(display), *instance == self.own.instance);
+        let (process, has_own_journal) = (display(process), *instance == self.own.instance);
         if !known.is_named && self.log.take(now).is_some() {
             known.is_named = true;
             warn!(

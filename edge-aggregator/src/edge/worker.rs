@@ -10,8 +10,8 @@ use headwater_inference::edge::EdgeEvent;
 use headwater_inference::leader::Generation;
 use headwater_link::{Incoming, Link, QoS, RetainedMessage};
 use headwater_protocol::{
-    Body, Boot, DeviceState, EdgeId, EdgeStatus, EdgeTopic, Header, Limits, Message, Session, Topic, Topics,
-    decode, encode,
+    Body, Boot, DeviceState, EdgeId, EdgeStatus, EdgeTopic, Header, Limits, Message, Schema, Session, Topic,
+    Topics, decode, encode,
 };
 use headwater_telemetry::WorkLoop;
 use tokio::sync::{mpsc, watch};
@@ -124,6 +124,7 @@ impl Worker {
         // Seconds of the clock tell one boot from another.
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let status = EdgeStatus {
+            schema: Schema,
             state: DeviceState::Up,
             boot: Boot(since.as_secs() as u16),
             edge,
@@ -225,9 +226,13 @@ impl Worker {
     }
 
     fn receive(&mut self, now: Instant, message: Incoming) {
-        let Incoming::Message { topic, payload, .. } = message else { return };
+        let Incoming::Message { topic, payload, retain } = message else { return };
         let at = self.clock.micros(now);
         if topic == self.request_topic {
+            // A retained command is never a live one.
+            if retain {
+                return debug!("a retained request is refused");
+            }
             return match decode(&payload, &self.limits) {
                 Ok(Message { header, body: Body::Request(slots) }) if header.session == self.requests => {
                     let collect = EdgeEvent::Collect { sample: header.sample, slots };

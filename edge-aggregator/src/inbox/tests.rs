@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use headwater_inference::leader::{Exits, Leader, LeaderConfig, Micros, Now};
 use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::{
-    Boot, DeviceId, DeviceState, GroupId, Header, MAX_BATCH_SAMPLES, Numbering, ScoreEncoding, SiteId, Slot,
-    Status, encode, encode_batch, encode_trigger,
+    Boot, DeviceId, DeviceState, GroupId, Header, MAX_BATCH_SAMPLES, Numbering, Schema, ScoreEncoding,
+    SiteId, Slot, Status, encode, encode_batch, encode_trigger,
 };
 
 use super::*;
@@ -64,6 +64,7 @@ impl Group {
 
     fn introduces_boot(&mut self, id: &str, slot: u8, network: NetworkId, boot: Boot) {
         let birth = Birth {
+            schema: Schema,
             device: device(id),
             slot: Slot::new(slot).unwrap(),
             boot,
@@ -73,7 +74,7 @@ impl Group {
             capabilities: Vec::new(),
         };
         self.sends(id, DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
-        let up = Status { state: DeviceState::Up, boot };
+        let up = Status { schema: Schema, state: DeviceState::Up, boot };
         self.sends(id, DeviceTopic::Status, &serde_json::to_vec(&up).unwrap());
     }
 
@@ -544,6 +545,7 @@ fn implausible() -> Option<Implausible> {
 #[test]
 fn batches_are_allowed_while_a_device_sends_them_and_every_edge_is_in_this_process() {
     let birth = |capabilities: &[&str]| Birth {
+        schema: Schema,
         device: device("a"),
         slot: Slot::new(1).unwrap(),
         boot: Boot(1),
@@ -561,9 +563,21 @@ fn batches_are_allowed_while_a_device_sends_them_and_every_edge_is_in_this_proce
         let format = MessageFormat { remote_edges, ..format(OURS) };
         group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format)));
         assert!(!group.inbox.takes_batches(), "nobody is there");
-        let (birth, up) = (birth(capabilities), Status { state: DeviceState::Up, boot: Boot(1) });
+        let (birth, up) =
+            (birth(capabilities), Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) });
         group.sends("a", DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
         group.sends("a", DeviceTopic::Status, &serde_json::to_vec(&up).unwrap());
         assert_eq!(group.inbox.takes_batches(), expected, "{capabilities:?}");
+    }
+}
+
+#[test]
+fn a_retained_trigger_is_refused() {
+    let mut group = Group::new();
+    let topic = group.topics.name(&Topic::Trigger);
+    for (retained, seen) in [(true, 0), (false, 1)] {
+        group.inbox.devices.set_retained(retained);
+        group.receives(&topic, br#"{"sample": 7}"#);
+        assert_eq!((group.seen.len(), group.inbox.refused_triggers), (seen, 1));
     }
 }

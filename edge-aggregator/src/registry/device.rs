@@ -1,7 +1,7 @@
 //! One device of the registry: birth, status and refusals.
 
 use headwater_inference::leader::Generation;
-use headwater_protocol::{Birth, Boot, DeviceId, DeviceState, Fault, Numbering, Slot, Status};
+use headwater_protocol::{Birth, Boot, DeviceId, DeviceState, Fault, Numbering, Schema, Slot, Status};
 use tokio::time::Instant;
 
 use super::DeviceIndex;
@@ -82,7 +82,7 @@ pub(super) struct Session {
     pub(super) boot: Boot,
     /// Session of the messages that are read under the birth.
     pub(super) messages: headwater_protocol::Session,
-    /// Numbering of the device's samples; `None` from devices of earlier versions.
+    /// Numbering of the device's samples; `None` where its birth names none.
     pub(super) numbering: Option<Numbering>,
     /// Whether the device sends batches where the leader reads them.
     pub(super) sends_batches: bool,
@@ -146,7 +146,7 @@ impl Device {
         let sends_batches = birth.sends_batches();
         self.session = Some(Session { claim, boot, messages, numbering, sends_batches, refusal, is_silent });
         if self.ended == Some(birth.boot) {
-            self.status = Some(Status { state: DeviceState::Down, boot: birth.boot });
+            self.status = Some(Status { schema: Schema, state: DeviceState::Down, boot: birth.boot });
         }
     }
 

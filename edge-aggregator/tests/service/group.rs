@@ -12,8 +12,8 @@ use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS, RetainedMessage};
 use headwater_protocol::{
     BATCHES, BatchEntry, BatchedAnswer, Birth, Body, Boot, Decision, DeviceId, DeviceState, DeviceTopic,
-    Exit, GroupId, Header, Limits, Message, NetworkId, Numbering, SampleId, Session, Settled, SettledNotice,
-    SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode, encode_batch,
+    Exit, GroupId, Header, Limits, Message, NetworkId, Numbering, SampleId, Schema, Session, Settled,
+    SettledNotice, SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode, encode_batch,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -155,6 +155,7 @@ impl Group {
 
 pub(crate) fn birth(id: &DeviceId, slot: u8, network: NetworkId) -> Birth {
     Birth {
+        schema: Schema,
         device: id.clone(),
         slot: Slot::new(slot).unwrap(),
         boot: Boot(1),
@@ -166,7 +167,7 @@ pub(crate) fn birth(id: &DeviceId, slot: u8, network: NetworkId) -> Birth {
 }
 
 pub(crate) fn status(state: DeviceState) -> Vec<u8> {
-    serde_json::to_vec(&Status { state, boot: Boot(1) }).unwrap()
+    serde_json::to_vec(&Status { schema: Schema, state, boot: Boot(1) }).unwrap()
 }
 
 impl Camera {

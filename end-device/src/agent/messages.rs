@@ -28,13 +28,17 @@ impl Agent {
                 self.set_allowed_wait(None);
                 self.report_unsettled();
             }
-            Incoming::Message { topic, payload, .. } => self.on_message(&topic, &payload),
+            Incoming::Message { topic, payload, retain } => self.on_message(&topic, &payload, retain),
             Incoming::Refused { topic, reason } => self.on_refused(&topic, &reason),
         }
     }
 
-    fn on_message(&mut self, topic: &str, payload: &Bytes) {
-        if topic == self.publisher.topics.settled {
+    fn on_message(&mut self, topic: &str, payload: &Bytes, is_retained: bool) {
+        let topics = &self.publisher.topics;
+        if is_retained && (topic == topics.trigger || topic == topics.request) {
+            let reason = "expected a live message, found a retained one: publish it without the retain flag and clear the topic";
+            self.refuse(Fault::Malformed, topic, reason);
+        } else if topic == self.publisher.topics.settled {
             self.on_settled(payload);
         } else if topic == self.publisher.topics.status {
             self.presence.status(payload, self.now().us);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use headwater_protocol::SampleId;
 
 use super::record::Record;
-use super::segment::{HEADER_BYTES, Segment};
-use super::{Content, GiveUpReason, Spool, SpoolEntry};
+use super::segment::{self, Segment};
+use super::{GiveUpReason, Spool, SpoolEntry};
 
 /// Smallest number of bytes charged for a sample. Its entry in memory takes a tenth of that, so memory is bounded as well.
 pub(super) const MIN_BYTES: u64 = 512;
@@ -17,8 +17,9 @@ pub(super) const MAX_GIVEN_UP: usize = 65_536;
 impl Spool {
     /// Evicts the oldest segments until a record fits; false when it never can.
     pub(super) fn make_space(&mut self, record: &Record<'_>) -> bool {
-        let named = self.folder.as_ref().map_or(0, |folder| folder.owner.record(record.sample).len());
-        let needed = (record.bytes() as u64).max(MIN_BYTES) + (HEADER_BYTES + named) as u64;
+        let header =
+            self.folder.as_ref().map_or(0, |folder| segment::header(self.network, &folder.owner).len());
+        let needed = (record.bytes() as u64).max(MIN_BYTES) + header as u64;
         if needed > self.max_bytes {
             return false;
         }
@@ -45,14 +46,14 @@ impl Spool {
         let is_inside = |entry: &SpoolEntry| entry.segment() == Some(number);
         let inside = self.samples.range(lowest..=highest).filter(|(_, entry)| is_inside(entry));
         let inside: Vec<(SampleId, SpoolEntry)> = inside.map(|(sample, entry)| (*sample, *entry)).collect();
-        for (sample, SpoolEntry { content, is_sent }) in inside {
-            let entry = SpoolEntry { content: Content::GivenUp { in_segment: None }, is_sent };
-            match content {
-                Content::Stored(_) => {
-                    self.insert_given_up(sample, entry, GiveUpReason::SPOOL_FULL, "the spool is full");
+        let given_up = SpoolEntry::GivenUp { in_segment: None };
+        for (sample, entry) in inside {
+            match entry {
+                SpoolEntry::Stored(_) => {
+                    self.insert_given_up(sample, given_up, GiveUpReason::SPOOL_FULL, "the spool is full");
                 }
-                Content::GivenUp { .. } => {
-                    self.samples.insert(sample, entry);
+                SpoolEntry::GivenUp { .. } => {
+                    self.samples.insert(sample, given_up);
                     self.write_id(sample);
                 }
             }

@@ -3,13 +3,13 @@
 //! The file has the ids of samples that lie in no segment, so that the next start can still report them to the leader.
 //!
 //! ```text
-//! 0             8       12            20      24
-//! +-------------+-------+-------------+-------+ ...
-//! | sample id   | crc   | sample id   | crc   |
-//! +-------------+-------+-------------+-------+ ...
+//! 0          8             16      20            28      32
+//! +----------+-------------+-------+-------------+-------+ ...
+//! | HWGIVEN2 | sample id   | crc   | sample id   | crc   |
+//! +----------+-------------+-------+-------------+-------+ ...
 //! ```
 //!
-//! All little endian. Ids are appended. The file is removed when no id is left.
+//! The digit is the format. All little endian. Ids are appended. The file is removed when no id is left.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -20,8 +20,9 @@ use headwater_protocol::SampleId;
 use tracing::warn;
 
 use super::SpoolFolder;
+use crate::error::DeviceError;
 use crate::report::count_first;
-use crate::state_folder::{Aside, is_disk_full, replace_file, set_aside};
+use crate::state_folder::{Aside, is_disk_full, other_format, replace_file, set_aside};
 
 /// Reason for which a spooled sample is of no use any more.
 ///
@@ -92,6 +93,9 @@ impl GiveUpCounts {
 /// Name of the file in the folder.
 pub(super) const FILE: &str = "given_up";
 
+/// First bytes of the file; the digit is its format. The file of format 1 began with an id.
+const MAGIC: &[u8; 8] = b"HWGIVEN2";
+
 /// Bytes of an id in the file.
 const ID_BYTES: usize = 12;
 
@@ -109,15 +113,26 @@ pub(super) struct GivenUpIds {
 
 impl GivenUpIds {
     /// Opens the file of a folder, and reads its ids. A file with altered ids is set aside; a cut id at its end is skipped.
-    pub(super) fn open(folder: &SpoolFolder) -> (Self, Vec<SampleId>) {
+    ///
+    /// # Errors
+    /// [`DeviceError::Unusable`] for a file of format 1.
+    pub(super) fn open(folder: &SpoolFolder) -> Result<(Self, Vec<SampleId>), DeviceError> {
         let path = folder.path.join(FILE);
         let (ids, damage) = match read(&path) {
+            Ok(bytes) if bytes.first_chunk().and_then(decoded).is_some() => {
+                return Err(other_format(&path, '1'));
+            }
+            // A killed process may have left a part of the first bytes.
+            Ok(bytes) if MAGIC.starts_with(&bytes) => (Vec::new(), None),
             Ok(bytes) => {
-                let (entries, _) = bytes.as_chunks::<ID_BYTES>();
+                let ids = bytes.strip_prefix(MAGIC);
+                let damage = ids.is_none().then(|| "expected ids of given-up samples".to_owned());
+                let (entries, _) = ids.unwrap_or_default().as_chunks::<ID_BYTES>();
                 let ids: Vec<SampleId> = entries.iter().filter_map(decoded).collect();
                 let altered = entries.len() - ids.len();
-                let damage = format!("expected ids with their check sums, found {altered} others");
-                (ids, (altered > 0).then_some(damage))
+                let altered = (altered > 0)
+                    .then(|| format!("expected ids with their check sums, found {altered} others"));
+                (ids, damage.or(altered))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => (Vec::new(), None),
             Err(error) => (Vec::new(), Some(error.to_string())),
@@ -126,7 +141,7 @@ impl GivenUpIds {
             set_aside(&path, Aside::Damaged, &damage);
             folder.report.lock().state_damaged += 1;
         }
-        (Self { path: Some(path), ..Self::default() }, ids)
+        Ok((Self { path: Some(path), ..Self::default() }, ids))
     }
 
     /// Appends an id. True when the caller should rewrite the file.
@@ -157,6 +172,9 @@ impl GivenUpIds {
             Some(file) => self.file.insert(file),
             None => self.file.insert(OpenOptions::new().append(true).create(true).open(path)?),
         };
+        if file.metadata()?.len() == 0 {
+            file.write_all(MAGIC)?;
+        }
         file.write_all(&encoded(sample))?;
         self.written += 1;
         Ok(())
@@ -165,9 +183,9 @@ impl GivenUpIds {
     fn try_rewrite(&mut self, ids: impl Iterator<Item = SampleId>) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         self.file = None;
-        let all: Vec<u8> = ids.flat_map(encoded).collect();
+        let all: Vec<u8> = MAGIC.iter().copied().chain(ids.flat_map(encoded)).collect();
         self.written = all.len() / ID_BYTES;
-        if all.is_empty() {
+        if self.written == 0 {
             return super::remove_file(path);
         }
         replace_file(path, all)
@@ -177,7 +195,7 @@ impl GivenUpIds {
 /// Reads the file; what is beyond its largest length is ignored.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(((MAX_IDS + 1) * ID_BYTES) as u64).read_to_end(&mut bytes)?;
+    File::open(path)?.take((MAGIC.len() + (MAX_IDS + 1) * ID_BYTES) as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -207,30 +225,34 @@ mod tests {
         SpoolFolder { path: path.into(), owner: owner("cam-2"), report: SharedReport::default() }
     }
 
+    fn open(folder: &SpoolFolder) -> (GivenUpIds, Vec<SampleId>) {
+        GivenUpIds::open(folder).unwrap()
+    }
+
     #[test]
     fn ids_are_read_back_except_those_that_are_cut_or_altered() {
         let dir = tempfile::tempdir().unwrap();
         let folder = folder(dir.path());
-        let (mut ids, found) = GivenUpIds::open(&folder);
+        let (mut ids, found) = open(&folder);
         assert_eq!(found, []);
         for id in [1, 1 << 40, 3] {
             assert!(!ids.append(SampleId(id)));
         }
-        assert_eq!(GivenUpIds::open(&folder).1, [1, 1 << 40, 3].map(SampleId));
+        assert_eq!(open(&folder).1, [1, 1 << 40, 3].map(SampleId));
         let path = dir.path().join(FILE);
         let mut bytes = fs::read(&path).unwrap();
         bytes.pop();
         fs::write(&path, &bytes).unwrap();
-        assert_eq!(GivenUpIds::open(&folder).1, [1, 1 << 40].map(SampleId));
+        assert_eq!(open(&folder).1, [1, 1 << 40].map(SampleId));
         assert_eq!(folder.report.lock().state_damaged, 0, "a killed process leaves a cut id");
-        bytes[13] ^= 1;
+        bytes[21] ^= 1;
         fs::write(&path, bytes).unwrap();
-        let (mut ids, found) = GivenUpIds::open(&folder);
+        let (mut ids, found) = open(&folder);
         assert_eq!(found, [SampleId(1)]);
         assert_eq!(folder.report.lock().state_damaged, 1);
         ids.rewrite([SampleId(9)].into_iter());
         ids.append(SampleId(10));
-        assert_eq!(GivenUpIds::open(&folder).1, [SampleId(9), SampleId(10)]);
+        assert_eq!(open(&folder).1, [SampleId(9), SampleId(10)]);
         ids.rewrite(std::iter::empty());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "the altered file is kept");
     }
@@ -240,10 +262,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join(FILE)).unwrap();
         let folder = folder(dir.path());
-        let (mut ids, found) = GivenUpIds::open(&folder);
+        let (mut ids, found) = open(&folder);
         assert_eq!((found, folder.report.lock().state_damaged), (vec![], 1));
         ids.append(SampleId(3));
-        assert_eq!(GivenUpIds::open(&folder).1, [SampleId(3)]);
+        assert_eq!(open(&folder).1, [SampleId(3)]);
+    }
+
+    #[test]
+    fn a_file_of_format_1_is_refused_and_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        let of_1 = include_bytes!("../../tests/fixtures/format-1/spool/given_up");
+        fs::write(&path, of_1).unwrap();
+        let error = GivenUpIds::open(&folder(dir.path())).unwrap_err().to_string();
+        assert!(error.contains("given_up: expected format 2, found format 1: "), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), of_1);
     }
 
     #[test]

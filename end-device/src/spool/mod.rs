@@ -46,8 +46,6 @@ pub(crate) struct Spool {
     current: Option<u32>,
     last_number: u32,
     schedule: SendSchedule,
-    /// No sample below this id was sent in time on the present connection.
-    sent_from: SampleId,
     /// Number of given-up samples.
     given_up: usize,
     /// Number of given-up samples that lie in no segment.
@@ -76,14 +74,7 @@ pub(crate) struct SpoolFolder {
 
 /// Index entry of a sample.
 #[derive(Clone, Copy, Debug)]
-struct SpoolEntry {
-    content: Content,
-    /// Sent in time on the present connection: a notice of the leader settles it by its range.
-    is_sent: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Content {
+enum SpoolEntry {
     Stored(RecordPosition),
     /// Only the id is left. The next process finds it in the record of this segment or, without a segment, in the file of ids.
     GivenUp {
@@ -135,7 +126,6 @@ impl Spool {
             current: None,
             last_number: 0,
             schedule: SendSchedule::default(),
-            sent_from: SampleId(u64::MAX),
             given_up: 0,
             without_segment: 0,
             ids: GivenUpIds::default(),
@@ -154,23 +144,21 @@ impl Spool {
         self.remove(sample);
         if let Some(due_us) = due_us {
             self.schedule.wait(sample, due_us);
-            self.sent_from = self.sent_from.min(sample);
         }
-        let is_sent = due_us.is_some();
         let written = match self.make_space(record) {
             true => self.write(record).map_err(|error| (GiveUpReason::of_disk(&error), error.to_string())),
             false => Err((GiveUpReason::SPOOL_FULL, format!("expected space for {} bytes", record.bytes()))),
         };
         match written {
             Ok(position) => {
-                self.samples.insert(sample, SpoolEntry { content: Content::Stored(position), is_sent });
+                self.samples.insert(sample, SpoolEntry::Stored(position));
                 if std::mem::take(&mut self.disk_failing) {
                     info!(sample = %sample, "the spool can be written again");
                     self.ids.rewrite(eviction::without_segment(&self.samples));
                 }
             }
             Err((reason, detail)) => {
-                let entry = SpoolEntry { content: Content::GivenUp { in_segment: None }, is_sent };
+                let entry = SpoolEntry::GivenUp { in_segment: None };
                 self.insert_given_up(sample, entry, reason, &detail);
             }
         }
@@ -178,22 +166,20 @@ impl Spool {
 
     /// Gives up a sample: only its id is left, which is reported to the leader.
     pub(crate) fn give_up(&mut self, sample: SampleId, reason: GiveUpReason, detail: &str) {
-        let (is_sent, in_segment) = match self.samples.get(&sample) {
-            Some(SpoolEntry { content: Content::GivenUp { .. }, .. }) => return,
-            Some(SpoolEntry { content: Content::Stored(position), is_sent }) => {
-                (*is_sent, Some(position.segment))
-            }
-            None => (false, None),
+        let in_segment = match self.samples.get(&sample) {
+            Some(SpoolEntry::GivenUp { .. }) => return,
+            Some(SpoolEntry::Stored(position)) => Some(position.segment),
+            None => None,
         };
-        let entry = SpoolEntry { content: Content::GivenUp { in_segment }, is_sent };
+        let entry = SpoolEntry::GivenUp { in_segment };
         self.insert_given_up(sample, entry, reason, detail);
     }
 
     /// Reads a sample. One that cannot be read is given up.
     pub(crate) fn read(&mut self, sample: SampleId) -> Option<SpooledSample> {
-        let position = match self.samples.get(&sample)?.content {
-            Content::Stored(position) => position,
-            Content::GivenUp { .. } => return Some(SpooledSample::GivenUp),
+        let position = match *self.samples.get(&sample)? {
+            SpoolEntry::Stored(position) => position,
+            SpoolEntry::GivenUp { .. } => return Some(SpooledSample::GivenUp),
         };
         let unreadable = match self.segments.get(&position.segment).map(|found| found.read(position.offset)) {
             Some(Ok(bytes)) => match Record::parse(&bytes) {
@@ -225,11 +211,12 @@ impl Spool {
         }
     }
 
-    /// Removes the samples that the leader reports as settled.
+    /// Removes the samples that the leader has decided or dropped, whoever sent them.
     pub(crate) fn settle(&mut self, notice: &SettledNotice) {
-        match &notice.closed {
-            Some(closed) => self.settle_closed(closed),
-            None => self.settle_sent(notice),
+        for (first, last) in notice.closed.iter().filter(|(first, last)| first <= last) {
+            let settled: Vec<SampleId> =
+                self.samples.range(*first..=*last).map(|(sample, _)| *sample).collect();
+            settled.into_iter().for_each(|sample| self.remove(sample));
         }
         for sample in &notice.late {
             self.remove(*sample);
@@ -239,8 +226,6 @@ impl Spool {
     /// Makes all samples due: messages sent on the lost connection may never have arrived.
     pub(crate) fn disconnected(&mut self) {
         self.schedule.disconnected();
-        self.samples.values_mut().for_each(|entry| entry.is_sent = false);
-        self.sent_from = SampleId(u64::MAX);
     }
 
     /// Number of samples.
@@ -266,30 +251,6 @@ impl Spool {
     /// True when the spool takes answers and not only the ids of those that are given up.
     pub(crate) fn holds_answers(&self) -> bool {
         self.max_bytes > 0
-    }
-
-    /// Removes the samples in these ranges: the leader has decided or dropped them, whoever sent them.
-    fn settle_closed(&mut self, closed: &[(SampleId, SampleId)]) {
-        for (first, last) in closed.iter().filter(|(first, last)| first <= last) {
-            let settled: Vec<SampleId> =
-                self.samples.range(*first..=*last).map(|(sample, _)| *sample).collect();
-            settled.into_iter().for_each(|sample| self.remove(sample));
-        }
-    }
-
-    /// Removes the samples that were sent in time, as a leader of an earlier version reports them.
-    fn settle_sent(&mut self, notice: &SettledNotice) {
-        let (Some(since), highest) = (notice.since, notice.account.highest) else { return };
-        let from = since.max(self.sent_from);
-        if from > highest {
-            return;
-        }
-        let sent = self.samples.range(from..=highest).filter(|(_, entry)| entry.is_sent);
-        let settled: Vec<SampleId> = sent.map(|(sample, _)| *sample).collect();
-        settled.into_iter().for_each(|sample| self.remove(sample));
-        if since <= self.sent_from {
-            self.sent_from = SampleId(highest.0.saturating_add(1));
-        }
     }
 
     fn write(&mut self, record: &Record<'_>) -> io::Result<RecordPosition> {
@@ -319,7 +280,7 @@ impl Spool {
         let segment = loop {
             self.last_number = self.last_number.checked_add(1).ok_or(io::ErrorKind::QuotaExceeded)?;
             let Some(SpoolFolder { path, owner, .. }) = &self.folder else {
-                break Segment::in_memory(self.network);
+                break Segment::in_memory();
             };
             let path = recovery::segment_path(path, self.last_number);
             match Segment::create(path, self.network, owner) {
@@ -368,14 +329,14 @@ impl Spool {
 
 impl SpoolEntry {
     fn segment(&self) -> Option<u32> {
-        match self.content {
-            Content::Stored(position) => Some(position.segment),
-            Content::GivenUp { in_segment } => in_segment,
+        match *self {
+            Self::Stored(position) => Some(position.segment),
+            Self::GivenUp { in_segment } => in_segment,
         }
     }
 
     fn is_given_up(&self) -> bool {
-        matches!(self.content, Content::GivenUp { .. })
+        matches!(self, Self::GivenUp { .. })
     }
 }
 

@@ -9,12 +9,11 @@ use tracing::{info, warn};
 
 use super::eviction::without_segment;
 use super::given_up::GivenUpIds;
-use super::owner::{FoundOwner, Owner};
 use super::record::{ParsedRecord, RECORD_HEADER_BYTES, Record};
-use super::segment::{EarlierSegment, Segment};
-use super::{Content, GiveUpReason, RecordPosition, Spool, SpoolEntry, SpoolFolder, given_up};
+use super::segment::{EarlierSegment, FoundSegment, Segment};
+use super::{GiveUpReason, RecordPosition, Spool, SpoolEntry, SpoolFolder, given_up};
 use crate::error::DeviceError;
-use crate::state_folder::{Aside, is_disk_full, is_set_aside, set_aside};
+use crate::state_folder::{Aside, is_disk_full, is_set_aside, other_format, set_aside};
 
 impl Spool {
     /// Opens the spool of a folder; a missing folder is made. Recovered answers are sent late. Of a cut or altered segment, readable
@@ -22,7 +21,7 @@ impl Spool {
     /// cannot be read are set aside.
     ///
     /// # Errors
-    /// [`DeviceError::Unusable`] when the folder cannot be used.
+    /// [`DeviceError::Unusable`] when the folder cannot be used, or has files of another format.
     pub(crate) fn open(
         folder: &SpoolFolder,
         max_bytes: u64,
@@ -30,13 +29,13 @@ impl Spool {
     ) -> Result<Self, DeviceError> {
         let unusable = |error: io::Error| DeviceError::unusable("spool in", folder.path.display(), error);
         let segments = segments(&folder.path).map_err(unusable)?;
-        let (ids, given_up) = GivenUpIds::open(folder);
+        let (ids, given_up) = GivenUpIds::open(folder)?;
         let mut spool = Self::new(Some(folder.clone()), max_bytes, network);
         spool.ids = ids;
         for (number, path) in segments {
             // The number of an unreadable file is taken too.
             spool.last_number = number;
-            spool.recover_segment(number, &path, folder);
+            spool.recover_segment(number, &path, folder)?;
         }
         spool.recover_given_up(given_up);
         spool.shrink_to(max_bytes);
@@ -50,7 +49,7 @@ impl Spool {
     fn recover_given_up(&mut self, given_up: Vec<SampleId>) {
         for sample in given_up {
             if let btree_map::Entry::Vacant(entry) = self.samples.entry(sample) {
-                entry.insert(SpoolEntry { content: Content::GivenUp { in_segment: None }, is_sent: false });
+                entry.insert(SpoolEntry::GivenUp { in_segment: None });
                 self.given_up += 1;
                 self.without_segment += 1;
             }
@@ -59,29 +58,29 @@ impl Spool {
         self.bound_given_up();
     }
 
-    fn recover_segment(&mut self, number: u32, path: &Path, folder: &SpoolFolder) {
-        let reason = match Segment::open(path) {
-            Ok(Some(earlier)) => match other_owner(&earlier.owner, &folder.owner) {
-                None => {
-                    self.recover_records(number, earlier, path, folder);
-                    return self.remove_if_unused(number);
-                }
-                Some(other) => {
-                    let reason = format!("its answers are those of {other}; this is {}", folder.owner);
-                    set_aside(path, Aside::OtherDevice, &reason);
-                    folder.report.lock().segments_of_others += 1;
-                    return;
-                }
-            },
-            Ok(None) => match fs::remove_file(path) {
-                Ok(()) => return,
-                Err(error) => error.to_string(),
-            },
-            Err(error) => error.to_string(),
+    fn recover_segment(&mut self, number: u32, path: &Path, folder: &SpoolFolder) -> Result<(), DeviceError> {
+        let damage = match Segment::open(path) {
+            Ok(FoundSegment::OtherFormat(found)) => return Err(other_format(path, found)),
+            Ok(FoundSegment::Whole(earlier)) if earlier.owner == folder.owner => {
+                self.recover_records(number, earlier, path, folder);
+                self.remove_if_unused(number);
+                None
+            }
+            Ok(FoundSegment::Whole(earlier)) => {
+                let reason = format!("its answers are those of {}; this is {}", earlier.owner, folder.owner);
+                set_aside(path, Aside::OtherDevice, &reason);
+                folder.report.lock().segments_of_others += 1;
+                None
+            }
+            Ok(FoundSegment::Cut) => fs::remove_file(path).err(),
+            Err(error) => Some(error),
         };
-        set_aside(path, Aside::Damaged, &reason);
-        folder.report.lock().state_damaged += 1;
-        self.counts.count(GiveUpReason::UNREADABLE, &reason);
+        if let Some(damage) = damage.map(|error| error.to_string()) {
+            set_aside(path, Aside::Damaged, &damage);
+            folder.report.lock().state_damaged += 1;
+            self.counts.count(GiveUpReason::UNREADABLE, &damage);
+        }
+        Ok(())
     }
 
     fn recover_records(&mut self, segment: u32, earlier: EarlierSegment, path: &Path, folder: &SpoolFolder) {
@@ -122,7 +121,7 @@ impl Spool {
         }
         // A later record of a sample replaces an earlier one.
         self.remove(sample);
-        self.samples.insert(sample, SpoolEntry { content: Content::Stored(position), is_sent: false });
+        self.samples.insert(sample, SpoolEntry::Stored(position));
         if let Some(reason) = give_up {
             self.give_up(sample, reason, "from an earlier process");
         }
@@ -136,16 +135,6 @@ fn unknown_bytes(records: &[u8]) -> usize {
         ParsedRecord::Unknown | ParsedRecord::End => false,
     };
     (1..records.len()).find(is_record).unwrap_or(records.len())
-}
-
-/// The owner of a segment if that is another device, in words. Segments of earlier versions name none.
-fn other_owner(found: &FoundOwner, expected: &Owner) -> Option<String> {
-    match found {
-        FoundOwner::Named(owner, _) if owner == expected => None,
-        FoundOwner::Named(owner, _) => Some(owner.to_string()),
-        FoundOwner::Unreadable => Some("a device that a later version named".into()),
-        FoundOwner::None => None,
-    }
 }
 
 /// Extension of a segment's file name.

@@ -1,13 +1,14 @@
 //! A segment: records one after the other, in a file or in memory. It is appended to, read by offset, and removed as a whole.
 //!
 //! ```text
-//! 0          8              40      44
-//! +----------+--------------+-------+----------+----------+ ...
-//! | HWSPOOL1 | network id   | crc   | record   | record   |
-//! +----------+--------------+-------+----------+----------+ ...
+//! 0          8              40      44      46             46 + n  50 + n
+//! +----------+--------------+-------+-------+--------------+-------+----------+ ...
+//! | HWSPOOL2 | network id   | crc   | n     | owner, JSON  | crc   | record   |
+//! +----------+--------------+-------+-------+--------------+-------+----------+ ...
 //! ```
 //!
-//! The network id is that of the answers. The first record of a file names the device (`owner.rs`). Nothing is synced: a killed process loses nothing, a machine without power may.
+//! The digit is the format. The network id is that of the answers, and the owner is the device whose answers they are. A segment in memory
+//! has records alone. Nothing is synced: a killed process loses nothing, a machine without power may.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -15,14 +16,18 @@ use std::path::{Path, PathBuf};
 
 use headwater_protocol::{NetworkId, SampleId};
 
-use super::owner::{FoundOwner, Owner};
+use super::owner::Owner;
 use super::record::{RECORD_HEADER_BYTES, Record, RecordHeader};
+use crate::state_folder;
 
-/// Bytes before the first record.
-pub(super) const HEADER_BYTES: usize = MAGIC.len() + 32 + 4;
+/// First bytes of a segment, before the digit of its format.
+const MAGIC: &[u8; 7] = b"HWSPOOL";
 
-/// First bytes of a segment; the last digit is the version of the format.
-const MAGIC: &[u8; 8] = b"HWSPOOL1";
+/// Digit of the format that is written and read.
+const FORMAT: u8 = b'0' + state_folder::FORMAT;
+
+/// Bytes of the header before the owner, which are the same in every format.
+const FIXED_BYTES: usize = 8 + 32 + 4;
 
 /// A part of the spool.
 #[derive(Debug)]
@@ -44,19 +49,28 @@ enum Storage {
     File {
         path: PathBuf,
         writer: Option<File>,
-        /// Owner of a file without a record, which the first record names.
-        unnamed: Option<Owner>,
     },
     Memory(Vec<u8>),
 }
 
-/// A file that an earlier process left.
+/// Contents of a file that an earlier process left.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, taken apart at once")]
+pub(super) enum FoundSegment {
+    Whole(EarlierSegment),
+    /// The process was killed before the header was whole.
+    Cut,
+    /// A segment of the format with this digit.
+    OtherFormat(char),
+}
+
+/// A segment that an earlier process left.
 #[derive(Debug)]
 pub(super) struct EarlierSegment {
     pub(super) segment: Segment,
     pub(super) network: NetworkId,
     /// The device whose answers it holds.
-    pub(super) owner: FoundOwner,
+    pub(super) owner: Owner,
     /// Bytes of the records of samples.
     pub(super) records: Vec<u8>,
     /// Offset of the first of them.
@@ -65,8 +79,8 @@ pub(super) struct EarlierSegment {
 
 impl Segment {
     /// Makes a segment in memory.
-    pub(super) fn in_memory(network: NetworkId) -> Self {
-        Self::of(Storage::Memory(header(network)))
+    pub(super) fn in_memory() -> Self {
+        Self::of(Storage::Memory(Vec::new()), 0)
     }
 
     /// Makes a segment in a new file. A folder that is missing is made.
@@ -75,46 +89,46 @@ impl Segment {
     /// When the file exists already or cannot be made.
     pub(super) fn create(path: PathBuf, network: NetworkId, owner: &Owner) -> io::Result<Self> {
         let mut writer = create_file(&path)?;
-        if let Err(error) = writer.write_all(&header(network)) {
+        let header = header(network, owner);
+        if let Err(error) = writer.write_all(&header) {
             // The next start would take the rest of it for a cut segment.
             let _ = fs::remove_file(&path);
             return Err(error);
         }
-        Ok(Self::of(Storage::File { path, writer: Some(writer), unnamed: Some(owner.clone()) }))
+        Ok(Self::of(Storage::File { path, writer: Some(writer) }, header.len()))
     }
 
-    /// A segment with its header alone.
-    fn of(storage: Storage) -> Self {
-        Self { storage, bytes: HEADER_BYTES as u64, live: 0, records: 0, ids: None }
+    fn of(storage: Storage, bytes: usize) -> Self {
+        Self { storage, bytes: bytes as u64, live: 0, records: 0, ids: None }
     }
 
-    /// Opens and reads a file of an earlier process, which is never appended to. `None` when the process was killed before the first
-    /// record.
+    /// Opens and reads a file of an earlier process, which is never appended to.
     ///
     /// # Errors
     /// When the file cannot be read, or is something else.
-    pub(super) fn open(path: &Path) -> io::Result<Option<EarlierSegment>> {
+    pub(super) fn open(path: &Path) -> io::Result<FoundSegment> {
         let found = fs::metadata(path)?.len();
         if found > MAX_FILE_BYTES {
             let reason = format!("expected a segment of at most {MAX_FILE_BYTES} bytes, found {found}");
             return Err(io::Error::other(reason));
         }
         let mut records = fs::read(path)?;
-        let bytes = records.len() as u64;
-        if records.len() < HEADER_BYTES && records.iter().zip(MAGIC).all(|(found, byte)| found == byte) {
-            return Ok(None);
-        }
-        let network = network_of(&records)
-            .ok_or_else(|| io::Error::other("expected a segment of the spool, found something else"))?;
-        let owner = Owner::of(&records[HEADER_BYTES..]);
-        let first = match &owner {
-            FoundOwner::Named(_, length) => HEADER_BYTES + length,
-            FoundOwner::Unreadable | FoundOwner::None => HEADER_BYTES,
+        let bytes = records.len();
+        let other = || io::Error::other("expected a segment of the spool, found something else");
+        let Some(fixed) = records.first_chunk::<FIXED_BYTES>() else {
+            let start = [&MAGIC[..], &[FORMAT]].concat();
+            let is_cut = records.iter().zip(&start).all(|(found, byte)| found == byte);
+            return if is_cut { Ok(FoundSegment::Cut) } else { Err(other()) };
         };
+        let (format, network) = format_and_network(fixed).ok_or_else(other)?;
+        if format != FORMAT {
+            return Ok(FoundSegment::OtherFormat(format.into()));
+        }
+        let (owner, owner_bytes) = owner_of(&records[FIXED_BYTES..]).ok_or_else(other)?;
+        let first = FIXED_BYTES + owner_bytes;
         records.drain(..first);
-        let storage = Storage::File { path: path.to_path_buf(), writer: None, unnamed: None };
-        let segment = Self { bytes, ..Self::of(storage) };
-        Ok(Some(EarlierSegment { segment, network, owner, records, first }))
+        let segment = Self::of(Storage::File { path: path.to_path_buf(), writer: None }, bytes);
+        Ok(FoundSegment::Whole(EarlierSegment { segment, network, owner, records, first }))
     }
 
     /// Appends a record; returns its offset.
@@ -122,14 +136,12 @@ impl Segment {
     /// # Errors
     /// When it cannot be written whole. The part that was written is cut off, and the segment takes no more records.
     pub(super) fn append(&mut self, record: &Record<'_>) -> io::Result<u32> {
-        let mut named_bytes = 0;
         match &mut self.storage {
             Storage::Memory(bytes) => record.write(bytes),
-            Storage::File { writer, unnamed, .. } => {
+            Storage::File { writer, .. } => {
                 let mut file = writer.take().ok_or(io::ErrorKind::ReadOnlyFilesystem)?;
                 // One write, so that a killed process leaves at most one torn record.
-                let mut bytes = unnamed.take().map(|owner| owner.record(record.sample)).unwrap_or_default();
-                named_bytes = bytes.len();
+                let mut bytes = Vec::new();
                 record.write(&mut bytes);
                 if let Err(error) = file.write_all(&bytes) {
                     // If even this fails, the next start finds a torn record.
@@ -139,7 +151,7 @@ impl Segment {
                 *writer = Some(file);
             }
         }
-        let offset = self.bytes + named_bytes as u64;
+        let offset = self.bytes;
         self.bytes = offset + record.bytes() as u64;
         self.count(record.sample);
         Ok(offset as u32)
@@ -217,18 +229,32 @@ fn create_file(path: &Path) -> io::Result<File> {
 /// Largest file that is read: a segment and its last record are much smaller.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-fn header(network: NetworkId) -> Vec<u8> {
-    let mut bytes = [&MAGIC[..], &network.0].concat();
+/// The bytes in front of the first record of a file.
+pub(super) fn header(network: NetworkId, owner: &Owner) -> Vec<u8> {
+    let mut bytes = [&MAGIC[..], &[FORMAT], &network.0].concat();
     bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
+    // Four names of at most 64 bytes.
+    let owner = serde_json::json!(owner).to_string();
+    bytes.extend_from_slice(&(owner.len() as u16).to_le_bytes());
+    bytes.extend_from_slice(owner.as_bytes());
+    bytes.extend_from_slice(&crc32fast::hash(owner.as_bytes()).to_le_bytes());
     bytes
 }
 
-fn network_of(contents: &[u8]) -> Option<NetworkId> {
-    let header: &[u8; HEADER_BYTES] = contents.first_chunk()?;
-    let (fields, crc) = header.split_at(HEADER_BYTES - 4);
-    let network = fields.strip_prefix(MAGIC)?;
+fn format_and_network(header: &[u8; FIXED_BYTES]) -> Option<(u8, NetworkId)> {
+    let (fields, crc) = header.split_at(FIXED_BYTES - 4);
+    let (format, network) = fields.strip_prefix(MAGIC)?.split_first()?;
     let is_whole = crc == crc32fast::hash(fields).to_le_bytes();
-    is_whole.then(|| network.try_into().ok().map(NetworkId)).flatten()
+    is_whole.then(|| network.try_into().ok().map(|network| (*format, NetworkId(network)))).flatten()
+}
+
+/// The owner at the start of these bytes, and its length with its check sum.
+fn owner_of(bytes: &[u8]) -> Option<(Owner, usize)> {
+    let (length, rest) = bytes.split_first_chunk::<2>()?;
+    let (owner, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
+    let is_whole = rest.starts_with(&crc32fast::hash(owner).to_le_bytes());
+    let found = serde_json::from_slice(owner).ok().filter(|_| is_whole)?;
+    Some((found, 2 + owner.len() + 4))
 }
 
 #[cfg(test)]
@@ -253,16 +279,16 @@ mod tests {
     fn records_are_read_back_from_a_file_and_from_memory() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("made/00000001.seg");
-        let named_bytes = owner("cam-2").record(SampleId(1)).len();
-        for (mut segment, named_bytes) in [
-            (Segment::in_memory(NETWORK), 0),
-            (Segment::create(file, NETWORK, &owner("cam-2")).unwrap(), named_bytes),
+        let owner = owner("cam-2");
+        for (mut segment, header_bytes) in [
+            (Segment::in_memory(), 0),
+            (Segment::create(file, NETWORK, &owner).unwrap(), header(NETWORK, &owner).len()),
         ] {
             let offsets = [1, 2].map(|sample| segment.append(&record(sample)).unwrap());
             check_reads(&segment, offsets[1], record(2));
             check_reads(&segment, offsets[0], record(1));
             assert_eq!((segment.live, segment.ids), (2, Some((SampleId(1), SampleId(2)))));
-            assert_eq!(segment.bytes, (HEADER_BYTES + named_bytes + 2 * record(1).bytes()) as u64);
+            assert_eq!(segment.bytes, (header_bytes + 2 * record(1).bytes()) as u64);
             segment.remove().unwrap();
         }
         assert_eq!(fs::read_dir(dir.path().join("made")).unwrap().count(), 0);
@@ -275,10 +301,10 @@ mod tests {
         let mut segment = Segment::create(path.clone(), NETWORK, &owner("cam-2")).unwrap();
         let offset = segment.append(&record(1)).unwrap();
         drop(segment);
-        let found = Segment::open(&path).unwrap().unwrap();
+        let FoundSegment::Whole(found) = Segment::open(&path).unwrap() else { panic!("a whole segment") };
         let EarlierSegment { mut segment, network, owner, records, first } = found;
         assert_eq!((network, first), (NETWORK, offset as usize));
-        assert!(matches!(owner, FoundOwner::Named(owner, _) if owner.device.as_str() == "cam-2"));
+        assert_eq!(owner.device.as_str(), "cam-2");
         assert_eq!(Record::parse(&records), ParsedRecord::Whole(record(1), records.len()));
         check_reads(&segment, offset, record(1));
         assert!(segment.append(&record(2)).is_err(), "a file of an earlier process is not appended to");
@@ -288,10 +314,12 @@ mod tests {
     fn a_cut_header_is_empty_and_an_altered_one_is_no_segment() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("00000001.seg");
-        for end in 0..HEADER_BYTES {
-            fs::write(&path, &header(NETWORK)[..end]).unwrap();
-            assert!(Segment::open(&path).unwrap().is_none(), "cut at {end}");
-            let mut altered = header(NETWORK);
+        let header = header(NETWORK, &owner("cam-2"));
+        for end in 0..header.len() {
+            fs::write(&path, &header[..end]).unwrap();
+            let is_empty = matches!(Segment::open(&path), Ok(FoundSegment::Cut));
+            assert_eq!(is_empty, end < FIXED_BYTES, "cut at {end}");
+            let mut altered = header.clone();
             altered[end] ^= 1;
             fs::write(&path, altered).unwrap();
             let error = Segment::open(&path).unwrap_err();

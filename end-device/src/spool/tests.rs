@@ -1,16 +1,15 @@
-//! The spool as a whole: bounds, restarts, damage, settling, and files of earlier releases.
+//! The spool as a whole: bounds, restarts, damage, settling, and files of format 1.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use headwater_protocol::Settled;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::eviction::{MAX_GIVEN_UP, MIN_BYTES};
 use super::owner::tests::owner;
-use super::segment::HEADER_BYTES;
+use super::segment::header;
 use super::send_schedule::{MAX_OUTSTANDING, RESEND_US};
 use super::*;
 
@@ -73,11 +72,10 @@ fn files(dir: &Path) -> Vec<String> {
     names
 }
 
-fn notice(since: Option<u64>, highest: u64, late: &[u64]) -> SettledNotice {
+fn notice(closed: &[(u64, u64)], late: &[u64]) -> SettledNotice {
     SettledNotice {
-        account: Settled { highest: SampleId(highest), ..Settled::default() },
-        since: since.map(SampleId),
         late: late.iter().map(|id| SampleId(*id)).collect(),
+        closed: closed.iter().map(|(first, last)| (SampleId(*first), SampleId(*last))).collect(),
         ..SettledNotice::default()
     }
 }
@@ -104,31 +102,11 @@ fn the_next_start_finds_spooled_samples_and_removes_segments_whose_samples_are_s
     assert_eq!(files(dir.path()), ["00000001.seg", "00000002.seg", "00000003.seg"]);
     let mut spool = open(dir.path(), MANY_BYTES);
     assert_eq!(due(&mut spool, 0, 9), [0, 1, 2, 3, 4, 5]);
-    spool.settle(&notice(None, 0, &[0, 1, 3, 99]));
+    spool.settle(&notice(&[], &[0, 1, 3, 99]));
     assert_eq!(files(dir.path()), ["00000002.seg", "00000003.seg"]);
-    spool.settle(&notice(None, 0, &[2, 4, 5]));
+    spool.settle(&notice(&[], &[2, 4, 5]));
     assert_eq!((spool.len(), spool.bytes()), (0, 0));
     assert_eq!(files(dir.path()), [""; 0]);
-}
-
-#[test]
-fn samples_sent_in_time_are_covered_by_a_notice_and_others_are_not() {
-    let mut spool = Spool::in_memory(MANY_BYTES, NETWORK);
-    put(&mut spool, 1);
-    (2..6).for_each(|sample| put_of(&mut spool, sample, 40, Some(100)));
-    spool.settle(&notice(None, 9, &[]));
-    assert_eq!(spool.len(), 5);
-    spool.settle(&notice(Some(3), 4, &[]));
-    assert_eq!(due(&mut spool, 100, 9), [1, 2, 5]);
-    spool.settle(&notice(Some(0), 9, &[]));
-    assert_eq!(due(&mut spool, 100, 9), [1]);
-    put_of(&mut spool, 7, 40, Some(100));
-    spool.disconnected();
-    spool.settle(&notice(Some(0), 9, &[]));
-    assert_eq!(due(&mut spool, 0, 9), [1, 7]);
-    put_of(&mut spool, 8, 40, Some(100));
-    spool.settle(&notice(Some(0), 9, &[]));
-    assert_eq!(due(&mut spool, 100, 9), [1, 7]);
 }
 
 #[test]
@@ -139,7 +117,7 @@ fn a_sample_sent_late_is_sent_again_until_it_is_settled() {
     assert_eq!(first, (0..MAX_OUTSTANDING as u64).collect::<Vec<_>>());
     first.iter().for_each(|sample| spool.sent_late(SampleId(*sample), 0));
     assert_eq!(due(&mut spool, RESEND_US - 1, 9), [0; 0]);
-    spool.settle(&notice(None, 0, &[1]));
+    spool.settle(&notice(&[], &[1]));
     assert_eq!(due(&mut spool, RESEND_US - 1, 9), [256]);
     assert_eq!(due(&mut spool, RESEND_US, 3), [0, 2, 3]);
 }
@@ -156,7 +134,7 @@ fn over_its_bound_the_oldest_segment_is_evicted_and_its_ids_are_kept() {
         assert!(!is_given_up(&mut spool, 999) && is_given_up(&mut spool, 0));
         assert_eq!(given_up(&spool), [("spool_full", 1000 - kept)]);
         assert_eq!(due(&mut spool, 0, 2), [0, 1]);
-        spool.settle(&notice(None, 0, &(0..1000).collect::<Vec<_>>()));
+        spool.settle(&notice(&[], &(0..1000).collect::<Vec<_>>()));
         assert_eq!((spool.len(), spool.bytes()), (0, 0));
     }
     assert_eq!(files(dir.path()), [""; 0]);
@@ -172,9 +150,9 @@ fn the_next_start_knows_the_given_up_samples() {
     let mut spool = open(dir.path(), 64 << 10);
     assert_eq!(due(&mut spool, 0, 999).len(), 200);
     assert_eq!((0..200).filter(|sample| !is_given_up(&mut spool, *sample)).count(), kept);
-    spool.settle(&notice(None, 0, &[0]));
+    spool.settle(&notice(&[], &[0]));
     assert_eq!(open(dir.path(), 64 << 10).len(), 200, "the file of ids goes when none is left");
-    spool.settle(&notice(None, 0, &(0..200).collect::<Vec<_>>()));
+    spool.settle(&notice(&[], &(0..200).collect::<Vec<_>>()));
     assert_eq!(files(dir.path()), [""; 0]);
 }
 
@@ -213,7 +191,7 @@ fn the_ids_of_given_up_samples_are_bounded() {
     (0..most + 3).for_each(|sample| put(&mut spool, sample));
     assert_eq!((spool.len() as u64, spool.counts.lost), (most, 3));
     assert_eq!(due(&mut spool, 0, 1), [3], "the lowest are forgotten");
-    spool.settle(&notice(None, 0, &[3]));
+    spool.settle(&notice(&[], &[3]));
     put(&mut spool, most + 3);
     assert_eq!(spool.counts.lost, 3);
 }
@@ -232,13 +210,13 @@ fn answers_of_another_network_are_given_up_and_their_segment_stays_until_they_ar
         assert_eq!(given_up(&spool), [("other_network", 2)]);
         assert_eq!(due(&mut spool, 0, 9), [1, 2]);
     }
-    open(dir.path(), MANY_BYTES).settle(&notice(None, 0, &[1, 2]));
+    open(dir.path(), MANY_BYTES).settle(&notice(&[], &[1, 2]));
     assert_eq!(files(dir.path()), [""; 0]);
 }
 
 /// Offset of the first sample in a segment.
 fn first_record() -> usize {
-    HEADER_BYTES + owner("cam-2").record(SampleId(0)).len()
+    header(NETWORK, &owner("cam-2")).len()
 }
 
 /// A folder with one segment of the samples 0, 1 and 2, and its bytes.
@@ -267,7 +245,7 @@ fn a_segment_cut_at_any_byte_of_its_last_record_keeps_the_records_before() {
         assert_eq!(given_up(&spool), if left == 0 { vec![] } else { vec![("unreadable", 1)] });
         put(&mut spool, 3);
         check_whole(&mut spool, 3);
-        spool.settle(&notice(None, 0, &[3]));
+        spool.settle(&notice(&[], &[3]));
     }
 }
 
@@ -296,7 +274,7 @@ fn a_file_altered_while_it_is_in_use_is_noticed_when_it_is_read() {
     bytes[last] ^= 1;
     fs::write(&file, &bytes).unwrap();
     assert!(is_given_up(&mut spool, 2));
-    fs::write(&file, &bytes[..HEADER_BYTES + 3]).unwrap();
+    fs::write(&file, &bytes[..first_record() + 3]).unwrap();
     assert!(is_given_up(&mut spool, 0));
     fs::remove_file(&file).unwrap();
     assert!(is_given_up(&mut spool, 1));
@@ -304,80 +282,21 @@ fn a_file_altered_while_it_is_in_use_is_noticed_when_it_is_read() {
     assert_eq!(due(&mut spool, 0, 9), [0, 1, 2]);
 }
 
-/// A copy of a fixture, since opening a spool writes to its folder.
-fn fixture(name: &str) -> tempfile::TempDir {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name).join("spool");
+#[test]
+fn a_segment_of_format_1_is_refused_and_left_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
+    let of_1 = include_bytes!("../../tests/fixtures/format-1/spool/00000001.seg");
     fs::create_dir(dir.path().join("spool")).unwrap();
-    for file in fs::read_dir(from).unwrap() {
-        let file = file.unwrap();
-        fs::copy(file.path(), dir.path().join("spool").join(file.file_name())).unwrap();
-    }
-    dir
-}
-
-/// An answer of the fixtures in version 1, byte by byte: network tag 7, boot 3, scores 0.5, -1.25, 3 and 0.
-fn fixture_summary(sample_low: u8, age_ms: u16) -> Vec<u8> {
-    let scores = [0.5_f32, -1.25, 3.0, 0.0].into_iter().flat_map(f32::to_le_bytes);
-    let header = [0x12, 0, 7, 7, sample_low, 0, 0, 0, 3, 0].into_iter().chain(age_ms.to_le_bytes());
-    header.chain(scores).collect()
-}
-
-#[track_caller]
-fn check_fixture(spool: &mut Spool, sample: u64, captured_unix_ms: u64, answer: &[u8], features: &[u8]) {
-    let expected = SpooledSample::Answer {
-        captured_unix_ms: 1_700_000_000_000 + captured_unix_ms,
-        answer: answer.to_vec(),
-        features: features.to_vec(),
-    };
-    assert_eq!(spool.read(SampleId(sample)), Some(expected), "sample {sample}");
-}
-
-const FIXTURE_FEATURES: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
-
-#[test]
-fn segments_of_an_earlier_release_are_read_byte_by_byte() {
-    let dir = fixture("whole");
-    let mut spool = open(dir.path(), MANY_BYTES);
-    assert_eq!(due(&mut spool, 0, 9), [1, 5, (1 << 40) + 3]);
-    check_fixture(&mut spool, 1, 1, &fixture_summary(1, 4), &FIXTURE_FEATURES);
-    let not_in_view = [0x13, 0, 7, 7, 5, 0, 0, 0, 3, 0, 0, 0];
-    check_fixture(&mut spool, 5, 5, &not_in_view, &[]);
-    check_fixture(&mut spool, (1 << 40) + 3, 777, &fixture_summary(3, 65_535), &FIXTURE_FEATURES);
-    assert_eq!((given_up(&spool), spool.bytes()), (vec![], 156 + 112));
-
-    let dir = fixture("whole");
-    let other = NetworkId([8; 32]);
-    let spool = Spool::open(&folder(dir.path()), MANY_BYTES, other).unwrap();
-    assert_eq!(given_up(&spool), [("other_network", 3)]);
-}
-
-#[test]
-fn torn_segments_of_an_earlier_release_keep_whole_records_and_known_ids() {
-    let dir = fixture("torn");
-    let mut spool = open(dir.path(), MANY_BYTES);
-    assert_eq!(due(&mut spool, 0, 9), [1, 5, 101, (1 << 40) + 3]);
-    check_fixture(&mut spool, 1, 1, &fixture_summary(1, 4), &FIXTURE_FEATURES);
-    check_fixture(&mut spool, 101, 1, &fixture_summary(1, 4), &FIXTURE_FEATURES);
-    assert!(is_given_up(&mut spool, (1 << 40) + 3) && !is_given_up(&mut spool, 5));
-    assert_eq!(given_up(&spool), [("unreadable", 2)]);
-}
-
-#[test]
-fn ids_of_given_up_samples_of_an_earlier_release_are_read() {
-    let dir = fixture("given_up");
-    let mut spool = open(dir.path(), MANY_BYTES);
-    assert_eq!(due(&mut spool, 0, 99), (10..22).collect::<Vec<_>>());
-    for sample in 10..18 {
-        assert!(is_given_up(&mut spool, sample), "sample {sample}");
-    }
-    for sample in 18..22 {
-        let answer = fixture_summary(sample as u8, 1);
-        check_fixture(&mut spool, sample, 1000 + sample, &answer, &FIXTURE_FEATURES);
-    }
-    assert_eq!(given_up(&spool), []);
-    put(&mut spool, 30);
-    assert_eq!(files(dir.path()), ["00000003.seg", "00000004.seg", "given_up"]);
+    let path = dir.path().join("spool/00000001.seg");
+    fs::write(&path, of_1).unwrap();
+    let error = Spool::open(&folder(dir.path()), MANY_BYTES, NETWORK).unwrap_err().to_string();
+    let expected = format!(
+        "state folder {}: expected format 2, found format 1: start once with the release that wrote it until its spool is empty and then \
+         move the folder away, or name another one (state_dir)",
+        path.display()
+    );
+    assert_eq!(error, expected);
+    assert_eq!(fs::read(&path).unwrap(), of_1);
 }
 
 #[test]
@@ -409,11 +328,10 @@ fn zero_pages_in_a_segment_cost_only_the_samples_in_them() {
     let record = (bytes.len() - first) / 3;
     // In the header, in the middle, at the end, and everywhere.
     for (from, to, left) in [
-        (0, HEADER_BYTES, vec![]),
+        (0, first, vec![]),
         (first + record, first + 2 * record, vec![0, 2]),
         (first + record + 4, first + record + 40, vec![0, 2]),
         (first + 2 * record, bytes.len(), vec![0, 1]),
-        (HEADER_BYTES, first, vec![0, 1, 2]),
         (0, bytes.len(), vec![]),
     ] {
         let mut zeroed = bytes.clone();
@@ -456,19 +374,6 @@ fn a_segment_of_another_device_is_set_aside_and_never_sent() {
     }
 }
 
-/// As a program of an earlier version reads a segment: every record is a sample, and a later one replaces an earlier one.
-#[test]
-fn an_earlier_version_finds_the_same_samples() {
-    let (_dir, _file, bytes) = three();
-    let (mut found, mut at) = (BTreeMap::new(), HEADER_BYTES);
-    while let record::ParsedRecord::Whole(record, length) = Record::parse(&bytes[at..]) {
-        found.insert(record.sample.0, record.answer.to_vec());
-        at += length;
-    }
-    assert_eq!(at, bytes.len());
-    assert_eq!(found, (0..3).map(|sample| (sample, answer(sample))).collect());
-}
-
 #[test]
 fn a_folder_that_cannot_be_used_is_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -482,7 +387,7 @@ fn a_sample_that_cannot_be_written_is_given_up_and_later_ones_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut spool = open(dir.path(), MANY_BYTES);
     put(&mut spool, 1);
-    spool.settle(&notice(None, 0, &[1]));
+    spool.settle(&notice(&[], &[1]));
     let folder = dir.path().join("spool");
     fs::remove_dir(&folder).unwrap();
     fs::write(&folder, "in the way").unwrap();
@@ -516,7 +421,7 @@ fn a_sample_given_up_by_the_agent_is_due_again() {
 enum Step {
     Put(u64, usize, bool),
     SendLate(usize),
-    Settle(Option<u64>, u64, Vec<u64>),
+    Settle((u64, u64), Vec<u64>),
     Disconnect,
     Restart,
 }
@@ -526,8 +431,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (sample.clone(), 0..3000_usize, any::<bool>()).prop_map(|(id, bytes, sent)| Step::Put(id, bytes, sent)),
         2 => (0..40_usize).prop_map(Step::SendLate),
-        2 => (proptest::option::of(sample.clone()), sample.clone(), vec(sample, 0..6))
-            .prop_map(|(since, highest, late)| Step::Settle(since, highest, late)),
+        2 => ((sample.clone(), sample.clone()), vec(sample, 0..6)).prop_map(|(closed, late)| Step::Settle(closed, late)),
         1 => Just(Step::Disconnect),
         1 => Just(Step::Restart),
     ]
@@ -536,38 +440,34 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Against a plain map of the spooled samples: bytes of features, and whether sent on this connection.
+    /// Against a plain map of the spooled samples to their bytes of features.
     #[test]
     fn nothing_is_lost_and_nothing_comes_back_before_a_restart(steps in vec(step(), 0..80)) {
         let dir = tempfile::tempdir().unwrap();
         let mut spool = open(dir.path(), MANY_BYTES);
         // Small ones, so that there are many.
         spool.segment_bytes = 6000;
-        let mut model: BTreeMap<u64, (usize, bool)> = BTreeMap::new();
+        let mut model: BTreeMap<u64, usize> = BTreeMap::new();
         for step in steps {
             match step {
                 Step::Put(id, bytes, is_sent) => {
                     put_of(&mut spool, id, bytes, is_sent.then_some(0));
-                    model.insert(id, (bytes, is_sent));
+                    model.insert(id, bytes);
                 }
                 Step::SendLate(max_due) => due(&mut spool, 1, max_due).into_iter().for_each(|id| spool.sent_late(SampleId(id), 1)),
-                Step::Settle(since, highest, late) => {
-                    let notice = notice(since, highest, &late);
+                Step::Settle(closed, late) => {
+                    let notice = notice(&[closed], &late);
                     spool.settle(&notice);
-                    model.retain(|id, (_, is_sent)| !(late.contains(id) || *is_sent && notice.covers(SampleId(*id))));
+                    model.retain(|id, _| !late.contains(id) && !notice.covers(SampleId(*id)));
                 }
-                Step::Disconnect => {
-                    spool.disconnected();
-                    model.values_mut().for_each(|(_, is_sent)| *is_sent = false);
-                }
+                Step::Disconnect => spool.disconnected(),
                 Step::Restart => {
                     spool = open(dir.path(), MANY_BYTES);
                     spool.segment_bytes = 6000;
                     // A settled sample comes back with the segment that holds its record; the leader settles it once more.
                     let settled: Vec<u64> =
                         spool.samples.keys().map(|id| id.0).filter(|id| !model.contains_key(id)).collect();
-                    spool.settle(&notice(None, 0, &settled));
-                    model.values_mut().for_each(|(_, is_sent)| *is_sent = false);
+                    spool.settle(&notice(&[], &settled));
                 }
             }
             let ids: Vec<u64> = spool.samples.keys().map(|id| id.0).collect();
@@ -575,7 +475,7 @@ proptest! {
             prop_assert_eq!(spool.segments.values().map(|segment| segment.live as usize).sum::<usize>(), model.len());
             prop_assert_eq!(files(dir.path()).len(), spool.segments.len());
         }
-        for (id, (bytes, _)) in model {
+        for (id, bytes) in model {
             let expected =
                 SpooledSample::Answer { captured_unix_ms: id * 3, answer: answer(id), features: vec![id as u8; bytes] };
             prop_assert_eq!(spool.read(SampleId(id)), Some(expected));

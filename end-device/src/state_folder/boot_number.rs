@@ -6,13 +6,13 @@ use std::time::SystemTime;
 use headwater_protocol::{Boot, NetworkId, Session};
 use tracing::warn;
 
-use super::{StateFolder, StoredNumber, is_disk_full, replace_file, unusable};
+use super::{StateFolder, StoredNumber, is_disk_full, line, replace_file, unusable};
 use crate::error::DeviceError;
 
-/// File of the last boot number, in digits.
+/// File of the last boot number.
 pub(super) const FILE: &str = "boot";
 
-/// File of the last session as a number, in digits.
+/// File of the last session as a number.
 pub(super) const SESSION_FILE: &str = "session";
 
 /// The boot number of this start: one more than the last one in the folder or, without a folder, the seconds of the clock.
@@ -54,8 +54,8 @@ pub(crate) fn next_boot(
         StoredNumber::Missing => {}
         StoredNumber::Damaged(reason) => folder.set_damaged_aside(&session_path, &reason),
     }
-    let kept = replace_file(&path, format!("{boot}\n"))
-        .and_then(|()| replace_file(&session_path, format!("{}\n", session(boot))));
+    let kept =
+        replace_file(&path, line(boot)).and_then(|()| replace_file(&session_path, line(session(boot))));
     match kept {
         Ok(()) => Ok(Boot(boot)),
         Err(error) if is_disk_full(&error) => {
@@ -109,13 +109,13 @@ mod tests {
         let state = dir.path().join("made/here");
         assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(1));
         assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(2));
-        fs::write(state.join(FILE), "65535").unwrap();
+        fs::write(state.join(FILE), line(65_535)).unwrap();
         assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(0));
     }
 
     #[test]
     fn a_damaged_number_is_set_aside_and_the_start_has_a_random_one() {
-        for contents in [&b""[..], b"seven", b"65536", &[0; 4096], &[0xff; 4096]] {
+        for contents in [&b""[..], b"seven", b"format 2: 65536", &[0; 4096], &[0xff; 4096]] {
             let mut boots = BTreeSet::new();
             for _ in 0..4 {
                 let dir = tempfile::tempdir().unwrap();
@@ -158,9 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn the_boot_number_of_an_earlier_release_is_read() {
+    fn a_boot_number_of_format_1_is_refused_and_left_as_it_is() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(FILE), include_str!("../../tests/fixtures/state/boot")).unwrap();
-        assert_eq!(next_boot(Some(&open(dir.path())), NETWORK, CLOCK).unwrap(), Boot(4));
+        let of_1 = include_str!("../../tests/fixtures/format-1/boot");
+        fs::write(dir.path().join(FILE), of_1).unwrap();
+        let error = next_boot(Some(&open(dir.path())), NETWORK, CLOCK).unwrap_err().to_string();
+        assert!(error.contains("boot: expected format 2, found format 1: "), "{error}");
+        assert_eq!(fs::read_to_string(dir.path().join(FILE)).unwrap(), of_1);
     }
 }

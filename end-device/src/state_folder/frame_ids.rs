@@ -6,10 +6,10 @@ use std::time::Duration;
 use headwater_protocol::SampleId;
 use tracing::{info, warn};
 
-use super::{StateFolder, StoredNumber, replace_file};
+use super::{StateFolder, StoredNumber, line, replace_file};
 use crate::error::DeviceError;
 
-/// File of the highest reserved sample id, in digits: no id above it was ever used.
+/// File of the highest reserved sample id: no id above it was ever used.
 pub(super) const FILE: &str = "sample";
 
 /// Ids reserved with one write: ten seconds of the clock.
@@ -70,7 +70,7 @@ impl FrameIds {
     /// A full disk must not stop the device: until its end the ids are right without the file.
     fn write(&mut self, id: u64) {
         let Some(path) = &self.path else { return };
-        let written = replace_file(path, format!("{id}\n"));
+        let written = replace_file(path, line(id));
         match (&written, self.has_failed) {
             (Err(error), false) => {
                 warn!(%error, path = %path.display(), "the last sample id cannot be written: ids may repeat after a restart");
@@ -145,14 +145,14 @@ mod tests {
         assert_eq!(ids.next(ms(50_000)), SampleId(50_000));
         fs::remove_dir_all(dir.path().join("sample")).unwrap();
         assert_eq!(ids.next(ms(500_000)), SampleId(500_000));
-        assert_eq!(fs::read_to_string(dir.path().join(FILE)).unwrap(), "510000\n");
+        assert_eq!(fs::read_to_string(dir.path().join(FILE)).unwrap(), "format 2: 510000\n");
     }
 
     #[test]
-    fn the_sample_id_of_an_earlier_release_is_read() {
+    fn an_id_of_format_1_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(FILE), include_str!("../../tests/fixtures/state/sample")).unwrap();
-        let id = ids_of(dir.path()).next(ms(0)).0;
-        assert_eq!(id, 1_700_000_010_124, "one more than the last reserved id");
+        fs::write(dir.path().join(FILE), include_str!("../../tests/fixtures/format-1/sample")).unwrap();
+        let error = FrameIds::open(Some(&open(dir.path()))).unwrap_err().to_string();
+        assert!(error.contains("sample: expected format 2, found format 1: "), "{error}");
     }
 }

@@ -10,6 +10,8 @@
 //!   boot.damaged-1       a file that could not be read, for an operator (set_aside.rs)
 //! ```
 //!
+//! Every file says the format of the folder, which is 2. A file of another format is refused, so that its answers are not lost.
+//!
 //! A damaged file never stops the device: the file is set aside, named in the log and counted.
 
 mod boot_number;
@@ -30,6 +32,9 @@ pub(crate) use set_aside::{Aside, is_set_aside, set_aside};
 
 use crate::error::DeviceError;
 use crate::report::SharedReport;
+
+/// Format of the files.
+pub(crate) const FORMAT: u8 = 2;
 
 /// File that is locked while a device uses the folder. It has the id of that process.
 const LOCK_FILE: &str = "lock";
@@ -80,19 +85,23 @@ impl StateFolder {
         self.report.lock().state_damaged += 1;
     }
 
-    /// Reads a number of digits.
+    /// Reads a number in its line, see [`line`]. Format 1 had the digits alone.
     ///
     /// # Errors
-    /// [`DeviceError::Unusable`] for a file that this user may not read.
+    /// [`DeviceError::Unusable`] for a file that this user may not read, and for one of another format.
     fn read_number<N: FromStr>(&self, file: &str, expected: &str) -> Result<StoredNumber<N>, DeviceError> {
         let path = self.dir.join(file);
         let damaged = |reason| Ok(StoredNumber::Damaged(reason));
         match read_start(&path) {
             Ok(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
-                match text.trim().parse() {
-                    Ok(number) => Ok(StoredNumber::Found(number)),
-                    Err(_) => {
+                let parts = text.strip_prefix("format ").and_then(|text| text.split_once(": "));
+                let (format, number) =
+                    parts.map_or((Ok(1), &*text), |(format, number)| (format.parse(), number));
+                match (format, number.trim().parse()) {
+                    (Ok(FORMAT), Ok(number)) => Ok(StoredNumber::Found(number)),
+                    (Ok(found), Ok(_)) => Err(other_format(&path, found)),
+                    _ => {
                         let found: String = text.chars().take(20).collect();
                         damaged(format!("expected {expected}, found {found:?}"))
                     }
@@ -168,6 +177,20 @@ fn read_start(path: &Path) -> io::Result<Vec<u8>> {
 
 fn unusable(path: &Path, reason: impl Display) -> DeviceError {
     DeviceError::unusable("state folder", path.display(), reason)
+}
+
+/// The error for a file of another format.
+pub(crate) fn other_format(path: &Path, found: impl Display) -> DeviceError {
+    let reason = format!(
+        "expected format {FORMAT}, found format {found}: start once with the release that wrote it until its spool is empty and then \
+         move the folder away, or name another one (state_dir)"
+    );
+    unusable(path, reason)
+}
+
+/// Contents of a file with a number.
+fn line(number: impl Display) -> String {
+    format!("format {FORMAT}: {number}\n")
 }
 
 /// True when a write failed for want of space.

@@ -36,9 +36,8 @@ fn settles(leader: &Leader, batch_ms: Option<u32>, closed: &[(u64, u64)], late: 
     let highest = closed.iter().map(|(_, last)| *last).max().unwrap_or_default();
     let notice = SettledNotice {
         account: Settled { highest, ..Settled::default() },
-        since: Some(SampleId(0)),
         late: late.iter().map(|id| SampleId(*id)).collect(),
-        closed: Some(closed),
+        closed,
         batch_ms,
         ..SettledNotice::default()
     };
@@ -87,14 +86,14 @@ fn answers(received: &Received) -> Vec<(u64, bool)> {
 
 #[tokio::test]
 async fn a_leader_that_names_no_time_gets_each_answer_by_itself() {
-    let mut leader = Leader::of("earlier-leader").await;
-    let device = started(batching("earlier-leader", LONG_MS)).await;
+    let mut leader = Leader::of("no-wait").await;
+    let device = started(batching("no-wait", LONG_MS)).await;
     let birth: Birth = serde_json::from_slice(&leader.receives(&["birth"]).await.payload).unwrap();
     assert!(birth.sends_batches());
     for sample in 1..=4 {
         leader.triggers(sample);
         assert_eq!(answers(&leader.answer().await), [(sample, false)]);
-        leader.settles(Some(1), sample, &[]);
+        leader.settles(&[(1, sample)], &[]);
     }
     let report = device.shutdown().await;
     assert_eq!((report.counts.batched.len(), sent_of(&report, Kind::Batch).messages), (0, 0));
@@ -202,7 +201,7 @@ async fn answers_that_wait_when_the_connection_is_lost_come_late_and_none_is_los
     until(&device, |report| report.counts.kept_samples == 6).await;
     proxy.close();
     until(&device, |report| report.counts.spooled == 6).await;
-    assert_eq!(device.report().counts.batch_wait_ms, 0, "the next leader may be of an earlier version");
+    assert_eq!(device.report().counts.batch_wait_ms, 0, "the next notice says how long");
     // On disk they outlive the process.
     device.kill();
     drop(device);

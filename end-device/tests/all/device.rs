@@ -15,7 +15,7 @@ use headwater_link::QoS;
 use headwater_link::testing::TcpProxy;
 use headwater_protocol::{
     Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, Exit, Kind, NetworkId, Numbering, PolicyId,
-    SampleId, Session, SettledNotice, Slot, Status, Topic,
+    SampleId, Schema, Session, SettledNotice, Slot, Status, Topic,
 };
 
 #[tokio::test]
@@ -68,6 +68,19 @@ async fn a_sample_not_in_view_is_answered_without_the_section() {
 }
 
 #[tokio::test]
+async fn a_retained_trigger_is_refused_by_name() {
+    let mut leader = Leader::of("retained-trigger").await;
+    let topic = leader.topics.name(&Topic::Trigger);
+    leader.link.publish(topic, br#"{"sample": 1}"#.to_vec(), QoS::AtLeastOnce, true).unwrap();
+    let device = started(config("retained-trigger", 0)).await;
+    support::until(&device, |report| report.counts.faults.get("malformed") == Some(&1)).await;
+    leader.triggers(2);
+    let answer = leader.answer().await;
+    assert_eq!(answer.message().header.sample.0, 2);
+    assert_eq!(device.shutdown().await.counts.captured, 1);
+}
+
+#[tokio::test]
 async fn features_that_were_never_kept_or_are_settled_are_gone() {
     let mut leader = Leader::of("gone").await;
     let device = started(config("gone", 0)).await;
@@ -79,7 +92,7 @@ async fn features_that_were_never_kept_or_are_settled_are_gone() {
         leader.answer().await;
     }
     assert_eq!(device.report().counts.kept_samples, 2);
-    leader.settles(Some(1), 1, &[]);
+    leader.settles(&[(1, 1)], &[]);
     leader.requests(1, 1);
     assert_eq!(leader.answer().await.message().body, Body::Gone);
     leader.requests(2, 1);
@@ -154,9 +167,15 @@ async fn a_device_publishes_its_birth_and_its_status_up_and_down() {
     assert_eq!((birth.slot, birth.boot, birth.network), (Slot::new(2).unwrap(), boot, bundle().network_id()));
     assert_eq!(birth.numbering, Some(Numbering::Trigger));
     let status = |received: support::Received| serde_json::from_slice::<Status>(&received.payload).unwrap();
-    assert_eq!(status(leader.receives(&["status"]).await), Status { state: DeviceState::Up, boot });
+    assert_eq!(
+        status(leader.receives(&["status"]).await),
+        Status { schema: Schema, state: DeviceState::Up, boot }
+    );
     device.shutdown().await;
-    assert_eq!(status(leader.receives(&["status"]).await), Status { state: DeviceState::Down, boot });
+    assert_eq!(
+        status(leader.receives(&["status"]).await),
+        Status { schema: Schema, state: DeviceState::Down, boot }
+    );
 }
 
 #[tokio::test]
@@ -166,7 +185,7 @@ async fn a_killed_device_leaves_its_last_will() {
     leader.receives(&["status"]).await;
     device.kill();
     let status: Status = serde_json::from_slice(&leader.receives(&["status"]).await.payload).unwrap();
-    assert_eq!(status, Status { state: DeviceState::Down, boot: device.report().boot });
+    assert_eq!(status, Status { schema: Schema, state: DeviceState::Down, boot: device.report().boot });
 }
 
 #[tokio::test]
@@ -174,7 +193,7 @@ async fn a_status_that_wrongly_names_the_device_down_is_corrected() {
     let mut leader = Leader::of("wrong-down").await;
     let device = started(config("wrong-down", 0)).await;
     leader.receives(&["status"]).await;
-    let down = Status { state: DeviceState::Down, boot: device.report().boot };
+    let down = Status { schema: Schema, state: DeviceState::Down, boot: device.report().boot };
     let topic = leader.topics.device(&config("wrong-down", 0).settings.id, DeviceTopic::Status);
     leader.link.publish(topic, serde_json::to_vec(&down).unwrap(), QoS::AtLeastOnce, true).unwrap();
     let status =
@@ -197,7 +216,7 @@ async fn a_birth_that_is_removed_or_replaced_is_published_again() {
         assert_eq!(leader.receives(&["birth"]).await.payload, wrong);
         assert_eq!(leader.receives(&["birth"]).await.payload, own);
         let status: Status = serde_json::from_slice(&leader.receives(&["status"]).await.payload).unwrap();
-        assert_eq!(status, Status { state: DeviceState::Up, boot: device.report().boot });
+        assert_eq!(status, Status { schema: Schema, state: DeviceState::Up, boot: device.report().boot });
         assert_eq!(device.report().counts.births_restored, times);
     }
 }
@@ -208,7 +227,8 @@ async fn a_notice_with_a_reason_of_a_later_version_frees_samples() {
     let device = started(config("later-reason", 0)).await;
     leader.triggers(1);
     leader.answer().await;
-    let notice = br#"{"highest":1,"decided":0,"dropped":{"struck_by_lightning":1,"x":2},"since":1}"#;
+    let notice =
+        br#"{"schema":2,"highest":1,"decided":0,"dropped":{"struck_by_lightning":1,"x":2},"closed":[[1,1]]}"#;
     leader.publishes(&Topic::Settled, notice.to_vec());
     support::until(&device, |report| report.counts.kept_samples == 0).await;
     assert_eq!(device.report().counts.faults, [].into());
@@ -242,8 +262,8 @@ async fn a_notice_with_ranges_frees_what_it_names_and_the_rest_is_sent_again_lat
         leader.triggers(sample);
         assert!(!leader.answer().await.message().header.late);
     }
-    // The leader never got sample 2: earlier versions took it for settled.
-    leader.settles_exactly(3, &[(1, 1), (3, 3)], &[]);
+    // The leader never got sample 2.
+    leader.settles(&[(1, 1), (3, 3)], &[]);
     support::until(&device, |report| report.counts.kept_samples == 1).await;
     let mut notices = tokio::time::interval(std::time::Duration::from_millis(100));
     let again = loop {
@@ -251,12 +271,12 @@ async fn a_notice_with_ranges_frees_what_it_names_and_the_rest_is_sent_again_lat
             answer = leader.answer() => break answer,
             _ = notices.tick() => {}
         }
-        leader.settles_exactly(3, &[(1, 1), (3, 3)], &[]);
+        leader.settles(&[(1, 1), (3, 3)], &[]);
     };
     let header = again.message().header;
     assert_eq!((header.sample.0, header.late), (2, true));
     assert!(header.age_ms >= 2000, "{header:?}");
-    leader.settles_exactly(3, &[(1, 1), (3, 3)], &[2]);
+    leader.settles(&[(1, 1), (3, 3)], &[2]);
     support::until(&device, |report| report.counts.kept_samples == 0).await;
     let report = device.shutdown().await;
     assert_eq!(
@@ -432,7 +452,7 @@ async fn a_device_comes_back_after_its_broker_was_away() {
     leader.triggers(1);
     leader.answer().await;
     // An unsettled sample would come once more, late.
-    leader.settles(Some(1), 1, &[]);
+    leader.settles(&[(1, 1)], &[]);
     while device.report().counts.kept_samples > 0 {
         tokio::task::yield_now().await;
     }

@@ -285,9 +285,10 @@ async fn ids_of_frames_grow_over_a_restart() {
         device.shutdown().await;
         // The next start reads an id a minute ahead, as if the clock had been set back since.
         let kept = state.path().join("sample");
-        let id: u64 = std::fs::read_to_string(&kept).unwrap().trim().parse().unwrap();
+        let line = std::fs::read_to_string(&kept).unwrap();
+        let id: u64 = line.trim().strip_prefix("format 2: ").unwrap().parse().unwrap();
         assert_eq!(id, last);
-        std::fs::write(&kept, (id + 60_000).to_string()).unwrap();
+        std::fs::write(&kept, format!("format 2: {}\n", id + 60_000)).unwrap();
         last = id + 60_000;
     }
 }

@@ -77,7 +77,6 @@ async fn receives_and_settles(
     received: &mut BTreeMap<u64, bool>,
     is_all: impl Fn(&BTreeMap<u64, bool>) -> bool,
 ) {
-    let mut since = None;
     while !is_all(received) {
         let answer = leader.answer().await;
         let (id, is_late) = (whole_id(&answer), answer.message().header.late);
@@ -86,11 +85,9 @@ async fn receives_and_settles(
             body => assert_eq!(body, Body::Summary(&scores_bytes(&expected(id % SAMPLES, 0)))),
         }
         received.insert(id, is_late);
-        if is_late {
-            leader.settles(since, id, &[id]);
-        } else {
-            since.get_or_insert(id);
-            leader.settles(since, id, &[]);
+        match is_late {
+            true => leader.settles(&[], &[id]),
+            false => leader.settles(&[(id, id)], &[]),
         }
     }
 }
@@ -153,10 +150,9 @@ async fn a_late_sample_is_repeated_until_it_is_settled() {
         *times.entry(whole_id(&answer)).or_insert(0) += 1;
     }
     let all: Vec<u64> = times.into_keys().collect();
-    setup.leader.settles(None, 0, &all[1..]);
+    setup.leader.settles(&[], &all[1..]);
     until(&device, |report| report.counts.spooled == 1).await;
-    setup.leader.settles(Some(0), u64::MAX, &[]);
-    setup.leader.settles(None, 0, &all[..1]);
+    setup.leader.settles(&[], &all[..1]);
     until(&device, |report| report.counts.spooled == 0).await;
     assert_eq!(setup.segments(), 0);
     assert_eq!(device.shutdown().await.counts.spooled, 0);
@@ -200,10 +196,9 @@ async fn without_a_leader_samples_are_sent_late_after_their_time() {
         came.push((header.sample.0, header.late));
     }
     assert_eq!(came, [(1, false), (2, false), (1, true), (2, true)]);
-    // They were sent on this connection: the leader is past them.
-    setup.leader.settles(Some(1), 1, &[]);
+    setup.leader.settles(&[(1, 1)], &[]);
     until(&device, |report| report.counts.spooled == 1).await;
-    setup.leader.settles(None, 2, &[2]);
+    setup.leader.settles(&[], &[2]);
     until(&device, |report| report.counts.spooled == 0).await;
 }
 
@@ -222,7 +217,7 @@ async fn each_sample_that_a_full_spool_gives_up_is_reported() {
             assert!(answer.message().header.late);
             let id = whole_id(&answer);
             gone.insert(id);
-            setup.leader.settles(None, 0, &[id]);
+            setup.leader.settles(&[], &[id]);
         }
     }
     let report = device.report();
@@ -246,7 +241,7 @@ async fn answers_of_another_network_are_given_up_after_a_restart() {
         ids.insert(whole_id(&answer));
     }
     assert_eq!(device.report().counts.given_up, [("other_network", first.counts.spooled)].into());
-    setup.leader.settles(None, 0, &ids.into_iter().collect::<Vec<_>>());
+    setup.leader.settles(&[], &ids.into_iter().collect::<Vec<_>>());
     until(&device, |report| report.counts.spooled == 0).await;
     assert_eq!(setup.segments(), 0);
 }

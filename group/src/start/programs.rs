@@ -153,10 +153,7 @@ impl ProgramGroup {
                 command.args(["--slot", &slot.to_string(), "--id", device_id(slot).as_str(), "--json"]);
                 command.args(["--upward-qos", qos, "--queue-samples", &site.queue_samples.to_string()]);
                 command.arg("--source-path").arg(frames).stdout(Stdio::piped());
-                // Devices of earlier versions do not know the flag.
-                if site.batch_ms > 0 {
-                    command.args(["--batch-ms", &site.batch_ms.to_string()]);
-                }
+                command.args(["--batch-ms", &site.batch_ms.to_string()]);
             }
         }
         if let Service::Leader | Service::Edge(_) = service {

@@ -104,7 +104,7 @@ pub enum BundleError {
     },
     /// A bundle of another format version.
     #[error(
-        "network.json: format: expected {expected}, found {found}; use the software version that wrote it, or export again"
+        "network.json: format: expected {expected}, found {found}; use the release that wrote it, or export the network again"
     )]
     Format {
         /// Version that this build reads.

@@ -192,10 +192,10 @@ fn a_member_with_a_huge_size_is_refused_before_anything_is_allocated() {
 #[test]
 fn another_format_version_is_refused_by_name() {
     let bytes = with_network(|network| {
-        network["format"] = json!(2);
+        network["format"] = json!(3);
         network["a_key_of_tomorrow"] = json!(1);
     });
-    check_refused(&bytes, "format: expected 1, found 2");
+    check_refused(&bytes, "format: expected 2, found 3");
 }
 
 #[test]

@@ -131,7 +131,6 @@ impl Leader {
 
     /// The connection is new: devices send again what they hold.
     pub(super) fn connected(&mut self) {
-        self.since = None;
         self.plausible_ids.believed.connected();
         self.awaited.is_disconnected = false;
         let due = self.send_again_until();

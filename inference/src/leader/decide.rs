@@ -1,7 +1,7 @@
 //! The end of a sample: a decision, a revision of one, or none.
 
 use headwater_protocol::{
-    AppliedExit, Decision, Degraded, Dropped, Exit, LeaveReason, PolicyId, RESULT_SCHEMA, SampleId, Stages,
+    AppliedExit, Decision, Degraded, Dropped, Exit, LeaveReason, PolicyId, SampleId, Schema, Stages,
 };
 
 use super::closed::Revisable;
@@ -58,7 +58,7 @@ impl Leader {
         let network = &self.networks[open.generation];
         let (captured_at, captured_by) = self.capture_time(&open);
         let decision = Decision {
-            schema: RESULT_SCHEMA,
+            schema: Schema,
             sample,
             captured_at,
             captured_by,

@@ -257,8 +257,6 @@ impl Leader {
         if late {
             open.due = now.plus_ms(policy.late_ms);
             open.deadline = open.due.plus_ms(policy.deadline_ms);
-        } else {
-            self.since.get_or_insert(sample);
         }
         open.stages.opened_us = age_us.max(1);
         self.timers.push(open.due, sample);

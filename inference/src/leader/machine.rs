@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use headwater_protocol::{
-    Degraded, EdgeSet, Numbering, SampleId, Settled, SettledNotice, Slot, SlotSet, TriggeredIds,
+    Degraded, EdgeSet, Numbering, SampleId, Schema, Settled, SettledNotice, Slot, SlotSet, TriggeredIds,
 };
 
 use super::awaited::AwaitedSamples;
@@ -35,8 +35,6 @@ pub struct Leader {
     pub(super) closed: ClosedSamples,
     pub(super) timers: Timers,
     pub(super) newest: SampleId,
-    /// First sample that was opened on the present connection by a message that was not late.
-    pub(super) since: Option<SampleId>,
     pub(super) counts: Counts,
     /// Time of the event being handled.
     pub(super) now: Micros,
@@ -84,7 +82,6 @@ impl Leader {
             closed: ClosedSamples::default(),
             timers: Timers::default(),
             newest: SampleId(0),
-            since: None,
             counts: Counts::default(),
             now: Micros(0),
             wall_ms: 0,
@@ -232,10 +229,10 @@ impl Leader {
     /// lately. Three notices name each change; the first one on a connection and every tenth name the changes of 30 seconds.
     pub fn notice(&self) -> SettledNotice {
         let late = self.closed.late.iter().copied().take(SettledNotice::MAX_LATE).collect();
-        let closed = Some(self.closed.named_ranges(self.now));
+        let closed = self.closed.named_ranges(self.now);
         SettledNotice {
+            schema: Schema,
             account: self.settled().clone(),
-            since: self.since,
             late,
             closed,
             refused: BTreeMap::new(),

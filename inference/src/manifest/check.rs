@@ -9,8 +9,7 @@ use crate::sections::map_shape;
 
 use super::{
     Aggregation, Configuration, EdgeTier, FORMAT_VERSION, FeatureEncoding, FeatureMap, InputKind,
-    NetworkManifest, OutputKind, SCORE_LIMITS, ScoreLevels, SectionInput, SectionManifest, SectionOutput,
-    Tier,
+    NetworkManifest, OutputKind, ScoreLevels, SectionInput, SectionManifest, SectionOutput, Tier,
 };
 
 /// Largest number of classes of a network: a decision carries the class as `u16`.
@@ -57,16 +56,11 @@ impl NetworkManifest {
     }
 
     fn check_score_limits(&self) -> Result<(), ManifestError> {
-        let Some(limits) = self.spec.get(SCORE_LIMITS) else { return Ok(()) };
-        let sections = limits.as_object().ok_or_else(|| {
-            error("spec.score_limits", "an object with sections as keys", clipped(&limits.to_string()))
-        })?;
-        sections.iter().try_for_each(|(section, found)| {
-            let is_range = self
-                .score_limits(section)
-                .is_some_and(|[least, largest]| least.is_finite() && largest.is_finite() && least <= largest);
-            let what = format!("spec.score_limits.{}", clipped(section));
-            ensure(is_range, what, "two finite numbers, the smaller first", clipped(&found.to_string()))
+        self.score_limits.iter().try_for_each(|(section, [least, largest])| {
+            let is_range = least.is_finite() && largest.is_finite() && least <= largest;
+            let what = format!("score_limits.{}", clipped(section));
+            let found = format_args!("{least} and {largest}");
+            ensure(is_range, what, "two finite numbers, the smaller first", found)
         })
     }
 
@@ -416,11 +410,11 @@ mod tests {
     #[test]
     fn score_limits_are_two_finite_numbers_in_order() {
         for limits in [[1.0, 0.0], [f32::NAN, 1.0], [0.0, f32::INFINITY]] {
-            let set = |manifest: &mut NetworkManifest| manifest.set_score_limits("device-1", limits);
-            refused(Configuration::C, set, "spec.score_limits.device-1: expected two finite numbers");
+            let set = |manifest: &mut NetworkManifest| {
+                manifest.score_limits.insert("device-1".into(), limits);
+            };
+            refused(Configuration::C, set, "score_limits.device-1: expected two finite numbers");
         }
-        let list = |manifest: &mut NetworkManifest| manifest.spec = serde_json::json!({ "score_limits": [] });
-        refused(Configuration::C, list, "spec.score_limits: expected an object");
     }
 
     fn named(names: &[&str]) -> Vec<Exit> {

@@ -45,7 +45,7 @@ impl ScoreLimits {
             return Some(Self::recorded(limits, manifest.classes()));
         }
         let packed = bundle.packed_section(name).and_then(|bytes| Self::of_packed(bytes).ok());
-        let recorded = || Some(Self::recorded(manifest.score_limits(name)?, manifest.classes()));
+        let recorded = || Some(Self::recorded(*manifest.score_limits.get(name)?, manifest.classes()));
         packed.or_else(recorded)
     }
 
@@ -159,7 +159,7 @@ mod tests {
         let bundle = Bundle::from_bytes(&network.bundle()).unwrap();
         assert_eq!(ScoreLimits::of_section(&bundle, "device-0"), None);
         let mut manifest = network.manifest();
-        manifest.set_score_limits("device-0", [-1.5, 2.0]);
+        manifest.score_limits.insert("device-0".into(), [-1.5, 2.0]);
         let bundle = Bundle::from_bytes(&network.with_manifest(manifest).finish().unwrap()).unwrap();
         let limits = ScoreLimits::of_section(&bundle, "device-0").unwrap();
         assert_eq!(limits.classes(), [[-1.5, 2.0]; 4]);

@@ -128,6 +128,7 @@ impl TinyNetwork {
             edge: self.edge_tier(),
             cloud_aggregation: self.cloud,
             sections: Vec::new(),
+            score_limits: std::collections::BTreeMap::new(),
             spec: serde_json::json!({ "made_by": "TinyNetwork" }),
         };
         let sections = manifest.expected_sections().into_iter();

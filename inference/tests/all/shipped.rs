@@ -6,6 +6,7 @@ use headwater_inference::manifest::SectionManifest;
 use headwater_inference::sections::{DeviceSection, ScoreLimits};
 use headwater_inference::whole::Whole;
 use headwater_protocol::{Exit, Slot};
+use sha2::{Digest, Sha256};
 
 const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/shipped/fashion-6cam.hwb");
 
@@ -13,7 +14,7 @@ const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/shipped/fa
 const MAX_SHIPPED_BYTES: usize = 400_000;
 
 /// Ids of the bundle. A renamed serde field would change the ids.
-const NETWORK_ID: &str = "a9ffd389e0f2924874117ab6c32123a85798c475ca5ecfe89395b54951d409a0";
+const NETWORK_ID: &str = "641d244c907cfb58334aac3b3e5807457faba4f8d517d5c38c15e807b739c4f1";
 const POLICY_ID: &str = "e1f384b9fa93f2d3";
 
 #[test]
@@ -33,6 +34,34 @@ fn the_ids_of_the_shipped_bundle_stay() {
     let bundle = Bundle::open(SHIPPED).expect("the shipped bundle is valid");
     let ids = (bundle.network_id().to_string(), bundle.policy_id().to_string());
     assert_eq!(ids, (NETWORK_ID.to_owned(), POLICY_ID.to_owned()));
+}
+
+/// The bundle of 868d949 had format 1. It was written again, and its numbers stayed.
+#[test]
+fn the_weights_and_thresholds_of_the_shipped_bundle_are_those_of_868d949() {
+    // Bytes of a packed section in front of the shapes of its blocks.
+    const HEADER_BYTES: usize = 22;
+    let bundle = Bundle::open(SHIPPED).expect("the shipped bundle is valid");
+    let mut hash = Sha256::new();
+    for section in &bundle.manifest().sections {
+        let stored = bundle.section(&section.name).expect("the bundle has every section");
+        hash.update(&stored.onnx);
+        if let Some(packed) = &stored.packed {
+            hash.update(&packed[HEADER_BYTES..]);
+        }
+        if let Some(contexts) = bundle.contexts(&section.name) {
+            hash.update(contexts);
+        }
+    }
+    let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(found, "65f694e8475631f9ccd2717eea6016f5bf2d9379940f814676a8221e38a692b3");
+    let exits = Exit::FIRST.map(|exit| serde_json::to_string(&bundle.policy().exits[exit]).expect("JSON"));
+    let expected = [(1.0, 0.5), (1.023_275_9, 0.604_143_2), (1.0, 0.5), (1.380_597_5_f32, 1.0_f32)].map(
+        |(temperature, threshold)| {
+            format!(r#"{{"rule":"margin","temperature":{temperature:?},"threshold":{threshold:?}}}"#)
+        },
+    );
+    assert_eq!(exits, expected);
 }
 
 #[test]

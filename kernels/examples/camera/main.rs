@@ -10,7 +10,7 @@
 
 use headwater_kernels::{Affine, CodePath, Outputs, Plan, Scratch, Section, SumTable, Threshold, Weights};
 
-static SECTION: [u8; 2728] = *include_bytes!("section.hwpk");
+static SECTION: [u8; 2730] = *include_bytes!("section.hwpk");
 static VIEW: [u8; 3 * 32 * 32] = *include_bytes!("view.chw");
 
 const LABELS: [&str; 10] = [

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! header     "HWpk" | version u8 | blocks u8 | classes u16 | channels u16 | rows u16 | columns u16
-//!            | kind of input u16 (0 pixels, 1 bits) | unit of the scores f32 | version 2: sent channels u16
+//!            | kind of input u16 (0 pixels, 1 bits) | unit of the scores f32 | sent channels u16
 //! shapes     per block: filters u16 | kernel, stride, padding of the convolution | of the pooling, one byte each
 //! blocks     per block: weights, 1 bit each [filters, channels, kernel, kernel] | thresholds i32 [filters]
 //!            | signs of the thresholds, 1 bit each
 //! exit       weights, 1 bit each [classes, inputs] | factors i32 [classes] | offsets i32 [classes]
 //! ```
 //!
-//! The exit reads the output of the last block. The features are its first channels, in version 1 all of them.
+//! The exit reads the output of the last block. The features are its first channels, as many as are sent.
 //!
 //! Numbers are little endian. Bits are least significant first, 1 = +1, and spare bits are zero. A section has exactly one form, and
 //! the reader accepts no other.
@@ -22,13 +22,11 @@ use crate::exit::Affine;
 use crate::shape::{Convp, Map, Window};
 use crate::threshold::Threshold;
 
-/// Newest version of the form: of sections whose features are some of the channels. Others have version 1.
-pub const VERSION: u8 = 2;
+/// Version of the form.
+pub const VERSION: u8 = 3;
 
 const MAGIC: [u8; 4] = *b"HWpk";
-const HEADER_BYTES: usize = 20;
-/// Bytes of the number of sent channels, in version 2.
-const SENT_BYTES: usize = 2;
+const HEADER_BYTES: usize = 22;
 /// Bytes of a block's shape.
 const SHAPE_BYTES: usize = 8;
 
@@ -97,16 +95,14 @@ fn check_parts(plan: &Plan, blocks: &[BlockParts<'_>], head: &HeadParts<'_>) -> 
 
 fn write_header(plan: &Plan, sink: &mut impl FnMut(&[u8])) {
     sink(&MAGIC);
-    sink(&[plan.version(), plan.blocks().len() as u8]);
+    sink(&[VERSION, plan.blocks().len() as u8]);
     let Map { channels, height, width } = plan.input();
     let kind = usize::from(plan.input_kind() == InputKind::Bits);
     for number in [plan.classes(), channels, height, width, kind] {
         sink(&(number as u16).to_le_bytes());
     }
     sink(&plan.scale().to_le_bytes());
-    if plan.version() == 2 {
-        sink(&(plan.features().channels as u16).to_le_bytes());
-    }
+    sink(&(plan.features().channels as u16).to_le_bytes());
     for Convp { filters, conv, pool, .. } in plan.blocks() {
         sink(&(*filters as u16).to_le_bytes());
         for window in [conv, pool] {
@@ -142,13 +138,10 @@ impl Plan {
         if [m0, m1, m2, m3] != MAGIC {
             return Err(PackedError::Magic);
         }
-        if !(1..=VERSION).contains(&version) {
+        if version != VERSION {
             return Err(PackedError::Version { found: version });
         }
         let number = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
-        let header_bytes = header_bytes(version);
-        let after_unit = bytes.get(HEADER_BYTES..header_bytes).ok_or(truncated(header_bytes))?;
-        let sent = after_unit.first_chunk().map(|bytes| usize::from(u16::from_le_bytes(*bytes)));
         let count = usize::from(count);
         check_range("blocks", None, 1..=MAX_BLOCKS as i64, count)?;
         check_range("kind of input", None, 0..=1, number(14))?;
@@ -156,19 +149,15 @@ impl Plan {
         let scale = f32::from_le_bytes([header[16], header[17], header[18], header[19]]);
         let mut input = Map { channels: number(8), height: number(10), width: number(12) };
         let mut blocks = [Convp::default(); MAX_BLOCKS];
-        let (shapes, _) = bytes[header_bytes..].as_chunks::<SHAPE_BYTES>();
-        let shapes = shapes.get(..count).ok_or(truncated(header_bytes + count * SHAPE_BYTES))?;
+        let (shapes, _) = bytes[HEADER_BYTES..].as_chunks::<SHAPE_BYTES>();
+        let shapes = shapes.get(..count).ok_or(truncated(HEADER_BYTES + count * SHAPE_BYTES))?;
         for (index, (block, shape)) in blocks.iter_mut().zip(shapes).enumerate() {
             *block = read_shape(input, shape);
             // The next shape is derived from this one, so this one is checked first.
             Self::check_block(index, *block)?;
             input = block.output();
         }
-        // A section that sends all channels has version 1.
-        if let Some(sent) = sent {
-            check_range("sent channels", None, 1..=input.channels as i64 - 1, sent)?;
-        }
-        let plan = Self::new(kind, &blocks[..count], sent.unwrap_or(input.channels), number(6), scale)?;
+        let plan = Self::new(kind, &blocks[..count], number(20), number(6), scale)?;
         if bytes.len() != plan.bytes() {
             return Err(truncated(plan.bytes()));
         }
@@ -185,19 +174,10 @@ impl Plan {
         self.header_bytes() + blocks + exit
     }
 
-    /// Version of the form of this section.
-    fn version(&self) -> u8 {
-        if self.features() == self.exit_input() { 1 } else { 2 }
-    }
-
     /// Number of bytes in front of the weights: header and shapes.
     fn header_bytes(&self) -> usize {
-        header_bytes(self.version()) + self.blocks().len() * SHAPE_BYTES
+        HEADER_BYTES + self.blocks().len() * SHAPE_BYTES
     }
-}
-
-fn header_bytes(version: u8) -> usize {
-    HEADER_BYTES + if version == 1 { 0 } else { SENT_BYTES }
 }
 
 fn read_shape(input: Map, bytes: &[u8; SHAPE_BYTES]) -> Convp {

@@ -88,7 +88,7 @@ fn record_score_limits(manifest: &mut NetworkManifest, reference: &Reference<'_>
         .filter_map(|section| Some((section.name.clone(), reference.score_range(&section.name)?)))
         .collect();
     for (name, measured) in of_sections {
-        manifest.set_score_limits(&name, widened(measured));
+        manifest.score_limits.insert(name.clone(), widened(measured));
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
             let measured = reference.score_range(&section.name);
             assert_eq!(limits.is_some(), measured.is_some(), "{}", section.name);
             assert_eq!(
-                bundle.manifest().score_limits(&section.name),
+                bundle.manifest().score_limits.get(&section.name).copied(),
                 measured.filter(|_| !is_packed).map(widened),
                 "{}",
                 section.name
@@ -173,7 +173,7 @@ mod tests {
         let with_limits = |tier| {
             let mut sections = bundle.manifest().sections.iter();
             sections.any(|section| {
-                section.tier == tier && bundle.manifest().score_limits(&section.name).is_some()
+                section.tier == tier && bundle.manifest().score_limits.contains_key(&section.name)
             })
         };
         assert!(with_limits(Tier::Edge) && !with_limits(Tier::Cloud));

@@ -29,6 +29,7 @@ pub fn manifest(spec: &Spec, class_prior: Vec<f32>) -> NetworkManifest {
         edge: edge_tier(spec),
         cloud_aggregation: tables.cloud.aggregation,
         sections: Vec::new(),
+        score_limits: std::collections::BTreeMap::new(),
         spec: serde_json::json!(tables),
     };
     let sections = manifest.expected_sections().into_iter().zip(spec.section_costs());

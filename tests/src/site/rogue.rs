@@ -10,8 +10,8 @@ use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::scores::put_levels;
 use headwater_protocol::{
     Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, EdgeId, EdgeTopic, GroupId, Header, LeaderClaim,
-    Limits, Message, NetworkId, Numbering, SampleId, ScoreEncoding, Session, SettledNotice, SiteId, Slot,
-    SlotSet, Status, Topic, Topics, decode, encode,
+    Limits, Message, NetworkId, Numbering, SampleId, Schema, ScoreEncoding, Session, SettledNotice, SiteId,
+    Slot, SlotSet, Status, Topic, Topics, decode, encode,
 };
 use headwater_transport::BrokerAccess;
 use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
@@ -199,7 +199,7 @@ impl GroupKnowledge {
     fn settled(&self, next: SampleId, round: u64) -> Forged {
         let mut notice = SettledNotice::default();
         notice.account.highest = SampleId(next.0 + 100_000);
-        notice.closed = Some(vec![(SampleId(0), SampleId(next.0 + 100_000))]);
+        notice.closed = vec![(SampleId(0), SampleId(next.0 + 100_000))];
         (self.topics.name(&Topic::Settled), json(&notice), round.is_multiple_of(2))
     }
 
@@ -220,8 +220,9 @@ impl GroupKnowledge {
 
     fn claim(&self, round: u64) -> Forged {
         let claim = LeaderClaim {
+            schema: Schema,
             instance: headwater_protocol::InstanceId(0xbad),
-            process: None,
+            process: headwater_protocol::InstanceId(7),
             term: 1_000_000 + round,
             state: DeviceState::Up,
             software: "rogue/1".into(),
@@ -234,6 +235,7 @@ impl GroupKnowledge {
     /// A birth of a device in a slot.
     fn birth(&self, device: &str, slot: u8, boot: u16) -> Birth {
         Birth {
+            schema: Schema,
             device: DeviceId::new(device).expect("a name"),
             slot: Slot::new(slot).expect("a slot"),
             boot: Boot(boot),
@@ -259,7 +261,7 @@ impl GroupKnowledge {
     }
 
     fn down(&self) -> Forged {
-        let down = Status { state: DeviceState::Down, boot: Boot(self.boots[0]) };
+        let down = Status { schema: Schema, state: DeviceState::Down, boot: Boot(self.boots[0]) };
         (device_topic(&self.topics, &device_name(0), DeviceTopic::Status), json(&down), true)
     }
 
@@ -286,7 +288,7 @@ impl GroupKnowledge {
     fn made_up_device(&self, round: u64, number: u64) -> [Forged; 2] {
         let name = format!("ghost-{round}-{number}");
         let birth = self.birth(&name, (number % 6) as u8, 1);
-        let up = Status { state: DeviceState::Up, boot: Boot(1) };
+        let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) };
         [(DeviceTopic::Birth, json(&birth)), (DeviceTopic::Status, json(&up))]
             .map(|(leaf, payload)| (device_topic(&self.topics, &name, leaf), payload, false))
     }

@@ -3,7 +3,8 @@
 use headwater_group::GroupClient;
 use headwater_group::start::InProcessGroup;
 use headwater_protocol::{
-    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, Header, Message, SampleId, Session, Status, encode,
+    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, Header, Message, SampleId, Schema, Session,
+    Status, encode,
 };
 use headwater_tests::group::{client_of, shipped_group, slot, start};
 use headwater_tests::waits::Waits;
@@ -67,6 +68,7 @@ async fn a_second_device_on_a_slot_is_refused() {
     let group = start(shipped_group()).await;
     let mut client = client_of(&group).await;
     let birth = Birth {
+        schema: Schema,
         device: DeviceId::new("second").expect("a valid name"),
         slot: slot(0),
         boot: Boot(1),
@@ -75,7 +77,7 @@ async fn a_second_device_on_a_slot_is_refused() {
         numbering: None,
         capabilities: Vec::new(),
     };
-    let status = Status { state: DeviceState::Up, boot: birth.boot };
+    let status = Status { schema: Schema, state: DeviceState::Up, boot: birth.boot };
     let session = Session::of_boot(birth.network, birth.boot);
     let scores = summary(&group, SampleId(8), |bytes| bytes[2..4].copy_from_slice(&session.0));
     let birth = serde_json::to_vec(&birth).expect("a birth becomes JSON");

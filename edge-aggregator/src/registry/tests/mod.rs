@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use headwater_protocol::Boot;
-use headwater_protocol::DeviceState;
+use headwater_protocol::{DeviceState, Schema};
 
 use super::*;
 use crate::inbox::tests::format;
@@ -52,6 +52,7 @@ impl Group {
 
     fn birth_of(network: NetworkId, id: &str, slot: u8, boot: u16) -> Birth {
         Birth {
+            schema: Schema,
             device: DeviceId::new(id).unwrap(),
             slot: Slot::new(slot).unwrap(),
             boot: Boot(boot),
@@ -68,7 +69,11 @@ impl Group {
 
     fn status(&mut self, id: &str, state: DeviceState, boot: u16) -> Vec<Change> {
         let index = self.index(id);
-        self.registry.set_status(index, Status { state, boot: Boot(boot) }, &mut self.changes);
+        self.registry.set_status(
+            index,
+            Status { schema: Schema, state, boot: Boot(boot) },
+            &mut self.changes,
+        );
         std::mem::take(&mut self.changes)
     }
 

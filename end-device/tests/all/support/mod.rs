@@ -175,25 +175,14 @@ impl Leader {
         );
     }
 
-    /// Settles all samples from `since` to `highest`, and these late ones.
-    pub(crate) fn settles(&self, since: Option<u64>, highest: u64, late: &[u64]) {
+    /// Settles these samples, from first to last, and these late ones.
+    pub(crate) fn settles(&self, closed: &[(u64, u64)], late: &[u64]) {
+        let closed: Vec<_> = closed.iter().map(|(first, last)| (SampleId(*first), SampleId(*last))).collect();
+        let highest = closed.iter().map(|(_, last)| *last).max().unwrap_or_default();
         let notice = SettledNotice {
-            account: Settled { highest: SampleId(highest), ..Settled::default() },
-            since: since.map(SampleId),
+            account: Settled { highest, ..Settled::default() },
             late: late.iter().map(|id| SampleId(*id)).collect(),
-            ..SettledNotice::default()
-        };
-        self.publishes(&Topic::Settled, serde_json::to_vec(&notice).expect("JSON"));
-    }
-
-    /// Settles exactly these samples, from first to last, and these late ones.
-    pub(crate) fn settles_exactly(&self, highest: u64, closed: &[(u64, u64)], late: &[u64]) {
-        let closed = closed.iter().map(|(first, last)| (SampleId(*first), SampleId(*last))).collect();
-        let notice = SettledNotice {
-            account: Settled { highest: SampleId(highest), ..Settled::default() },
-            since: Some(SampleId(0)),
-            late: late.iter().map(|id| SampleId(*id)).collect(),
-            closed: Some(closed),
+            closed,
             ..SettledNotice::default()
         };
         self.publishes(&Topic::Settled, serde_json::to_vec(&notice).expect("JSON"));

@@ -79,5 +79,5 @@ fn a_packed_form_that_does_not_fit_the_manifest_is_refused_at_load() {
     let error = load(&manifest(&[1, 4, 4]), None).err().unwrap().to_string();
     assert_eq!(error, "section device-0: packed cannot load it: it has no packed form");
     let error = load(&manifest(&[1, 4, 4]), Some(&packed[..9])).err().unwrap().to_string();
-    assert!(error.contains("expected 20 bytes, found 9"), "{error}");
+    assert!(error.contains("expected 22 bytes, found 9"), "{error}");
 }

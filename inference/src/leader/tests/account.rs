@@ -28,7 +28,7 @@ impl Group {
 
     /// Every range in the notice, as pairs.
     pub(super) fn closed(&self) -> Vec<(u64, u64)> {
-        let closed = self.leader.notice().closed.expect("this version names ranges");
+        let closed = self.leader.notice().closed;
         closed.into_iter().map(|(first, last)| (first.0, last.0)).collect()
     }
 }

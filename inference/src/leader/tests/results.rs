@@ -1,6 +1,6 @@
 //! The record in a decision: when the sample was captured, which exits were applied, and why it left.
 
-use headwater_protocol::{AppliedExit, LeaveReason, RESULT_SCHEMA, TimeSource, UtcTime};
+use headwater_protocol::{AppliedExit, LeaveReason, TimeSource, UtcTime};
 
 use super::*;
 
@@ -42,7 +42,6 @@ fn check_captured(numbering: Option<Numbering>, sample: u64, expected: (Option<u
     }
     let found = last(&group);
     assert_eq!((found.captured_at.map(UtcTime::ms), found.captured_by), expected);
-    assert_eq!(found.schema, RESULT_SCHEMA);
 }
 
 #[test]
