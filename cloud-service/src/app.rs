@@ -105,7 +105,7 @@ impl CloudState {
         }
         let shared = Shared {
             model_name: config.model.name.clone(),
-            max_deadline: Duration::from_millis(u64::from(config.http.deadline_ms.get())),
+            max_deadline: Duration::from_millis(u64::from(config.http.deadline_ms)),
             metrics,
             healths,
             admission,

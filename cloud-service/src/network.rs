@@ -44,10 +44,10 @@ impl Network {
         let shape = FeatureShape {
             slots: manifest.cloud_sources(),
             bits: manifest.cloud_map().bits(),
-            max_samples: config.http.max_samples.get(),
+            max_samples: config.http.max_samples,
         };
         let (classes, encoding) = (manifest.classes(), manifest.cloud_map().encoding);
-        let (queue, batcher) = ModelQueue::new(config.http.max_requests.get(), config.model.max_batch.get());
+        let (queue, batcher) = ModelQueue::new(config.http.max_requests, config.model.max_batch);
         let health = model::spawn(bundle, engine, batcher, metrics, work_loop)
             .map_err(|error| CloudError::Model(error.to_string()))?;
         Ok(Self { id, shape, encoding, classes, queue, health })

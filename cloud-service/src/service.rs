@@ -87,7 +87,7 @@ impl CloudService {
         info!(%addr, tls, model = config.model.name, network, next_network, "serving");
         let stop = watch::Sender::new(false);
         let server = tokio::spawn(serve_until(listener, state, &config, stop.subscribe()));
-        let grace = ms(config.grace_ms.get());
+        let grace = ms(config.grace_ms);
         Ok(Self { addr, grace, metrics, healths, status, stop, server, admin })
     }
 
@@ -131,7 +131,7 @@ fn serve_until(
     mut stop: watch::Receiver<bool>,
 ) -> impl Future<Output = ()> + use<> {
     let limits = limits(config);
-    let delay = ms(config.stop_delay_ms.get());
+    let delay = ms(config.stop_delay_ms);
     let (router, metrics) = (app(state.clone()), Arc::clone(&state.shared.metrics));
     let closed = Arc::clone(&metrics.closed);
     let service = move || {
@@ -151,12 +151,12 @@ fn serve_until(
 fn limits(config: &CloudConfig) -> ServerLimits {
     let http = &config.http;
     ServerLimits {
-        max_connections: http.max_connections.get(),
-        max_connections_per_address: http.max_connections_per_address.get(),
-        head_timeout: ms(http.head_timeout_ms.get()),
-        answer_timeout: ms(http.answer_timeout_ms.get()),
+        max_connections: http.max_connections,
+        max_connections_per_address: http.max_connections_per_address,
+        head_timeout: ms(http.head_timeout_ms),
+        answer_timeout: ms(http.answer_timeout_ms),
         idle_timeout: IDLE_TIMEOUT,
-        grace: ms(config.grace_ms.get()),
+        grace: ms(config.grace_ms),
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use headwater_inference::bundle::Networks;
 use headwater_settings::{
-    AdminSettings, Bounded, CommandLine, LogSettings, Misfit, Mistake, Program, SecuritySettings, Value,
-    default, defaults, flat, optional, required, section, settings,
+    AdminSettings, CommandLine, LogSettings, Misfit, Mistake, Program, SecuritySettings, Value, default,
+    defaults, flat, optional, required, section, settings,
 };
 use serde::Deserialize;
 
@@ -39,9 +39,9 @@ settings! {
         pub onnxruntime: Option<PathBuf> = optional("/usr/local/lib/libonnxruntime.so").or_variable("ORT_DYLIB_PATH"),
         /// Time after a stop signal in which the service says that it is not ready and still answers, ms. A balancer uses it to ask others;
         /// 0 where nobody asks for readiness.
-        pub stop_delay_ms: Bounded<0, 600_000, u32> = default("2000"),
+        pub stop_delay_ms: u32 = default("2000").within(0..=600_000),
         /// Longest time that shutdown then waits for requests in flight, ms.
-        pub grace_ms: Bounded<1, 600_000, u32> = default("5000"),
+        pub grace_ms: u32 = default("5000").within(1..=600_000),
         /// Section `[http]`.
         pub http: HttpSettings = section(),
         /// Identity and trust.
@@ -65,20 +65,20 @@ settings! {
         /// It is read again when it changes. Left out: with `[tls]` a certificate is needed, without it everybody is answered.
         pub keys_file: Option<PathBuf> = optional("/etc/headwater/keys"),
         /// Open connections. One more closes the connection that waits longest for a request; where each has a request, the new one is refused.
-        pub max_connections: Bounded<1, 65_536, usize> = default("256"),
+        pub max_connections: usize = default("256").within(1..=65_536),
         /// Open connections of one address; further ones are refused. More where several aggregators share an address; an aggregator has as many
         /// as its `cloud.max_requests`.
-        pub max_connections_per_address: Bounded<1, 65_536, usize> = default("64"),
+        pub max_connections_per_address: usize = default("64").within(1..=65_536),
         /// Longest time in which the head of a request must arrive, ms.
-        pub head_timeout_ms: Bounded<1, 600_000, u32> = default("5000"),
+        pub head_timeout_ms: u32 = default("5000").within(1..=600_000),
         /// Longest time in which a client must read an answer, ms.
-        pub answer_timeout_ms: Bounded<1, 600_000, u32> = default("10000"),
+        pub answer_timeout_ms: u32 = default("10000").within(1..=600_000),
         /// Requests that are queued or running, for each network; one more is answered with 429.
-        pub max_requests: Bounded<1, 65_536, usize> = default("256"),
+        pub max_requests: usize = default("256").within(1..=65_536),
         /// Samples in one request; sets the limit of its body.
-        pub max_samples: Bounded<1, 4096, usize> = default("64"),
+        pub max_samples: usize = default("64").within(1..=4096),
         /// Longest time of a request from its head to its answer, ms; a request may name a shorter time.
-        pub deadline_ms: Bounded<1, 600_000, u32> = default("5000"),
+        pub deadline_ms: u32 = default("5000").within(1..=600_000),
     }
 }
 
@@ -89,7 +89,7 @@ settings! {
         /// Name of the model in /v2/models/{name}.
         pub name: String = default("headwater").by(model_name),
         /// Samples in one run of the model. More serves more a second under load and costs memory; no request waits for a full batch.
-        pub max_batch: Bounded<1, 4096, usize> = default("64"),
+        pub max_batch: usize = default("64").within(1..=4096),
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
         let file = "bundle = \"a.hwb\"\ngrace_ms = 10\nengine = \"torch\"\n[http]\nlisten = \"nowhere\"\ndeadline_ms = 0\nbatch = 3\n\
             [model]\nmax_bach = 3\nmax_batch = \"many\"\nname = \"a/b\"";
         let expected = [
-            ("http.batch", "no such setting"),
+            ("http.batch", "no such key"),
             ("model.max_bach", "did you mean `model.max_batch`?"),
             ("http.listen", "found \"nowhere\""),
             ("http.deadline_ms", "expected 1 to 600000, found 0"),

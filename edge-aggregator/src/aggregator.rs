@@ -123,7 +123,7 @@ impl Shared {
 
     /// Longest time that a shutdown waits for open samples, and again for the broker.
     pub(crate) fn grace(&self) -> Duration {
-        Duration::from_millis(self.config.grace_ms.get().into())
+        Duration::from_millis(self.config.grace_ms.into())
     }
 
     /// TLS identity of a group's connection to the broker.
@@ -142,7 +142,7 @@ impl Shared {
     ) -> LinkConfig {
         let identity = self.identity(group);
         let mut link = LinkConfig::new(BrokerAccess { identity, ..self.broker.clone() }, client_id);
-        link.incoming_messages = self.config.queue_messages.get();
+        link.incoming_messages = self.config.queue_messages;
         link.outgoing_messages = link.incoming_messages;
         link.max_payload_bytes = link.max_payload_bytes.max(largest_payload.unwrap_or(0));
         filters.into_iter().fold(link, |link, filter| link.subscribe(filter, QoS::AtLeastOnce))

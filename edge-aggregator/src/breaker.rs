@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use headwater_settings::{Bounded, default, settings};
+use headwater_settings::{default, settings};
 use tokio::time::Instant;
 
 settings! {
@@ -12,11 +12,11 @@ settings! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct BreakerConfig {
         /// Failures in a row that suspend requests. More failures keep asking a failing cloud; fewer give up after a short disturbance.
-        pub failures: Bounded<1, 1_000_000, u32> = default("5"),
+        pub failures: u32 = default("5").within(1..=1_000_000),
         /// First wait in ms before a request tries again. The wait doubles with every request that fails.
-        pub first_wait_ms: Bounded<1, 600_000, u32> = default("250"),
+        pub first_wait_ms: u32 = default("250").within(1..=600_000),
         /// Longest wait in ms before a request tries again.
-        pub max_wait_ms: Bounded<1, 600_000, u32> = default("5000"),
+        pub max_wait_ms: u32 = default("5000").within(1..=600_000),
     }
 }
 
@@ -80,7 +80,7 @@ impl Breaker {
     /// A request failed or timed out. `jitter` in `[0, 1]` spreads the probes of many aggregators.
     pub(crate) fn failed(&mut self, admission: Admission, now: Instant, jitter: f32) {
         self.state = match (self.state, admission) {
-            (State::Closed { failures }, _) if failures + 1 < self.config.failures.get() => {
+            (State::Closed { failures }, _) if failures + 1 < self.config.failures => {
                 State::Closed { failures: failures + 1 }
             }
             (State::Closed { .. }, _) => self.open(now, 0, jitter),
@@ -94,7 +94,7 @@ impl Breaker {
     fn open(&mut self, now: Instant, probes: u32, jitter: f32) -> State {
         self.opened += 1;
         let BreakerConfig { first_wait_ms, max_wait_ms, .. } = self.config;
-        let wait_ms = first_wait_ms.get().saturating_mul(1 << probes.min(20)).min(max_wait_ms.get());
+        let wait_ms = first_wait_ms.saturating_mul(1 << probes.min(20)).min(max_wait_ms);
         let wait = Duration::from_millis(u64::from(wait_ms)).mul_f32(0.5 + 0.5 * jitter.clamp(0.0, 1.0));
         State::Open { until: now + wait, probes }
     }

@@ -107,7 +107,7 @@ pub(crate) struct CloudClient {
 impl CloudConnection {
     /// Connections by this connector. Requests carry the key, if there is one.
     pub(crate) fn new(config: &CloudConfig, connector: Connector, key: Option<Secret>) -> Self {
-        let max_requests = config.max_requests.get();
+        let max_requests = config.max_requests;
         let client = HttpClientConfig {
             connect_timeout: CONNECT_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
@@ -117,7 +117,7 @@ impl CloudConnection {
             client: client.client(connector),
             key,
             permits: Semaphore::new(max_requests),
-            linger: Duration::from_millis(config.linger_ms.get().into()),
+            linger: Duration::from_millis(config.linger_ms.into()),
             breaker: Mutex::new(Breaker::new(config.breaker)),
             log: Mutex::new(LogLimit::new(1)),
         }

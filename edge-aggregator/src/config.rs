@@ -7,8 +7,8 @@ use headwater_inference::bundle::Networks;
 use headwater_inference::policy::Policy;
 use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId};
 use headwater_settings::{
-    AdminSettings, Bounded, BrokerSettings, LogSettings, Misfit, SecuritySettings, default, defaults, flat,
-    optional, secret, section, settings,
+    AdminSettings, BrokerSettings, LogSettings, Misfit, SecuritySettings, default, defaults, flat, optional,
+    secret, section, settings,
 };
 use headwater_transport::tls::ClientIdentity;
 use headwater_transport::{Endpoint, Secret};
@@ -33,9 +33,9 @@ settings! {
     #[derive(Clone, Debug)]
     pub struct SharedConfig {
         /// Messages that may wait in each direction between a group's connection to the broker and its leader.
-        pub queue_messages: Bounded<1, 1_048_576, usize> = default("8192"),
+        pub queue_messages: usize = default("8192").within(1..=1_048_576),
         /// Longest time in ms that a shutdown waits for open samples, and again for the broker to take the last results.
-        pub grace_ms: Bounded<1, 600_000, u32> = default("2000"),
+        pub grace_ms: u32 = default("2000").within(1..=600_000),
         /// Section `[broker]`.
         pub broker: BrokerSettings = section(),
         /// Identity and trust.
@@ -63,9 +63,9 @@ settings! {
         /// Name of the model at the cloud service.
         pub model: String = default("headwater"),
         /// Concurrent requests of all groups. More requests hide a slow connection; fewer spare a small cloud.
-        pub max_requests: Bounded<1, 4096, usize> = default("64"),
+        pub max_requests: usize = default("64").within(1..=4096),
         /// Time in ms after its deadline in which a cloud answer is still published as a revision; 0 for never.
-        pub linger_ms: Bounded<0, 60_000, u32> = default("200"),
+        pub linger_ms: u32 = default("200").within(0..=60_000),
         /// Section `[cloud.breaker]`.
         pub breaker: BreakerConfig = section(),
     }

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use headwater_link::QoS;
 use headwater_protocol::{DeviceId, EdgeId, EdgeIndex, GroupId, SiteId};
-use headwater_settings::{
-    Bounded, List, Misfit, TlsSettings, bounded, default, optional, required, section, settings, switch,
-};
+use headwater_settings::{List, Misfit, TlsSettings, default, optional, required, section, settings, switch};
 use headwater_transport::tls::ClientIdentity;
 use serde::Deserialize;
 
@@ -31,7 +29,7 @@ settings! {
         /// edge, no edge of a network with several.
         pub local_edges: Option<List<usize>> = optional("[0]"),
         /// Only for role "edge": index of the edge in the network, from 0.
-        pub edge: Option<Bounded<0, MAX_EDGE, u8>> = optional("0"),
+        pub edge: Option<u8> = optional("0").within(0..=MAX_EDGE),
         /// Only for role "edge": name in topics. Left out: "edge-" and the index.
         pub edge_id: Option<EdgeId> = optional("edge-0"),
         /// MQTT client id. Left out: made from site, group, role and a random number. A broker ends the connection of an earlier client with the
@@ -50,18 +48,18 @@ settings! {
         /// Name of the group's model at the cloud service. Left out: the name in `[cloud]`.
         pub model: Option<String> = optional("headwater"),
         /// Open samples. One more sample drops the oldest as `shed`.
-        pub max_open: Bounded<1, 65_536, usize> = default("4096"),
+        pub max_open: usize = default("4096").within(1..=65_536),
         /// MQTT quality of service of requests for features. 0 is faster; a lost request degrades one sample. 1 is acknowledged.
         pub request_qos: QoS = default("0"),
         /// Shortest time in ms between two publications of the settled samples. A group that decides few samples and drops none publishes after
         /// five times as long. Five times as long must stay below `keep_ms` of the devices.
-        pub settled_every_ms: Bounded<1, 60_000, u32> = default("100"),
+        pub settled_every_ms: u32 = default("100").within(1..=60_000),
         /// Time in ms without a message after which a device loses its slot to another device that claims it; half of it while other devices
         /// send. Longer than the time between two samples.
-        pub silent_device_ms: Bounded<100, 86_400_000, u32> = default("10000"),
+        pub silent_device_ms: u32 = default("10000").within(100..=86_400_000),
         /// Largest difference in ms between the time of a sample and this machine's clock, where ids tell the time. Samples beyond it are
         /// refused, and their devices are named in the log. Late samples may be 21 days old.
-        pub max_clock_difference_ms: Bounded<1, 86_400_000, u32> = default("600000"),
+        pub max_clock_difference_ms: u32 = default("600000").within(1..=86_400_000),
         /// Section `[journal]`.
         pub journal: JournalSettings = section(),
     }
@@ -116,7 +114,7 @@ settings! {
         /// devices still hold are decided again.
         pub path: Option<PathBuf> = optional("/var/lib/headwater/demo.journal"),
         /// Size in bytes at which the file is compacted. A small journal is compacted often.
-        pub max_bytes: u64 = default("67108864").by(bounded::<4_194_304, 1_099_511_627_776, u64>),
+        pub max_bytes: u64 = default("67108864").within(4_194_304..=1_099_511_627_776),
         /// "never" survives a SIGKILL. "always" waits for the disk and survives a power loss.
         pub sync: JournalSync = default("never").word(),
     }
@@ -133,7 +131,7 @@ impl GroupSettings {
 
     /// Time without a message after which a device loses its slot to another one.
     pub(crate) fn silent_after(&self) -> Duration {
-        Duration::from_millis(self.silent_device_ms.get().into())
+        Duration::from_millis(self.silent_device_ms.into())
     }
 
     /// Files of the group's identity: those of the process, with the group's own certificate and key where it has them.
@@ -167,7 +165,7 @@ impl GroupSettings {
         let of_other =
             |key: &str, role: &str| Misfit::new(key, format!("only with role = {role:?}")).with("role");
         let local_edges = self.local_edges.clone().map(|edges| edges.0);
-        let edge = self.edge.and_then(|edge| EdgeIndex::new(edge.get()).ok());
+        let edge = self.edge.and_then(|edge| EdgeIndex::new(edge).ok());
         match (self.role, local_edges, edge) {
             (RoleName::Edge, None, Some(edge)) if !self.take_over => Ok(match self.edge_id.clone() {
                 Some(id) => Role::Edge { edge, id },

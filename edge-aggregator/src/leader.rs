@@ -193,7 +193,7 @@ impl LedGroup {
         if let Some(NetworkParts { config, exits, .. }) = parts.next {
             leader = leader.with_next(config, exits);
         }
-        leader = leader.with_max_clock_difference_ms(self.config.settings.max_clock_difference_ms.get());
+        leader = leader.with_max_clock_difference_ms(self.config.settings.max_clock_difference_ms);
         leader.recover(recovered, &mut actions);
         if self.config.new_numbering {
             warn!(
@@ -233,7 +233,7 @@ impl LedGroup {
             cloud: cloud_client(&self.shared, &self.config, formats)?,
             journal,
             refused: RefusedDevices::default(),
-            settled: SettledSchedule::new(Duration::from_millis(settings.settled_every_ms.get().into())),
+            settled: SettledSchedule::new(Duration::from_millis(settings.settled_every_ms.into())),
             grace: self.shared.grace(),
             report: Arc::clone(&self.report),
             actions,
@@ -307,7 +307,7 @@ impl NetworkParts {
         (generation, bundle): (Generation, &Bundle),
         edges: &mut LocalEdges,
     ) -> Result<Self, AggregatorError> {
-        let max_open = group.settings.max_open.get();
+        let max_open = group.settings.max_open;
         let mut config = LeaderConfig::of(bundle, max_open);
         // Thresholds are fitted to a network: an operator's policy is for the current one.
         if generation == Generation::Current {

@@ -414,7 +414,7 @@ mod tests {
             values.iter().find(|(key, _)| key == "cloud.1.threshold").map(|(_, value)| value.to_string());
         assert_eq!(found.as_deref(), Some("0.25"));
         for (bad, expected) in [
-            (r#"{"cloud.8":{}}"#, "unknown key `cloud.8`, expected one of `device`"),
+            (r#"{"cloud.8":{}}"#, "unknown field `cloud.8`, expected one of `device`"),
             (r#"{"window_ms":1,"window_ms":1}"#, "`window_ms` twice"),
         ] {
             let error = serde_json::from_str::<Policy>(bad).unwrap_err().to_string();

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use headwater_toml_file::Mistake;
 use thiserror::Error;
 
 /// A spec or a recipe that cannot be used.
@@ -17,23 +18,30 @@ pub enum FileError {
         /// Cause.
         source: std::io::Error,
     },
-    /// Not TOML, an unknown or missing key, or values that do not fit; the message names key, expected and found.
-    #[error("{}{}: {message}", file.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
+    /// Not TOML, unknown or missing keys, or values that do not fit; one line each with key, expected and found.
+    #[error("{}", lines(file, mistakes))]
     Invalid {
         /// The file.
         file: PathBuf,
-        /// Line, from 1; `None` when the message has the line.
-        line: Option<usize>,
         /// Every mistake found.
-        message: String,
+        mistakes: Vec<Mistake>,
     },
 }
 
 impl FileError {
-    /// Mistakes in a file, whose message has the lines where there are some.
+    /// One mistake of a file.
     pub(crate) fn invalid(file: &Path, message: impl Into<String>) -> Self {
-        Self::Invalid { file: file.to_owned(), line: None, message: message.into() }
+        Self::of(file, vec![Mistake::of_key("", message)])
     }
+
+    /// Mistakes of a file.
+    pub(crate) fn of(file: &Path, mistakes: Vec<Mistake>) -> Self {
+        Self::Invalid { file: file.to_owned(), mistakes }
+    }
+}
+
+fn lines(file: &Path, mistakes: &[Mistake]) -> String {
+    mistakes.iter().map(|mistake| mistake.in_file(file)).collect::<Vec<_>>().join("\n")
 }
 
 /// Reads a file of a kind that the message names.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use headwater_inference::policy::Bound;
 use headwater_protocol::{Exit, ExitWord};
+use headwater_toml_file::{Mistake, with_lines};
 use serde::{Deserialize, Serialize};
 
 use crate::data::Augment;
@@ -276,9 +277,9 @@ impl Recipe {
     /// See [`Recipe::read`].
     pub fn parse(file: &Path, text: &str) -> Result<Self, FileError> {
         let recipe: Self =
-            toml::from_str(text).map_err(|error| FileError::invalid(file, error.to_string()))?;
-        recipe.check(file)?;
-        Ok(recipe)
+            headwater_toml_file::read(text).map_err(|mistakes| FileError::of(file, mistakes))?;
+        let mistakes = with_lines(text, recipe.mistakes());
+        if mistakes.is_empty() { Ok(recipe) } else { Err(FileError::of(file, mistakes)) }
     }
 
     /// Checks that every term of the loss has something to act on in a network; `file` is for the message.
@@ -300,11 +301,16 @@ impl Recipe {
     /// # Errors
     /// [`FileError::Invalid`] naming every mistake.
     pub fn check(&self, file: &Path) -> Result<(), FileError> {
+        let mistakes = self.mistakes();
+        if mistakes.is_empty() { Ok(()) } else { Err(FileError::of(file, mistakes)) }
+    }
+
+    fn mistakes(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let distillation = &self.loss.distillation;
         let mut number = |key: &str, found: f32, low: f32, high: f32| {
             if !(low..=high).contains(&found) {
-                mistakes.push(format!("{key}: expected {low} to {high}, found {found}"));
+                mistakes.push(Mistake::of_key(key, format!("expected {low} to {high}, found {found}")));
             }
         };
         number("epochs", self.epochs as f32, 1.0, 1e5);
@@ -344,21 +350,24 @@ impl Recipe {
         }
         if let Some(found) = self.loss.cloud_first_epochs.filter(|found| *found >= self.epochs) {
             let epochs = self.epochs;
-            mistakes.push(format!(
-                "loss.cloud_first_epochs: expected fewer than the {epochs} epochs, so that the other exits learn too, found {found}"
-            ));
+            let message = format!(
+                "expected fewer than the {epochs} epochs, so that the other exits learn too, found {found}"
+            );
+            mistakes.push(Mistake::of_key("loss.cloud_first_epochs", message));
         }
         if let Some(found) = self.exit.folds.filter(|folds| *folds == 1 || *folds > MAX_FOLDS) {
-            mistakes.push(format!("exit.folds: expected 0 for none, or 2 to {MAX_FOLDS}, found {found}"));
+            let message = format!("expected 0 for none, or 2 to {MAX_FOLDS}, found {found}");
+            mistakes.push(Mistake::of_key("exit.folds", message));
         }
         if let Some(shards) = self.shards.filter(|shards| !self.batch.is_multiple_of(*shards)) {
-            mistakes.push(format!("batch: expected a multiple of shards ({shards}), found {}", self.batch));
+            let message = format!("expected a multiple of shards ({shards}), found {}", self.batch);
+            mistakes.push(Mistake::of_key("batch", message));
         }
         if self.workers > self.batch {
-            mistakes
-                .push(format!("workers: expected at most batch ({}), found {}", self.batch, self.workers));
+            let message = format!("expected at most batch ({}), found {}", self.batch, self.workers);
+            mistakes.push(Mistake::of_key("workers", message));
         }
-        if mistakes.is_empty() { Ok(()) } else { Err(FileError::invalid(file, mistakes.join("; "))) }
+        mistakes
     }
 }
 
@@ -390,7 +399,7 @@ mod tests {
     fn every_mistake_is_named_at_once() {
         let text = DEFAULT.replace("batch = 128", "batch = 0").replace("failout = ", "failout = 7 # ");
         let error = Recipe::parse(Path::new("r.toml"), &text).unwrap_err().to_string();
-        assert!(error.starts_with("r.toml: batch: expected 1 to 65536, found 0; "), "{error}");
+        assert!(error.starts_with("r.toml:4: batch: expected 1 to 65536, found 0\n"), "{error}");
         assert!(error.contains("augment.failout: expected 0 to 1, found 7"), "{error}");
     }
 

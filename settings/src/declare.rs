@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::de::DeserializeOwned;
 
 use crate::reader::Reader;
-use crate::values::{List, Mistake, word};
+use crate::values::{List, Mistake, within, word};
 
 /// A struct of settings, or a part of one.
 pub trait Section: Sized {
@@ -78,6 +79,10 @@ pub struct Switch;
 #[derive(Clone, Copy, Debug)]
 pub struct By<F>(F);
 
+/// Parses a whole number of a range.
+#[derive(Clone, Copy, Debug)]
+pub struct Within(u64, u64);
+
 impl<T: FromStr<Err: Display>> Parse<T> for Plain {
     fn parse(&self, text: &str) -> Result<T, Mistake> {
         text.parse().map_err(|error: T::Err| Mistake(error.to_string()))
@@ -103,6 +108,12 @@ impl Parse<bool> for Switch {
 impl<T, E: Display, F: Fn(&str) -> Result<T, E>> Parse<T> for By<F> {
     fn parse(&self, text: &str) -> Result<T, Mistake> {
         (self.0)(text).map_err(|error| Mistake(error.to_string()))
+    }
+}
+
+impl<T: TryFrom<u64>> Parse<T> for Within {
+    fn parse(&self, text: &str) -> Result<T, Mistake> {
+        within(self.0..=self.1, text)
     }
 }
 
@@ -189,6 +200,11 @@ impl<P, N> Key<P, N> {
     /// Parses the text by a function.
     pub fn by<F>(self, parse: F) -> Key<By<F>, N> {
         key(By(parse), self.given)
+    }
+
+    /// Parses a whole number of this range.
+    pub fn within(self, range: RangeInclusive<u64>) -> Key<Within, N> {
+        key(Within(*range.start(), *range.end()), self.given)
     }
 
     /// Parses the text as one of an enum's names.

@@ -34,4 +34,4 @@ pub use sections::{AdminSettings, BrokerSettings, CommandLine, LogSettings};
 pub use security::{SecuritySettings, TlsSettings};
 pub use show::example;
 pub use sources::Sources;
-pub use values::{Bounded, List, Misfit, Mistake, bounded, word};
+pub use values::{List, Misfit, Mistake, within, word};

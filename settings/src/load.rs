@@ -168,12 +168,12 @@ impl Sources {
             }
             (None, None) => (String::new(), String::new()),
         };
-        let document = Document::parse(&text).map_err(|mistakes| {
-            let place = if file.is_empty() { "line ".into() } else { format!("{file}:") };
-            let mistakes =
-                mistakes.iter().map(|mistake| format!("{place}{}: {}", mistake.line, mistake.text));
-            mistakes.collect::<Vec<_>>()
-        })?;
+        let shown = |mistake: &headwater_toml_file::Mistake| match file.as_str() {
+            "" => mistake.to_string(),
+            file => mistake.in_file(Path::new(file)),
+        };
+        let document = Document::parse(&text);
+        let document = document.map_err(|mistakes| mistakes.iter().map(shown).collect::<Vec<_>>())?;
         Ok(Inputs { flags, environment: self.environment, document, file })
     }
 }

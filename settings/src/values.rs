@@ -1,46 +1,23 @@
 //! Types of settings whose messages say what was expected and what was found.
 
 use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use headwater_toml_file::one_of;
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use thiserror::Error;
 use toml::Value as Toml;
 
-/// A whole number from `MIN` to `MAX`, kept as a `T` that can hold all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Bounded<const MIN: u64, const MAX: u64, T = u64>(T);
-
-impl<const MIN: u64, const MAX: u64, T: TryFrom<u64> + Copy> Bounded<MIN, MAX, T> {
-    /// The number.
-    pub fn get(self) -> T {
-        self.0
-    }
-}
-
-impl<const MIN: u64, const MAX: u64, T: TryFrom<u64>> FromStr for Bounded<MIN, MAX, T> {
-    type Err = Mistake;
-
-    fn from_str(text: &str) -> Result<Self, Mistake> {
-        let number = text.parse().ok().filter(|number| (MIN..=MAX).contains(number));
-        let number = number.and_then(|number| T::try_from(number).ok());
-        number.map(Self).ok_or_else(|| Mistake(format!("expected {MIN} to {MAX}, found {text}")))
-    }
-}
-
-impl<const MIN: u64, const MAX: u64, T: Display> Display for Bounded<MIN, MAX, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// Reads a number from `MIN` to `MAX`.
+/// Reads a whole number of this range.
 ///
 /// # Errors
 /// [`Mistake`] with the bounds.
-pub fn bounded<const MIN: u64, const MAX: u64, T: TryFrom<u64> + Copy>(text: &str) -> Result<T, Mistake> {
-    text.parse::<Bounded<MIN, MAX, T>>().map(Bounded::get)
+pub fn within<T: TryFrom<u64>>(range: RangeInclusive<u64>, text: &str) -> Result<T, Mistake> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    let number = number.and_then(|number| T::try_from(number).ok());
+    number.ok_or_else(|| Mistake(format!("expected {} to {}, found {text}", range.start(), range.end())))
 }
 
 /// Values separated by commas on the command line, an array in the file.
@@ -159,13 +136,7 @@ impl serde::de::Error for Mistake {
     }
 
     fn unknown_variant(found: &str, expected: &'static [&'static str]) -> Self {
-        let expected: Vec<_> = expected.iter().map(|name| format!("{name:?}")).collect();
-        let expected = match expected.split_last() {
-            Some((last, [])) => last.clone(),
-            Some((last, others)) => format!("{} or {last}", others.join(", ")),
-            None => "nothing".into(),
-        };
-        Self(format!("expected {expected}, found {found:?}"))
+        Self(format!("expected {}, found {found:?}", one_of(expected)))
     }
 }
 
@@ -180,11 +151,11 @@ mod tests {
     #[test]
     fn a_number_outside_its_range_is_refused_with_both() {
         for text in ["0", "65537", "-1", "many", "1.5", "99999999999999999999"] {
-            let mistake = text.parse::<Bounded<1, 65_536, usize>>().unwrap_err();
+            let mistake = within::<usize>(1..=65_536, text).unwrap_err();
             assert_eq!(mistake.0, format!("expected 1 to 65536, found {text}"));
         }
-        assert_eq!("65536".parse::<Bounded<1, 65_536, usize>>().unwrap().get(), 65_536);
-        assert!("300".parse::<Bounded<0, 1000, u8>>().is_err(), "a type that cannot hold the number");
+        assert_eq!(within::<usize>(1..=65_536, "65536"), Ok(65_536));
+        assert!(within::<u8>(0..=1000, "300").is_err(), "a type that cannot hold the number");
     }
 
     #[test]

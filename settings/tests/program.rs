@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use headwater_settings::{
-    Bounded, CommandLine, List, Loaded, LogSettings, Misfit, Origin, Program, Sources, Stop, Tables, Value,
-    default, example, flat, load, optional, required, secret, section, settings, switch, tables,
+    CommandLine, List, Loaded, LogSettings, Misfit, Origin, Program, Sources, Stop, Tables, Value, default,
+    example, flat, load, optional, required, secret, section, settings, switch, tables,
 };
 use serde::Deserialize;
 
@@ -18,7 +18,7 @@ settings! {
         pub bundle: PathBuf = required("network.hwb"),
         /// Samples kept in memory.
         /// Fewer saves memory.
-        pub keep_samples: Bounded<1, 65_536, usize> = default("1024"),
+        pub keep_samples: usize = default("1024").within(1..=65_536),
         /// "fast" or "exact".
         pub engine: Engine = default("fast").word(),
         /// Edges that run in this process.
@@ -55,7 +55,7 @@ settings! {
         /// Name of the hinge.
         pub name: String = required("upper"),
         /// Grease in grams.
-        pub grease_g: Bounded<0, 10> = default("3"),
+        pub grease_g: u64 = default("3").within(0..=10),
         /// Whether the hinge squeaks.
         pub squeaks: bool = switch(),
     }
@@ -77,7 +77,7 @@ impl Program for Door {
     const OTHER_VARIABLES: &'static [&'static str] = &["HEADWATER_DOOR_BELL"];
 
     fn check(&self, _values: &[Value]) -> Vec<Misfit> {
-        let fits = self.engine == Engine::Fast || self.keep_samples.get() < 100;
+        let fits = self.engine == Engine::Fast || self.keep_samples < 100;
         let misfit = Misfit::new("keep_samples", "expected below 100 with engine = \"exact\"").with("engine");
         if fits { Vec::new() } else { vec![misfit] }
     }
@@ -114,15 +114,15 @@ fn a_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_the_def
     let environment = [("HEADWATER_DOOR_KEEP_SAMPLES", "6"), ("HEADWATER_DOOR_BROKER_ADDRESS", "10.0.0.2:2")];
     let sources = || Sources::default().with_file(file);
     let door = loaded(sources());
-    assert_eq!((door.settings.keep_samples.get(), origin(&door, "keep_samples")), (5, &Origin::File(2)));
+    assert_eq!((door.settings.keep_samples, origin(&door, "keep_samples")), (5, &Origin::File(2)));
     assert_eq!(door.settings.edges, Some(List(vec![0, 2])));
     assert_eq!((door.settings.engine, origin(&door, "engine")), (Engine::Fast, &Origin::Default));
     let door = loaded(sources().with_environment(environment));
     let from = Origin::Environment("HEADWATER_DOOR_KEEP_SAMPLES".into());
-    assert_eq!((door.settings.keep_samples.get(), origin(&door, "keep_samples")), (6, &from));
+    assert_eq!((door.settings.keep_samples, origin(&door, "keep_samples")), (6, &from));
     let flags = ["--keep-samples", "7", "--broker-address=10.0.0.3:3"];
     let door = loaded(sources().with_environment(environment).with_arguments(flags));
-    assert_eq!(door.settings.keep_samples.get(), 7);
+    assert_eq!(door.settings.keep_samples, 7);
     assert_eq!(origin(&door, "broker.address"), &Origin::Flag("broker-address".into()));
     assert_eq!(door.settings.broker.address.to_string(), "10.0.0.3:3");
 }
@@ -138,8 +138,8 @@ fn every_mistake_is_named_at_once_with_key_expected_and_found() {
             "engine: expected \"fast\" or \"exact\", found \"slow\" (line 2)",
             "edges: invalid digit found in string, found \"x\" in \"0,x\" (line 3)",
             "broker.address: invalid socket address syntax, found \"x\" (line 7)",
-            "broker.adress: no such setting; did you mean `broker.address`? (line 6)",
-            "colour: no such setting (line 4)",
+            "broker.adress: no such key; did you mean `broker.address`? (line 6)",
+            "colour: no such key (line 4)",
         ]
     );
 }
@@ -229,7 +229,7 @@ fn an_unknown_variable_is_warned_of_with_the_nearest_name() {
 fn an_unknown_flag_and_a_mistake_of_the_file_are_named_together() {
     let mistakes =
         mistakes_of(Sources::default().with_arguments(["--colour", "red"]).with_file("colour = 3"));
-    assert_eq!(mistakes, ["--colour: no such flag", "bundle: missing", "colour: no such setting (line 1)"]);
+    assert_eq!(mistakes, ["--colour: no such flag", "bundle: missing", "colour: no such key (line 1)"]);
     let mistakes = mistakes_of(Sources::default().with_arguments(["--bundel=b", "--keep-samples", "0"]));
     let expected = [
         "--bundel: no such flag; did you mean --bundle?",
@@ -350,7 +350,7 @@ fn tables_of_an_array_are_read_each_with_all_mistakes() {
     let door =
         read("bundle = \"b\"\n[[hinge]]\nname = \"up\"\n[[hinge]]\nname = \"down\"\ngrease_g = 0").unwrap();
     let hinges = &door.settings.hinges;
-    let names: Vec<_> = hinges.all.iter().map(|hinge| (hinge.name.as_str(), hinge.grease_g.get())).collect();
+    let names: Vec<_> = hinges.all.iter().map(|hinge| (hinge.name.as_str(), hinge.grease_g)).collect();
     assert_eq!((names, hinges.place(1)), (vec![("up", 3), ("down", 0)], "hinge[1].".into()));
     assert_eq!(read(&door.to_toml()).unwrap().settings.hinges.all.len(), 2);
     let Err(Stop::Mistakes(mistakes)) = read("[[hinge]]\ngrease_g = 11\n[[hinge]]\nnam = \"x\"") else {
@@ -363,7 +363,7 @@ fn tables_of_an_array_are_read_each_with_all_mistakes() {
             "hinge[0].name: missing",
             "hinge[0].grease_g: expected 0 to 10, found 11 (line 2)",
             "hinge[1].name: missing",
-            "hinge[1].nam: no such setting; did you mean `name`? (line 4)",
+            "hinge[1].nam: no such key; did you mean `name`? (line 4)",
         ]
     );
 }
@@ -376,7 +376,7 @@ fn one_table_is_given_without_an_array_by_every_source() {
         .with_arguments(["--squeaks"]);
     let door = load::<HingedDoor>(sources).unwrap().settings;
     let hinge = &door.hinges.all[0];
-    assert_eq!((hinge.name.as_str(), hinge.grease_g.get(), hinge.squeaks), ("only", 5, true));
+    assert_eq!((hinge.name.as_str(), hinge.grease_g, hinge.squeaks), ("only", 5, true));
     assert_eq!(door.hinges.place(0), "");
 }
 
@@ -385,7 +385,7 @@ fn a_value_where_a_section_is_expected_is_refused() {
     let mistakes = mistakes_of(Sources::default().with_file("bundle = \"b\"\nbroker = \"x\""));
     assert_eq!(mistakes, ["broker: expected a section [broker], found a value (line 2)"]);
     let mistakes = mistakes_of(Sources::default().with_file("bundle = \"b\"\n[[hinge]]\nname = \"up\""));
-    assert_eq!(mistakes, ["hinge: no such setting (line 3)"]);
+    assert_eq!(mistakes, ["hinge: no such key (line 3)"]);
 }
 
 #[test]

@@ -6,6 +6,8 @@ use serde::Deserialize;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Value};
 
+use crate::read::Mistake;
+
 /// Values of a file, or of one table of an array of tables.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
@@ -26,33 +28,22 @@ pub struct Located {
     pub line: usize,
 }
 
-/// A place that is no TOML.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SyntaxMistake {
-    /// Line, from 1.
-    pub line: usize,
-    /// Expected and found, in one line.
-    pub text: String,
-}
-
 impl Document {
     /// Reads a text.
     ///
     /// # Errors
     /// Every place that is no TOML.
-    pub fn parse(text: &str) -> Result<Self, Vec<SyntaxMistake>> {
+    pub fn parse(text: &str) -> Result<Self, Vec<Mistake>> {
         let (table, errors) = DeTable::parse_recoverable(text);
-        if errors.is_empty() {
-            let mut document = Self::default();
-            document.add("", table.into_inner(), text).map_err(|mistake| vec![mistake])?;
-            return Ok(document);
+        if !errors.is_empty() {
+            return Err(syntax_mistakes(text, &errors));
         }
-        let mut mistakes: Vec<_> = errors.iter().map(|error| SyntaxMistake::of(text, error)).collect();
-        mistakes.sort_by_key(|mistake| mistake.line);
-        Err(mistakes)
+        let mut document = Self::default();
+        document.add("", table.into_inner(), text).map_err(|error| syntax_mistakes(text, &[error]))?;
+        Ok(document)
     }
 
-    fn add(&mut self, section: &str, table: DeTable<'_>, text: &str) -> Result<(), SyntaxMistake> {
+    fn add(&mut self, section: &str, table: DeTable<'_>, text: &str) -> Result<(), toml::de::Error> {
         for (name, value) in table {
             let key = format!("{section}{}", name.get_ref());
             let line = line_at(text, name.span().start);
@@ -75,8 +66,7 @@ impl Document {
                     self.tables.insert(key, tables);
                 }
                 other => {
-                    let value = Value::deserialize(ValueDeserializer::from(Spanned::new(span, other)));
-                    let value = value.map_err(|error| SyntaxMistake::of(text, &error))?;
+                    let value = Value::deserialize(ValueDeserializer::from(Spanned::new(span, other)))?;
                     self.values.insert(key, Located { value, line });
                 }
             }
@@ -85,11 +75,15 @@ impl Document {
     }
 }
 
-impl SyntaxMistake {
-    fn of(text: &str, error: &toml::de::Error) -> Self {
-        let line = error.span().map_or(1, |span| line_at(text, span.start));
-        Self { line, text: error.message().trim_end().replace('\n', "; ") }
-    }
+/// Places that are no TOML, in the order of their lines.
+pub(crate) fn syntax_mistakes(text: &str, errors: &[toml::de::Error]) -> Vec<Mistake> {
+    let mistake = |error: &toml::de::Error| {
+        let line = error.span().map(|span| line_at(text, span.start));
+        Mistake { line, key: String::new(), text: error.message().trim_end().replace('\n', "; ") }
+    };
+    let mut mistakes: Vec<_> = errors.iter().map(mistake).collect();
+    mistakes.sort_by_key(|mistake| mistake.line);
+    mistakes
 }
 
 /// Line of a place in a text, from 1.
@@ -118,9 +112,9 @@ mod tests {
     fn every_place_that_is_no_toml_is_named_with_its_line() {
         let mistakes = Document::parse("a = \nb = 1\n[c\n").unwrap_err();
         let lines: Vec<_> = mistakes.iter().map(|mistake| mistake.line).collect();
-        assert_eq!(lines, [1, 3], "{mistakes:?}");
+        assert_eq!(lines, [Some(1), Some(3)], "{mistakes:?}");
         assert!(mistakes.iter().all(|mistake| !mistake.text.contains('\n')), "{mistakes:?}");
-        assert_eq!(Document::parse("a = 1\na = 2").unwrap_err()[0].line, 2);
+        assert_eq!(Document::parse("a = 1\na = 2").unwrap_err()[0].line, Some(2));
     }
 
     #[test]

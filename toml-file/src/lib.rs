@@ -1,9 +1,12 @@
-//! Reads the text of a TOML file that a person writes: every value with its line, and the nearest known name of a misspelt key.
+//! Reads the text of a TOML file that a person writes, into a type or key by key: every mistake at once with its line, and the nearest
+//! known name of a misspelt key.
 //!
 //! The crate opens no file and reads no environment.
 
 mod document;
 mod nearest;
+mod read;
 
-pub use document::{Document, Located, SyntaxMistake, line_at};
+pub use document::{Document, Located, line_at};
 pub use nearest::{last_part, nearest, no_such_key};
+pub use read::{Mistake, one_of, read, with_lines};

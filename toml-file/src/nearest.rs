@@ -3,8 +3,8 @@
 /// Refusal of a key that is not known, with the nearest known one.
 pub fn no_such_key<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     match nearest(key, known) {
-        Some(known) => format!("no such setting; did you mean `{known}`?"),
-        None => "no such setting".into(),
+        Some(known) => format!("no such key; did you mean `{known}`?"),
+        None => "no such key".into(),
     }
 }
 
@@ -38,7 +38,7 @@ mod tests {
 
     #[track_caller]
     fn check(key: &str, known: &[&str], expected: &str) {
-        assert_eq!(no_such_key(key, known.iter().copied()), format!("no such setting{expected}"));
+        assert_eq!(no_such_key(key, known.iter().copied()), format!("no such key{expected}"));
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn allowed_ms(tiers: &[(&Tier, &Facts)]) -> Option<f64> {
             period.map(|period| period as f64 / 4.0).into_iter().collect::<Vec<_>>()
         }
         TierSettings::Aggregator(loaded) => {
-            loaded.groups.all.iter().map(|group| f64::from(group.max_clock_difference_ms.get())).collect()
+            loaded.groups.all.iter().map(|group| f64::from(group.max_clock_difference_ms)).collect()
         }
         TierSettings::Cloud(_) => Vec::new(),
     });

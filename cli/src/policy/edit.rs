@@ -250,16 +250,19 @@ mod tests {
             let without = Edit::unset("local.weights").unwrap().apply_to(text).unwrap();
             assert_eq!(keys(&without), ["edge.threshold", "local.threshold"], "{without}");
         }
-        check_refused("local.weights={ bias = 1 }", "local.weights={ bias = 1 }: missing field");
+        check_refused(
+            "local.weights={ bias = 1 }",
+            "local.weights={ bias = 1 }: local.weights.entropy: missing",
+        );
     }
 
     #[test]
     fn mistakes_name_the_argument_and_what_was_expected() {
         check_refused(
             "local.threshold=1.5",
-            "local.threshold=1.5: exit threshold: expected a number in [0, 1], found 1.5",
+            "local.threshold=1.5: local.threshold: exit threshold: expected a number in [0, 1], found 1.5",
         );
-        check_refused("local.rule=odds", "local.rule=odds: unknown variant `odds`, expected one of");
+        check_refused("local.rule=odds", "local.rule=odds: local.rule: expected \"entropy\", ");
         check_refused("window_ms=0", "window_ms=0: window_ms: expected 1 to 60000 milliseconds, found 0");
         check_refused("window_ms=0.5", "window_ms=0.5: ");
         check_refused("local.treshold=0.5", "local.treshold: expected a key of a policy (window_ms, ");

@@ -78,7 +78,7 @@ fn default_config() -> CloudConfig {
 }
 
 fn client(target: Target) -> CloudClient {
-    client_with(target, &CloudConfig { linger_ms: "0".parse().unwrap(), ..default_config() })
+    client_with(target, &CloudConfig { linger_ms: 0, ..default_config() })
 }
 
 fn client_with(Target(cloud): Target, config: &CloudConfig) -> CloudClient {
@@ -182,8 +182,7 @@ async fn a_cloud_that_hangs_is_a_timeout_at_the_deadline() {
 #[tokio::test]
 async fn an_answer_after_the_deadline_is_still_taken_while_it_lingers() {
     let (cloud, target) = Cloud::listens().await;
-    let mut client =
-        client_with(target, &CloudConfig { linger_ms: "30000".parse().unwrap(), ..default_config() });
+    let mut client = client_with(target, &CloudConfig { linger_ms: 30000, ..default_config() });
     client.ask(CloudQuestion { deadline_ms: 1, ..question(1) }, Instant::now()).unwrap();
     let cloud_side = async {
         let mut socket = cloud.accepts().await;
@@ -203,7 +202,7 @@ async fn an_answer_after_the_deadline_is_still_taken_while_it_lingers() {
 #[tokio::test]
 async fn the_cloud_is_given_the_linger_time_too() {
     let (mut cloud, target) = Cloud::listens().await;
-    let linger_ms = "20000".parse().unwrap();
+    let linger_ms = 20000;
     let mut client = client_with(target, &CloudConfig { linger_ms, ..default_config() });
     client.ask(CloudQuestion { deadline_ms: 20_000, ..question(1) }, Instant::now()).unwrap();
     let cloud_side = async {
@@ -368,7 +367,7 @@ async fn an_answer_of_another_network_or_shape_is_a_refusal() {
 async fn after_five_failures_in_a_row_nobody_is_asked() {
     let (cloud, target) = Cloud::listens().await;
     drop(cloud);
-    let wait = "600000".parse().unwrap();
+    let wait = 600_000;
     let breaker = BreakerConfig { first_wait_ms: wait, max_wait_ms: wait, ..default_config().breaker };
     let mut client = client_with(target, &CloudConfig { breaker, ..default_config() });
     for _ in 0..5 {

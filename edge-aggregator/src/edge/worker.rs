@@ -72,7 +72,7 @@ async fn load(
         Generation::Current => config.current_policy().0.features_ms,
         Generation::Next => bundle.policy().features_ms,
     };
-    let (bundle, max_open) = (Arc::clone(bundle), config.settings.max_open.get());
+    let (bundle, max_open) = (Arc::clone(bundle), config.settings.max_open);
     let loading = tokio::task::spawn_blocking(move || {
         let mut edges = LocalEdges::new();
         edges.start((generation, &bundle), &[edge], features_ms, max_open)?;

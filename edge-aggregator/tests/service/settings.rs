@@ -85,7 +85,7 @@ fn several_groups_are_given_as_tables() {
     let names: Vec<_> = loaded.settings.groups.all.iter().map(|group| group.group.as_str()).collect();
     assert_eq!(names, ["north", "south"]);
     let [north, south] = [&loaded.settings.groups.all[0], &loaded.settings.groups.all[1]];
-    assert_eq!((north.max_open.get(), south.max_open.get()), (5, 4096));
+    assert_eq!((north.max_open, south.max_open), (5, 4096));
     assert_eq!((south.role, south.journal.sync), (RoleName::Edge, JournalSync::Always));
     assert_eq!(loaded.settings.shared.broker.address.to_string(), "mqtt://127.0.0.2:1883");
 }
@@ -172,7 +172,7 @@ fn mistakes_of_all_tables_are_named_with_their_table() {
         &[
             "group[0].bundle: missing",
             "group[0].max_open: expected 1 to 65536, found 0 (line 2)",
-            "group[1].journal.pth: no such setting; did you mean `journal.path`? (line 7)",
+            "group[1].journal.pth: no such key; did you mean `journal.path`? (line 7)",
             "group[1].edge: missing, and role is \"edge\"",
         ],
     );

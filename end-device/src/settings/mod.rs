@@ -9,8 +9,8 @@ use headwater_link::QoS;
 use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
 use headwater_settings::{
     AdminSettings, BrokerSettings, CommandLine, Loaded, LogSettings, Misfit, Mistake, Program,
-    SecuritySettings, Sources, Stop, Value, bounded, default, flat, optional, required, section, settings,
-    switch,
+    SecuritySettings, Sources, Stop, Value, default, flat, optional, required, section, settings, switch,
+    within,
 };
 use serde::Deserialize;
 
@@ -54,7 +54,7 @@ settings! {
         pub capture: CaptureWord = default("trigger").word(),
         /// Milliseconds between captures by the clock; the same at every device of the group. A device that is too slow for it misses
         /// captures, which it counts and logs.
-        pub period_ms: Option<u64> = optional("100").by(bounded::<1, MAX_MS, u64>),
+        pub period_ms: Option<u64> = optional("100").within(1..=MAX_MS),
         /// Engine of the section: "packed" (its packed form, many times faster; tract if the bundle has none), "tract" (its ONNX) or "ort"
         /// (its ONNX in ONNX Runtime; tract if there is no library).
         pub engine: EngineChoice = default("packed").word(),
@@ -72,18 +72,18 @@ settings! {
         /// this time. 0: each answer is sent at once. At most half of the policy's `window_ms` and a quarter of its `deadline_ms`; for networks
         /// of several devices (configurations c, e, f; where edges are separate programs each answer is sent at once). A device that is killed
         /// loses the answers that wait, as it loses views in its queue.
-        pub batch_ms: u64 = default("0").by(bounded::<0, MAX_BATCH_MS, u64>),
+        pub batch_ms: u64 = default("0").within(0..=MAX_BATCH_MS),
         /// Unsettled samples in memory; earlier ones go to the spool. Fewer saves memory.
-        pub keep_samples: usize = default("1024").by(bounded::<1, 65_536, usize>),
+        pub keep_samples: usize = default("1024").within(1..=65_536),
         /// Milliseconds that an unsettled sample stays in memory; then it goes to the spool and is sent again, late. Must outlast the
         /// aggregator's window and its waits.
-        pub keep_ms: u64 = default("5000").by(bounded::<1, 600_000, u64>),
+        pub keep_ms: u64 = default("5000").within(1..=600_000),
         /// Views that may wait for the section; one more sheds the oldest, which is counted.
-        pub queue_samples: usize = default("128").by(bounded::<1, 4096, usize>),
+        pub queue_samples: usize = default("128").within(1..=4096),
         /// Seconds between pings on an idle connection; longer notices a dead broker later.
-        pub keep_alive_s: u16 = default("10").by(bounded::<1, 3600, u16>),
+        pub keep_alive_s: u16 = default("10").within(1..=3600),
         /// Milliseconds that a shutdown may take to answer captured frames and disconnect.
-        pub grace_ms: u64 = default("2000").by(bounded::<1, 60_000, u64>),
+        pub grace_ms: u64 = default("2000").within(1..=60_000),
         /// The spool.
         pub spool: SpoolSettings = section(),
         /// The broker.
@@ -106,7 +106,7 @@ settings! {
         /// Bytes of the spool, which holds unsettled samples that could not be sent, or are too many or too old for memory. Over it the oldest
         /// are given up, and the leader learns of it. A sample counts as at least 512 bytes. In memory at most 1 MiB. 0: no spool; such samples
         /// are given up at once.
-        pub max_bytes: u64 = default("67108864").by(bounded::<0, MAX_SPOOL_BYTES, u64>),
+        pub max_bytes: u64 = default("67108864").within(0..=MAX_SPOOL_BYTES),
     }
 }
 
@@ -132,7 +132,7 @@ const MAX_SPOOL_BYTES: u64 = 1 << 40;
 
 fn slot(text: &str) -> Result<Slot, Mistake> {
     const LAST: u64 = Slot::MAX as u64 - 1;
-    Slot::new(bounded::<0, LAST, u8>(text)?).map_err(|error| Mistake(error.to_string()))
+    Slot::new(within::<u8>(0..=LAST, text)?).map_err(|error| Mistake(error.to_string()))
 }
 
 impl Program for DeviceSettings {
@@ -370,7 +370,7 @@ mod tests {
     fn an_unknown_key_names_the_nearest_known_one() {
         let file = format!("keep_mss = 3\n{SHIPPED}");
         let sources = Sources::default().with_file(file).with_arguments(["--source-path", "f"]);
-        check_mistakes(sources, &["keep_mss: no such setting; did you mean `keep_ms`? (line 1)"]);
+        check_mistakes(sources, &["keep_mss: no such key; did you mean `keep_ms`? (line 1)"]);
     }
 
     #[test]

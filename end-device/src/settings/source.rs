@@ -7,7 +7,7 @@ use std::time::Duration;
 use headwater_samples::image_codec::MAX_SIDE_PX;
 use headwater_samples::roi::Roi;
 use headwater_settings::{
-    Bounded, Loaded, Misfit, Mistake, Origin, Value, default, optional, secret, section, settings, word,
+    Loaded, Misfit, Mistake, Origin, Value, default, optional, secret, section, settings, word,
 };
 use headwater_transport::Endpoint;
 use serde::Deserialize;
@@ -31,7 +31,7 @@ settings! {
         pub roi: Option<Roi> = optional("40,0,320,240"),
         /// Milliseconds for which the newest frame of folder, watch or stdin answers; then the slot is missing. Longer bridges gaps, and
         /// answers with older frames. Left out: two periods (of the clock or the folder), or 1000.
-        pub max_age_ms: Option<Bounded<1, MAX_MS>> = optional("1000"),
+        pub max_age_ms: Option<u64> = optional("1000").within(1..=MAX_MS),
         /// A folder that is played.
         pub folder: FolderSettings = section(),
         /// A watched folder.
@@ -48,7 +48,7 @@ settings! {
     #[derive(Clone, Debug)]
     pub struct FolderSettings {
         /// Milliseconds from image to image.
-        pub period_ms: Bounded<1, MAX_MS> = default("200"),
+        pub period_ms: u64 = default("200").within(1..=MAX_MS),
         /// Action after the last image: "loop", or "end", which ends the device.
         pub end: FolderEnd = default("loop").word(),
     }
@@ -72,7 +72,7 @@ settings! {
         pub existing: Existing = default("skip").word(),
         /// Milliseconds between two scans; shorter finds images sooner and costs more. A file is a frame once it is unchanged from one scan to
         /// the next, or at once if it was renamed into the folder. Every scan reads the whole folder, so move away images that are done.
-        pub poll_ms: Bounded<10, MAX_MS> = default("200"),
+        pub poll_ms: u64 = default("200").within(10..=MAX_MS),
     }
 }
 
@@ -93,7 +93,7 @@ settings! {
         /// Snapshot URL, `http://host[:port]/path`, without user and password.
         pub url: Option<Endpoint> = optional("http://camera.local/snapshot.jpg").by(snapshot_url),
         /// Milliseconds until a request is abandoned; less than the period. Left out: three quarters of it, or 1000.
-        pub timeout_ms: Option<Bounded<1, MAX_MS>> = optional("1000"),
+        pub timeout_ms: Option<u64> = optional("1000").within(1..=MAX_MS),
         /// File whose first line is user:password of the snapshot URL; or give them in the environment, `HEADWATER_DEVICE_SOURCE_HTTP_AUTH`.
         pub auth_file: Option<PathBuf> = optional("/etc/headwater/camera"),
         /// user:password of the snapshot URL.
@@ -221,9 +221,9 @@ impl SourceSettings {
 
     /// Longest age of a frame that answers: as set, or two periods of the clock or the folder, or a second.
     pub(crate) fn max_age(&self, capture: Capture) -> Duration {
-        let folder_ms = (self.kind == SourceWord::Folder).then(|| self.folder.period_ms.get());
+        let folder_ms = (self.kind == SourceWord::Folder).then_some(self.folder.period_ms);
         let default_ms = capture.period_ms().max(folder_ms).map_or(1000, |period_ms| 2 * period_ms);
-        Duration::from_millis(self.max_age_ms.map_or(default_ms, Bounded::get))
+        Duration::from_millis(self.max_age_ms.unwrap_or(default_ms))
     }
 }
 
@@ -247,7 +247,7 @@ impl HttpSettings {
             );
         }
         if let (Some(period_ms), Some(timeout_ms)) = (capture.period_ms(), self.timeout_ms)
-            && timeout_ms.get() >= period_ms
+            && timeout_ms >= period_ms
         {
             let reason = format!("expected less than period_ms, {period_ms}, found {timeout_ms}");
             mistakes.push(Misfit::new("source.http.timeout_ms", reason).with("period_ms"));
@@ -262,7 +262,7 @@ impl HttpSettings {
     #[cfg(feature = "http")]
     pub(crate) fn timeout(&self, capture: Capture) -> Duration {
         let default_ms = capture.period_ms().map_or(1000, |period_ms| (period_ms * 3 / 4).max(1));
-        Duration::from_millis(self.timeout_ms.map_or(default_ms, Bounded::get))
+        Duration::from_millis(self.timeout_ms.unwrap_or(default_ms))
     }
 }
 

@@ -41,7 +41,7 @@ impl FolderPlayer {
                 return Err(DeviceError::source_of_frames(first.display(), error));
             }
         }
-        let period = Duration::from_millis(settings.period_ms.get());
+        let period = Duration::from_millis(settings.period_ms);
         Ok(Self { path, period, end: settings.end, preprocessor })
     }
 }

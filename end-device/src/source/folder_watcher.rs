@@ -34,7 +34,7 @@ impl FolderWatcher {
             Existing::Skip => FolderScan::skipping(&files, SystemTime::now()),
             Existing::Take => FolderScan::default(),
         };
-        Ok(Self { path, poll: Duration::from_millis(settings.poll_ms.get()), scan, preprocessor })
+        Ok(Self { path, poll: Duration::from_millis(settings.poll_ms), scan, preprocessor })
     }
 
     /// Sends the new files; false when the channel is closed.

@@ -206,7 +206,7 @@ impl InProcessGroup {
                 let mut config = CloudConfig::default();
                 config.http.listen = self.cloud_listen;
                 // No balancer asks for the readiness of a group's own cloud.
-                config.stop_delay_ms = "0".parse()?;
+                config.stop_delay_ms = 0;
                 config.engine = settings.cloud_engine;
                 Running::Cloud(CloudService::start(config, settings.networks.clone()).await?)
             }

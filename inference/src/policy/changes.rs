@@ -6,9 +6,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::{ByExit, Exit, PolicyId};
+use headwater_toml_file::{Document, Mistake};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
-use toml::de::{DeTable, DeValue};
 
 use super::key::{ByKey, Key, read};
 use super::waits::WAITS;
@@ -61,22 +61,29 @@ impl PolicyChanges {
     /// [`PolicyFileError`]: the file cannot be read, or what [`PolicyChanges::parse`] refuses.
     pub fn read(path: &Path) -> Result<Self, PolicyFileError> {
         let of_file = |error: PolicyFileError| error.in_file(path);
-        let text = read_text(path).map_err(|error| of_file(PolicyFileError::new(error.to_string())))?;
+        let text = read_text(path);
+        let text = text
+            .map_err(|error| of_file(PolicyFileError::new(vec![Mistake::of_key("", error.to_string())])))?;
         Self::parse(&text).map_err(of_file)
     }
 
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// [`PolicyFileError`]: not TOML, an unknown key, or a value out of its range, with the line, what was expected and what was found.
+    /// [`PolicyFileError`]: every place that is not TOML, or every unknown key and value out of its range, with line, expected and found.
     pub fn parse(text: &str) -> Result<Self, PolicyFileError> {
-        let stated: Stated = toml::from_str(text).map_err(|error| PolicyFileError::of_toml(text, &error))?;
-        let table = DeTable::parse(text).map_err(|error| PolicyFileError::of_toml(text, &error))?;
+        let stated: Stated = headwater_toml_file::read(text).map_err(PolicyFileError::new)?;
+        let values = Document::parse(text).map_err(PolicyFileError::new)?.values;
         let mut lines = BTreeMap::new();
-        find_lines(table.get_ref(), "", text, &mut lines);
+        for (key, found) in values {
+            // The weights of an exit are one value.
+            let key = key.find(".weights.").map_or(key.as_str(), |at| &key[..at + ".weights".len()]);
+            let line = lines.entry(key.to_owned()).or_insert(found.line);
+            *line = found.line.min(*line);
+        }
         let changes = Self { stated, lines };
-        changes.check().map_err(|error| changes.at_line(&error))?;
-        Ok(changes)
+        let mistakes = changes.check();
+        if mistakes.is_empty() { Ok(changes) } else { Err(PolicyFileError::new(mistakes)) }
     }
 
     /// The calibrated policy with these changes. The id of the result depends on its values alone: it is that of the calibrated policy
@@ -98,7 +105,7 @@ impl PolicyChanges {
                 *(wait.value_mut)(&mut policy) = *stated;
             }
         }
-        policy.check().map_err(|error| self.at_line(&error))?;
+        policy.check().map_err(|error| PolicyFileError::new(vec![self.mistake(&error)]))?;
         Ok(policy.with_id(calibrated))
     }
 
@@ -124,20 +131,21 @@ impl PolicyChanges {
         self.lines.keys().map(String::as_str)
     }
 
-    /// Checks what needs no calibrated value.
-    fn check(&self) -> Result<(), PolicyError> {
+    /// Mistakes that need no calibrated value.
+    fn check(&self) -> Vec<Mistake> {
         let waits = &self.stated.waits;
-        waits.iter().try_for_each(|(key, found)| check_wait(key, *found))?;
-        match (waits.get("window_ms"), waits.get("deadline_ms")) {
+        let out_of_range = waits.iter().filter_map(|(key, found)| check_wait(key, *found).err());
+        let order = match (waits.get("window_ms"), waits.get("deadline_ms")) {
             (Some(&window_ms), Some(&deadline_ms)) if deadline_ms < window_ms => {
-                Err(PolicyError::DeadlineBeforeWindow { deadline_ms, window_ms })
+                Some(PolicyError::DeadlineBeforeWindow { deadline_ms, window_ms })
             }
-            (_, _) => Ok(()),
-        }
+            (_, _) => None,
+        };
+        out_of_range.chain(order).map(|error| self.mistake(&error)).collect()
     }
 
-    /// A mistake with the line of its key.
-    fn at_line(&self, error: &PolicyError) -> PolicyFileError {
+    /// A mistake with the line of its key, which its text names.
+    fn mistake(&self, error: &PolicyError) -> Mistake {
         let line = match error {
             PolicyError::Wait { key, .. } => self.line(key),
             PolicyError::DeadlineBeforeWindow { .. } => {
@@ -150,7 +158,7 @@ impl PolicyChanges {
             | PolicyError::NoExit(_)
             | PolicyError::NoThreshold => None,
         };
-        PolicyFileError { line, ..PolicyFileError::new(error.to_string()) }
+        Mistake { line, key: String::new(), text: error.to_string() }
     }
 }
 
@@ -245,35 +253,21 @@ impl StatedExit {
 pub struct PolicyFileError {
     /// The file; `None` for text that comes from no file.
     file: Option<PathBuf>,
-    /// Line of the mistake, from 1.
-    line: Option<usize>,
-    /// Text of that line, where the mistake does not name its key.
-    found: Option<String>,
-    mistake: String,
+    mistakes: Vec<Mistake>,
 }
 
 impl PolicyFileError {
-    /// Longest text of a line that is shown, in characters.
-    const MAX_SHOWN: usize = 80;
-
-    fn new(mistake: String) -> Self {
-        Self { file: None, line: None, found: None, mistake }
+    fn new(mut mistakes: Vec<Mistake>) -> Self {
+        mistakes.sort_by_key(|mistake| mistake.line);
+        Self { file: None, mistakes }
     }
 
-    fn of_toml(text: &str, error: &toml::de::Error) -> Self {
-        let line = error.span().map(|span| line_at(text, span.start));
-        let found = line.and_then(|line| text.lines().nth(line - 1)).map(|line| {
-            line.trim().chars().filter(|c| !c.is_control()).take(Self::MAX_SHOWN).collect::<String>()
-        });
-        Self { line, found, ..Self::new(error.message().trim_end().replace('\n', "; ")) }
+    /// The mistakes without their places.
+    pub fn reason(&self) -> String {
+        self.mistakes.iter().map(Mistake::reason).collect::<Vec<_>>().join("; ")
     }
 
-    /// The mistake without its place.
-    pub fn reason(&self) -> &str {
-        &self.mistake
-    }
-
-    /// The same mistake, in a file of that name.
+    /// The same mistakes, in a file of that name.
     #[must_use]
     pub fn in_file(self, file: &Path) -> Self {
         Self { file: Some(file.to_owned()), ..self }
@@ -282,16 +276,11 @@ impl PolicyFileError {
 
 impl fmt::Display for PolicyFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.file, self.line) {
-            (Some(file), Some(line)) => write!(f, "{}:{line}: ", file.display())?,
-            (Some(file), None) => write!(f, "{}: ", file.display())?,
-            (None, Some(line)) => write!(f, "line {line}: ")?,
-            (None, None) => {}
-        }
-        match &self.found {
-            Some(found) => write!(f, "`{found}`: {}", self.mistake),
-            None => write!(f, "{}", self.mistake),
-        }
+        let mistakes = self.mistakes.iter().map(|mistake| match &self.file {
+            Some(file) => mistake.in_file(file),
+            None => mistake.to_string(),
+        });
+        f.write_str(&mistakes.collect::<Vec<_>>().join("; "))
     }
 }
 
@@ -304,23 +293,6 @@ fn read_text(path: &Path) -> std::io::Result<String> {
         return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message));
     }
     Ok(text)
-}
-
-/// Collects the line of every value, by its key with its section. The weights of an exit are one value.
-fn find_lines(table: &DeTable<'_>, section: &str, text: &str, lines: &mut BTreeMap<String, usize>) {
-    for (key, value) in table {
-        let name = format!("{section}{}", key.get_ref());
-        if let (DeValue::Table(inner), false) = (value.get_ref(), name.ends_with(".weights")) {
-            find_lines(inner, &format!("{name}."), text, lines);
-        } else {
-            lines.insert(name, line_at(text, key.span().start));
-        }
-    }
-}
-
-/// Line of a place in a text, from 1.
-fn line_at(text: &str, at: usize) -> usize {
-    1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count()
 }
 
 #[cfg(test)]
@@ -395,7 +367,7 @@ mod tests {
         check_mistake("[local]\nthreshold = []", &["line 2", "threshold", "found an empty list"]);
         check_mistake(
             "[local]\nthreshold = \"low\"",
-            &["line 2", "threshold = \"low\"", "expected a number"],
+            &["line 2: local.threshold: expected a number", "found \"low\""],
         );
         check_mistake("[local]\nthreshold = nan", &["line 2", "threshold", "found NaN"]);
         check_mistake("[edge]\ntemperature = 0.0", &["line 2", "temperature", "above 0, found 0"]);
@@ -404,11 +376,16 @@ mod tests {
         check_mistake("[locale]\nthreshold = 0.5", &["line 1", "locale", "`local`"]);
         check_mistake("late_ms = 9\nwindow_ms = 0", &["line 2", "window_ms", "1 to 60000", "found 0"]);
         check_mistake("deadline_ms = 60001", &["line 1", "deadline_ms", "found 60001"]);
-        check_mistake("window_ms = -1", &["line 1", "window_ms = -1"]);
+        check_mistake("window_ms = -1", &["line 1: window_ms: ", "found integer `-1`"]);
         check_mistake("window_ms = 600", &["line 1", "deadline_ms (500) is below window_ms (600)"]);
         check_mistake("window_ms = 9\ndeadline_ms = 8", &["line 2", "deadline_ms (8)"]);
-        check_mistake("window_ms = 1\nwindow_ms = 2", &["line 2", "window_ms"]);
+        check_mistake("window_ms = 1\nwindow_ms = 2", &["line 2: duplicate key"]);
         check_mistake("[device", &["line 1"]);
+        check_mistake(
+            "[device]\nthreshold = 1.5\n[edge]\nrule = 3\nlate = 1",
+            &["line 2: device.threshold", "; line 4: edge.rule: ", "; line 5: edge.late: no such key"],
+        );
+        check_mistake("window_ms = 0\nlate_ms = 0", &["line 1: window_ms", "; line 2: late_ms"]);
     }
 
     const WEIGHTS: &str = "{ bias = -4.5, entropy = 3, margin = 0, present = -0.1, disagreement = 2 }";
@@ -430,7 +407,7 @@ mod tests {
         let table =
             PolicyChanges::parse(&format!("local.rule = \"learned\"\n[local.weights]\n{inner}")).unwrap();
         assert_eq!(table.apply_to(&calibrated()).unwrap(), (learned.clone(), id));
-        assert_eq!((table.line("local.weights"), table.keys().count()), (Some(2), 2));
+        assert_eq!((table.line("local.weights"), table.keys().count()), (Some(3), 2));
 
         let threshold = PolicyChanges::parse("local.threshold = 0.25").unwrap();
         let found = threshold.apply_to(&(learned.clone(), id)).unwrap().0.of(Exit::LOCAL).clone();
@@ -442,9 +419,9 @@ mod tests {
         );
         check_mistake(
             &format!("[local]\nweights = {}", WEIGHTS.replace('3', "inf")),
-            &["line 2", "weights = ", "expected a finite number, found inf"],
+            &["line 2: local.weights.entropy: ", "expected a finite number, found inf"],
         );
-        check_mistake("[local]\nweights = { bias = 1 }", &["line 2", "missing field `entropy`"]);
+        check_mistake("[local]\nweights = { bias = 1 }", &["line 2: local.weights.entropy: missing"]);
     }
 
     #[test]

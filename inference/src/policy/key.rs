@@ -1,6 +1,7 @@
 //! The keys of a policy in JSON, and of an operator's file.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use headwater_protocol::Exit;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
@@ -36,18 +37,14 @@ impl Key {
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let name = std::borrow::Cow::<str>::deserialize(from)?;
-        Self::from_name(&name).ok_or_else(|| {
-            let exits = Exit::FIRST.into_iter().map(Exit::name);
-            let known: Vec<_> =
-                exits.chain(WAITS.iter().map(|wait| wait.key)).map(|known| format!("`{known}`")).collect();
-            let shown: String = name.chars().take(40).collect();
-            D::Error::custom(format_args!(
-                "unknown key `{shown}`, expected one of {}, or a further exit such as `cloud.1`",
-                known.join(", ")
-            ))
-        })
+        Self::from_name(&name).ok_or_else(|| D::Error::unknown_field(&name, &KNOWN))
     }
 }
+
+/// Keys at the top of a policy, without further exits such as `cloud.1`.
+static KNOWN: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    Exit::FIRST.into_iter().map(Exit::name).chain(WAITS.iter().map(|wait| wait.key)).collect()
+});
 
 /// Values that are read by key: a policy, or what a file states of one.
 pub(super) trait ByKey: Default {

@@ -7,11 +7,11 @@ mod cost;
 mod fit;
 mod shapes;
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use headwater_inference::manifest::{Aggregation, Configuration, ScoreEncoding};
 pub use headwater_kernels::Window;
+use headwater_toml_file::{Mistake, line_at, with_lines};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
@@ -170,22 +170,17 @@ impl Spec {
     /// # Errors
     /// See [`Spec::read`].
     pub fn parse(file: &Path, text: &str) -> Result<Self, FileError> {
-        let invalid = |at: Range<usize>, message| FileError::Invalid {
-            file: file.to_owned(),
-            line: Some(line_of(text, at)),
-            message,
-        };
-        let network: NetworkSpec = toml::from_str(text)
-            .map_err(|error| invalid(error.span().unwrap_or_default(), error.message().to_owned()))?;
-        if !is_name(&network.network.name) {
-            let found = format!("{:?}", network.network.name);
-            let message = format!(
-                "network.name: expected 1 to 64 of a-z A-Z 0-9 . _ -, a letter or digit first, found {found}"
-            );
-            return Err(FileError::invalid(file, message));
+        let of_file = |mistakes| FileError::of(file, mistakes);
+        let network: NetworkSpec = headwater_toml_file::read(text).map_err(of_file)?;
+        let found = &network.network.name;
+        if !is_name(found) {
+            let message =
+                format!("expected 1 to 64 of a-z A-Z 0-9 . _ -, a letter or digit first, found {found:?}");
+            return Err(of_file(with_lines(text, vec![Mistake::of_key("network.name", message)])));
         }
         let shapes = Shapes::of(&network).map_err(|Misfit { at, what, expected, found }| {
-            invalid(at, format!("{what}: expected {expected}, found {found}"))
+            let message = format!("expected {expected}, found {found}");
+            of_file(vec![Mistake { line: Some(line_at(text, at.start)), ..Mistake::of_key(what, message) }])
         })?;
         Ok(Self { file: file.to_owned(), text: text.to_owned(), network, shapes })
     }
@@ -240,10 +235,6 @@ impl NetworkSpec {
         let fusion = self.edge.as_ref().and_then(|edge| edge.get_ref().fusion.as_ref());
         fusion.map_or(Aggregation::Mp, |fusion| *fusion.get_ref())
     }
-}
-
-fn line_of(text: &str, span: Range<usize>) -> usize {
-    1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count()
 }
 
 #[cfg(test)]

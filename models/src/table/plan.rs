@@ -1,10 +1,12 @@
 //! The experiment file: rows, each a network and a recipe, for some seeds and folds.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::{Slot, SlotSet};
 use headwater_samples::Part;
+use headwater_toml_file::{Mistake, with_lines};
 
 use super::plan_file::PlanFile;
 pub use super::plan_file::{DataPlan, MetricsPlan, SimplePlan};
@@ -74,62 +76,16 @@ impl Plan {
     /// Reads an experiment file, and the spec and recipe files that it names.
     ///
     /// # Errors
-    /// [`FileError`] with the file and the first key that does not fit.
+    /// [`FileError`]: every mistake of the file, or that of a network or recipe that it names.
     pub fn read(file: &Path) -> Result<Self, FileError> {
         let text = file_error::read("experiment", file)?;
-        let plan: PlanFile =
-            toml::from_str(&text).map_err(|error| FileError::invalid(file, error.to_string()))?;
+        let of_file = |mistakes| FileError::of(file, mistakes);
+        let plan: PlanFile = headwater_toml_file::read(&text).map_err(of_file)?;
         let folder = file.parent().unwrap_or(Path::new(""));
         let rows = plan.rows(file, folder)?;
-        let slots = rows.iter().map(|row| row.spec.network.slots()).min().unwrap_or_default();
-        if plan.missing >= slots.max(1) || count_of_sets(slots, plan.missing) > MAX_SETS {
-            let message = format!(
-                "missing: expected less than the {slots} devices, and at most {MAX_SETS} sets of missing devices, found {}",
-                plan.missing
-            );
-            return Err(FileError::invalid(file, message));
-        }
-        let mut reference = None;
-        if let Some(name) = &plan.reference {
-            reference = rows.iter().position(|row| row.name == *name);
-            if reference.is_none() {
-                return Err(FileError::invalid(
-                    file,
-                    format!("reference: expected the name of a row, found {name:?}"),
-                ));
-            }
-        }
-        let seeds: BTreeSet<u64> = plan.seeds.iter().copied().collect();
-        if seeds.is_empty() || seeds.len() < plan.seeds.len() {
-            let message = format!("seeds: expected one or more, each once, found {:?}", plan.seeds);
-            return Err(FileError::invalid(file, message));
-        }
-        for (key, found) in [("data.folds", plan.data.folds), ("data.limit_train", plan.data.limit_train)] {
-            if found == Some(0) {
-                return Err(FileError::invalid(file, format!("{key}: expected 1 or more, found 0")));
-            }
-        }
-        let repeated = |at: usize| plan.loss_points[..at].contains(&plan.loss_points[at]);
-        if let Some(at) = (0..plan.loss_points.len()).find(|at| repeated(*at)) {
-            return Err(FileError::invalid(
-                file,
-                format!("loss_points: expected each once, found {} twice", plan.loss_points[at]),
-            ));
-        }
-        if let Some(found) = plan.loss_points.iter().find(|points| !(0.001..=99.0).contains(*points)) {
-            return Err(FileError::invalid(
-                file,
-                format!("loss_points: expected 0.001 to 99, found {found}"),
-            ));
-        }
-        let labels = rows[0].spec.network.network.labels.get_ref();
-        if let Some(unknown) =
-            plan.metrics.balanced.iter().chain(&plan.metrics.counted).find(|name| !labels.contains(name))
-        {
-            return Err(FileError::invalid(
-                file,
-                format!("metrics: expected one of {labels:?}, found {unknown:?}"),
-            ));
+        let mistakes = with_lines(&text, mistakes(&plan, &rows));
+        if !mistakes.is_empty() {
+            return Err(of_file(mistakes));
         }
         Ok(Self {
             name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
@@ -140,8 +96,8 @@ impl Plan {
             loss_points: plan.loss_points,
             metrics: plan.metrics,
             simple: plan.simple,
+            reference: plan.reference.and_then(|name| rows.iter().position(|row| row.name == name)),
             rows,
-            reference,
             seeds: plan.seeds,
             missing: plan.missing,
         })
@@ -200,6 +156,38 @@ fn combinations(slots: usize, count: usize) -> Vec<SlotSet> {
         sets = sets.into_iter().flat_map(longer).collect();
     }
     sets.into_iter().map(|(set, _)| set).collect()
+}
+
+/// Values that do not fit each other or the rows.
+fn mistakes(plan: &PlanFile, rows: &[Row]) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
+    let mut expect = |key: &str, holds: bool, expected: &str, found: &dyn Debug| {
+        if !holds {
+            mistakes.push(Mistake::of_key(key, format!("expected {expected}, found {found:?}")));
+        }
+    };
+    let slots = rows.iter().map(|row| row.spec.network.slots()).min().unwrap_or_default();
+    let is_possible = plan.missing < slots.max(1) && count_of_sets(slots, plan.missing) <= MAX_SETS;
+    let expected = format!("less than the {slots} devices, and at most {MAX_SETS} sets of missing devices");
+    expect("missing", is_possible, &expected, &plan.missing);
+    if let Some(name) = &plan.reference {
+        expect("reference", rows.iter().any(|row| row.name == *name), "the name of a row", name);
+    }
+    let seeds: BTreeSet<u64> = plan.seeds.iter().copied().collect();
+    let are_different = !seeds.is_empty() && seeds.len() == plan.seeds.len();
+    expect("seeds", are_different, "one or more, each once", &plan.seeds);
+    for (key, found) in [("data.folds", plan.data.folds), ("data.limit_train", plan.data.limit_train)] {
+        expect(key, found != Some(0), "1 or more", &0);
+    }
+    for (at, points) in plan.loss_points.iter().enumerate() {
+        expect("loss_points", !plan.loss_points[..at].contains(points), "each once", points);
+        expect("loss_points", (0.001..=99.0).contains(points), "0.001 to 99", points);
+    }
+    let labels = rows[0].spec.network.network.labels.get_ref();
+    for name in plan.metrics.balanced.iter().chain(&plan.metrics.counted) {
+        expect("metrics", labels.contains(name), &format!("one of {labels:?}"), name);
+    }
+    mistakes
 }
 
 /// Number of sets of at most `most` of `slots` slots.
@@ -317,7 +305,7 @@ mod tests {
                 "reference = \"f = 9\"",
                 "reference: expected the name of a row, found \"f = 9\"",
             ),
-            ("seeds = [1, 2]", "seeds = []", "seeds: expected one or more"),
+            ("seeds = [1, 2]", "seeds = []", "seeds: expected one or more, each once, found []"),
             (
                 "epochs = 3",
                 "epochs = 0",
@@ -326,10 +314,10 @@ mod tests {
             ("name = \"sum\"", "name = \"mean\"", "expected names of different letters and digits"),
             ("seeds = [1, 2]", "seeds = [3, 3]", "each once, found [3, 3]"),
             ("folds = 2", "folds = 0", "data.folds: expected 1 or more, found 0"),
-            ("missing = 1", "mising = 1", "unknown field `mising`"),
+            ("missing = 1", "mising = 1", "mising: no such key; did you mean `missing`?"),
             ("missing = 1", "loss_points = [0.0]", "loss_points: expected 0.001 to 99, found 0"),
-            ("missing = 1", "loss_points = [0.5, 0.5]", "loss_points: expected each once, found 0.5 twice"),
-            ("missing = 1", "part = \"train\"", "unknown variant `train`"),
+            ("missing = 1", "loss_points = [0.5, 0.5]", "loss_points: expected each once, found 0.5"),
+            ("missing = 1", "part = \"train\"", "part: expected \"test\" or \"validation\", found \"train\""),
             ("filters = 4", "filters = 0", "network.toml with the changes of the experiment: device"),
             (
                 "{ name = \"mean\" }, { name = \"sum\", absent = \"absent\" }",

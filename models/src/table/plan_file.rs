@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use headwater_samples::Part;
+use headwater_toml_file::Mistake;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -240,7 +241,7 @@ fn changed(file: &Path, text: &str, changes: [&Table; 2]) -> Result<String, File
         return Ok(text.to_owned());
     }
     let mut table: Table =
-        toml::from_str(text).map_err(|error| FileError::invalid(file, error.to_string()))?;
+        headwater_toml_file::read(text).map_err(|mistakes| FileError::of(file, mistakes))?;
     changes.into_iter().for_each(|changes| merge(&mut table, changes));
     toml::to_string(&table).map_err(|error| FileError::invalid(file, error.to_string()))
 }
@@ -248,8 +249,9 @@ fn changed(file: &Path, text: &str, changes: [&Table; 2]) -> Result<String, File
 /// A mistake in a file with changes, whose lines are not those of the file.
 fn in_changed(error: FileError, changes: [&Table; 2]) -> String {
     match error {
-        FileError::Invalid { file, message, .. } if changes.iter().any(|changes| !changes.is_empty()) => {
-            format!("{} with the changes of the experiment: {message}", file.display())
+        FileError::Invalid { file, mistakes } if changes.iter().any(|changes| !changes.is_empty()) => {
+            let mistakes: Vec<_> = mistakes.iter().map(Mistake::reason).collect();
+            format!("{} with the changes of the experiment: {}", file.display(), mistakes.join("; "))
         }
         error => error.to_string(),
     }

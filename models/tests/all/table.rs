@@ -99,7 +99,7 @@ fn a_page_is_made_again_from_logits_and_what_changed_is_named() {
 #[test]
 fn mistakes_of_an_experiment_are_usage_errors() {
     for (from, to, expected) in [
-        ("missing = 1", "mising = 1", "unknown field `mising`"),
+        ("missing = 1", "mising = 1", "mising: no such key"),
         ("name = \"drawn\"", "name = \"drawn\", folds = 2", "expected no fold"),
         ("name = \"drawn\"", "name = \"imagenet\"", "found `imagenet`"),
         ("network.toml", "nothing.toml", "nothing.toml"),

@@ -27,12 +27,12 @@ const LICENCES: [&str; 15] = [
 /// Our crates that each of our crates may import.
 ///
 /// ```text
-/// {protocol, kernels, map-coder} <- inference <- {models, services}
+/// {protocol, kernels, map-coder, toml-file} <- inference <- {models, services}
 /// samples <- {models, end-device, group, cli}
 /// transport <- {telemetry, settings, link, services, group}
 /// link <- {end-device, edge-aggregator, group, cli}
 /// {protocol, transport} <- identity <- cli
-/// {protocol <- telemetry, toml-file} <- settings <- programs
+/// {protocol <- telemetry, toml-file} <- settings <- programs, toml-file <- models
 /// services <- {group, cli, tests}, group <- {cli, tests}
 /// ```
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -44,7 +44,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("headwater-telemetry", &["protocol", "transport"]),
     ("headwater-toml-file", &[]),
     ("headwater-settings", &["protocol", "transport", "telemetry", "toml-file"]),
-    ("headwater-inference", &["protocol", "kernels", "map-coder"]),
+    ("headwater-inference", &["protocol", "kernels", "map-coder", "toml-file"]),
     ("headwater-samples", &["protocol"]),
     ("headwater-link", &["transport"]),
     ("headwater-identity", &["protocol", "transport"]),
@@ -59,6 +59,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "samples",
             "settings",
             "telemetry",
+            "toml-file",
         ],
     ),
     (
