@@ -6,7 +6,7 @@ use serde::Deserialize;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Value};
 
-use crate::read::Mistake;
+use crate::mistake::Mistake;
 
 /// Values of a file, or of one table of an array of tables.
 #[derive(Clone, Debug, Default)]

@@ -9,7 +9,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
-use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::{
@@ -22,48 +21,8 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Value};
 
 use crate::document::{Document, line_at, syntax_mistakes};
+use crate::mistake::Mistake;
 use crate::nearest::no_such_key;
-
-/// A mistake of a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mistake {
-    /// Line of the key, or of the table that lacks the key, from 1; `None` for a key that is missing at the top.
-    pub line: Option<usize>,
-    /// Key with its tables, such as `device.count` or `row[1].name`; empty for a text that is no TOML.
-    pub key: String,
-    /// Expected and found, in one line.
-    pub text: String,
-}
-
-impl Mistake {
-    /// A mistake that concerns a key, without a line.
-    pub fn of_key(key: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { line: None, key: key.into(), text: text.into() }
-    }
-
-    /// The mistake behind the name of its file.
-    pub fn in_file(&self, file: &Path) -> String {
-        let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
-        format!("{}{line}: {}", file.display(), self.reason())
-    }
-
-    /// The mistake without its place in the file.
-    pub fn reason(&self) -> String {
-        match self.key.as_str() {
-            "" => self.text.clone(),
-            key => format!("{key}: {}", self.text),
-        }
-    }
-}
-
-impl Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(line) = self.line {
-            write!(f, "line {line}: ")?;
-        }
-        f.write_str(&self.reason())
-    }
-}
 
 /// Mistakes with the lines of their keys in a text.
 pub fn with_lines(text: &str, mut mistakes: Vec<Mistake>) -> Vec<Mistake> {

@@ -182,7 +182,7 @@ impl<'de> Deserialize<'de> for HeadSpec {
 }
 
 impl BlockMisfit {
-    fn new(expected: impl Into<String>, found: impl ToString) -> Self {
+    fn new(expected: impl Into<String>, found: &impl ToString) -> Self {
         Self { expected: expected.into(), found: found.to_string() }
     }
 }
@@ -191,18 +191,18 @@ impl BlockMisfit {
 fn slide(window: Window, [_, h, w]: [usize; 3]) -> Result<[usize; 2], BlockMisfit> {
     let Window { kernel, stride, pad } = window;
     if !(1..=64).contains(&kernel) {
-        return Err(BlockMisfit::new("a window of 1 to 64", kernel));
+        return Err(BlockMisfit::new("a window of 1 to 64", &kernel));
     }
     if !(1..=64).contains(&stride) {
-        return Err(BlockMisfit::new("a stride of 1 to 64", stride));
+        return Err(BlockMisfit::new("a stride of 1 to 64", &stride));
     }
     if pad >= kernel {
-        return Err(BlockMisfit::new(format!("a padding below the window's side {kernel}"), pad));
+        return Err(BlockMisfit::new(format!("a padding below the window's side {kernel}"), &pad));
     }
     let (padded_h, padded_w) = (h + 2 * pad, w + 2 * pad);
     if kernel > padded_h.min(padded_w) {
         let expected = format!("a window of at most {padded_h}x{padded_w} (map {h}x{w}, padding {pad})");
-        return Err(BlockMisfit::new(expected, format!("{kernel}x{kernel}")));
+        return Err(BlockMisfit::new(expected, &format!("{kernel}x{kernel}")));
     }
     Ok([window.positions(h), window.positions(w)])
 }
