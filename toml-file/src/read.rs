@@ -346,6 +346,8 @@ pub fn one_of(names: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[derive(Debug, PartialEq, Deserialize)]
