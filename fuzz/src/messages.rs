@@ -11,7 +11,7 @@ use std::fmt::Debug;
 
 use headwater_protocol::scores::floats;
 use headwater_protocol::{
-    Batch, BatchedAnswer, Birth, Body, EdgeStatus, Header, LeaderClaim, Limits, Message, ResultMessage,
+    Batch, BatchedAnswer, Birth, Body, EdgeStatus, Header, LeaderClaim, Limits, ResultMessage,
     ScoreEncoding, SettledNotice, Status, Trigger, TriggerMessage, decode, encode, encode_batch,
 };
 use libfuzzer_sys::fuzz_target;
