@@ -188,8 +188,8 @@ Examples:
                                                                   a hundred, each result as a JSON object on a line
   seq 2000 5 2100 | headwater trigger --site hall --group gate --list - --rate 20
                                                                   these ids, twenty a second
-Ids continue from the newest one in the leader's account; other ids must be within 2^30 of that one. The group's devices must capture by
-triggers.
+Ids continue from the newest one in the leader's account. One more than 1,000 above that one is answered when a second one near it follows.
+The group's devices must capture by triggers.
 Exit codes: 0 done; 1 no broker, no group, or with --watch a sample without a decision, dropped ones included; 2 bad usage.")]
 pub struct TriggerArgs {
     /// MQTT broker of the group, mqtt://host:port, or mqtts://host:port with TLS.

@@ -2,70 +2,78 @@
 
 use std::collections::VecDeque;
 
-use headwater_protocol::{SampleId, Trigger};
+use headwater_protocol::{JudgedTrigger, SampleId, TriggeredIds};
 
 /// Ids remembered: a broker repeats a message within moments, not hundreds of samples later.
 const MAX_IDS: usize = 128;
 
-/// Distinguishes a new trigger from one that is repeated or goes backwards.
+/// Distinguishes a new trigger from one that is repeated, goes backwards, or is too far ahead to be believed alone.
 #[derive(Debug, Default)]
 pub(crate) struct RecentSamples {
     /// In the order of their captures: ascending, but for a clock that was set back.
     ids: VecDeque<SampleId>,
-    /// The latest trigger, where it was refused because its id is far from the newest one.
-    refused_far: Option<SampleId>,
+    triggers: TriggeredIds,
+    /// Captured samples whose triggers no second one has confirmed; all are among `ids`.
+    unconfirmed: Vec<SampleId>,
 }
 
 /// Position of a sample among those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// The newest sample; it is now remembered.
+    /// The newest sample.
     New,
+    /// The newest sample. It confirms this one, whose answer may be sent now.
+    Confirms(SampleId),
+    /// A new sample that is captured, and not answered before a second trigger near it.
+    Unconfirmed,
     /// It was captured before.
     Repeated,
-    /// Its id is lower than the newest one: ids of a group only grow.
+    /// Its id is not above the newest one: ids of a group only grow.
     Backwards,
-    /// Its id is more than [`Trigger::MAX_STEP`] from the newest one, or above [`Trigger::MAX_ID`].
-    Implausible,
+    /// Its id is above [`Trigger::MAX_ID`](headwater_protocol::Trigger::MAX_ID).
+    TooHigh,
 }
 
 impl RecentSamples {
     /// Classifies a sample, and remembers it when it is new.
-    ///
-    /// One id far from the newest may be a mistake. A second one near it, and not the same, is a new numbering.
     pub(crate) fn admit(&mut self, sample: SampleId) -> Admission {
         if self.ids.contains(&sample) {
             return Admission::Repeated;
         }
-        if sample > Trigger::MAX_ID {
-            return Admission::Implausible;
-        }
-        if let Some(newest) = self.ids.back().copied() {
-            if is_far(sample, newest) {
-                let is_new_numbering =
-                    self.refused_far.is_some_and(|far| far != sample && !is_far(sample, far));
-                if !is_new_numbering {
-                    self.refused_far = Some(sample);
-                    return Admission::Implausible;
-                }
-                // Ids of the earlier numbering say nothing about those of the new one.
-                self.ids.clear();
-            } else if sample < newest {
-                self.refused_far = None;
-                return Admission::Backwards;
+        let admission = match self.triggers.judge(sample) {
+            JudgedTrigger::Believed => Admission::New,
+            JudgedTrigger::Confirms(first) => {
+                self.unconfirmed.retain(|id| *id != first);
+                Admission::Confirms(first)
             }
-        }
+            JudgedTrigger::Unconfirmed => Admission::Unconfirmed,
+            JudgedTrigger::Below => return Admission::Backwards,
+            JudgedTrigger::TooHigh => return Admission::TooHigh,
+        };
         self.remember(sample);
-        Admission::New
+        if admission == Admission::Unconfirmed {
+            self.unconfirmed.push(sample);
+        }
+        admission
     }
 
     /// Remembers a new sample whose id is the device's own. It may be lower than the one before, after the clock was set back.
     pub(crate) fn remember(&mut self, sample: SampleId) {
         if self.ids.len() == MAX_IDS {
-            self.ids.pop_front();
+            let oldest = self.ids.pop_front();
+            self.unconfirmed.retain(|id| Some(*id) != oldest);
         }
         self.ids.push_back(sample);
-        self.refused_far = None;
+    }
+
+    /// Takes the highest settled id of the leader's account, which puts back a device that followed a wrong trigger.
+    pub(crate) fn settle(&mut self, highest: SampleId) {
+        self.triggers.settle(highest);
+    }
+
+    /// Whether no second trigger has confirmed that of a captured sample.
+    pub(crate) fn is_unconfirmed(&self, sample: SampleId) -> bool {
+        self.unconfirmed.contains(&sample)
     }
 
     /// The last id.
@@ -74,17 +82,15 @@ impl RecentSamples {
     }
 }
 
-fn is_far(sample: SampleId, other: SampleId) -> bool {
-    sample.0.abs_diff(other.0) > Trigger::MAX_STEP
-}
-
 #[cfg(test)]
 mod tests {
+    use headwater_protocol::Trigger;
+
+    use super::Admission::{Backwards, Confirms, New, Repeated, TooHigh, Unconfirmed};
     use super::*;
 
     #[track_caller]
-    fn check(triggers: &[(u64, Admission)]) {
-        let mut recent = RecentSamples::default();
+    fn check(recent: &mut RecentSamples, triggers: &[(u64, Admission)]) {
         for &(sample, expected) in triggers {
             assert_eq!(recent.admit(SampleId(sample)), expected, "{sample}");
         }
@@ -94,50 +100,43 @@ mod tests {
     const FAR: u64 = 1 << 40;
 
     #[test]
-    fn one_trigger_far_away_harms_nothing() {
-        use Admission::{Implausible, New};
-        check(&[(5, New), (FAR, Implausible), (6, New), (FAR + 1, Implausible), (7, New)]);
-        check(&[(5, New), (u64::MAX, Implausible), (u64::MAX, Implausible), (6, New)]);
-        check(&[(FAR, New), (5, Implausible), (FAR + 1, New), (6, Implausible)]);
-        check(&[(0, New), (Trigger::MAX_STEP, New), (2 * Trigger::MAX_STEP + 1, Implausible)]);
-    }
-
-    #[test]
-    fn an_id_that_came_first_by_mistake_is_left_after_one_sample() {
-        use Admission::{Backwards, Implausible, New, Repeated};
-        check(&[(FAR, New), (5, Implausible), (6, New), (7, New), (6, Repeated), (3, Backwards)]);
-    }
-
-    #[test]
-    fn a_new_numbering_needs_two_triggers_and_a_repeated_one_is_no_second() {
-        use Admission::{Implausible, New};
-        check(&[(5, New), (FAR, Implausible), (FAR, Implausible), (FAR + 1, New), (6, Implausible)]);
-        check(&[(5, New), (FAR, Implausible), (2 * FAR, Implausible), (2 * FAR - 1, New)]);
-    }
-
-    #[test]
-    fn an_id_after_which_ids_run_out_is_never_taken() {
-        use Admission::{Implausible, New};
-        check(&[(u64::MAX, Implausible), (u64::MAX - 1, Implausible), (1, New)]);
-        check(&[(Trigger::MAX_ID.0, New), (Trigger::MAX_ID.0 + 1, Implausible)]);
-    }
-
-    #[test]
-    fn a_repeated_trigger_is_distinguished_from_a_new_one() {
+    fn one_trigger_far_away_harms_nothing_and_its_sample_is_not_answered() {
         let mut recent = RecentSamples::default();
-        assert_eq!(recent.admit(SampleId(0)), Admission::New);
-        assert_eq!(recent.admit(SampleId(5)), Admission::New);
-        assert_eq!(recent.admit(SampleId(5)), Admission::Repeated);
-        assert_eq!(recent.admit(SampleId(0)), Admission::Repeated);
-        assert_eq!(recent.newest(), SampleId(5));
+        check(
+            &mut recent,
+            &[(5, New), (FAR, Unconfirmed), (6, New), (FAR + 1, Unconfirmed), (7, New), (6, Repeated)],
+        );
+        let found = [5, FAR, 6, FAR + 1, 7].map(|id| recent.is_unconfirmed(SampleId(id)));
+        assert_eq!(found, [false, true, false, true, false]);
+        check(
+            &mut RecentSamples::default(),
+            &[(Trigger::MAX_ID.0 + 1, TooHigh), (5, New), (u64::MAX, TooHigh)],
+        );
     }
 
     #[test]
-    fn a_trigger_that_goes_backwards_is_distinguished_from_a_repeated_one() {
+    fn a_second_trigger_confirms_the_one_before_and_a_repeated_one_is_no_second() {
         let mut recent = RecentSamples::default();
-        recent.admit(SampleId(5));
-        assert_eq!(recent.admit(SampleId(4)), Admission::Backwards);
-        assert_eq!(recent.admit(SampleId(6)), Admission::New);
+        let first = Confirms(SampleId(FAR));
+        check(
+            &mut recent,
+            &[(5, New), (FAR, Unconfirmed), (FAR, Repeated), (FAR + 1, first), (6, Backwards)],
+        );
+        assert!(!recent.is_unconfirmed(SampleId(FAR)) && !recent.is_unconfirmed(SampleId(FAR + 1)));
+    }
+
+    #[test]
+    fn a_device_whose_first_trigger_was_wrong_follows_the_leader_s_account() {
+        let mut recent = RecentSamples::default();
+        check(&mut recent, &[(FAR, New), (5, Backwards)]);
+        recent.settle(SampleId(4));
+        check(&mut recent, &[(5, New), (6, New), (FAR, Repeated), (FAR + 1, Unconfirmed)]);
+    }
+
+    #[test]
+    fn a_repeated_trigger_is_distinguished_from_one_that_goes_backwards() {
+        let mut recent = RecentSamples::default();
+        check(&mut recent, &[(0, New), (5, New), (5, Repeated), (0, Repeated), (4, Backwards), (6, New)]);
         assert_eq!(recent.newest(), SampleId(6));
         recent.remember(SampleId(3));
         assert_eq!(recent.newest(), SampleId(3), "the clock was set back");
@@ -146,7 +145,9 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let mut recent = RecentSamples::default();
-        assert!((0..10_000).all(|id| recent.admit(SampleId(id)) == Admission::New));
-        assert_eq!(recent.ids.len(), MAX_IDS);
+        for id in 0..10_000 {
+            recent.admit(SampleId(2000 * id));
+        }
+        assert!(recent.ids.len() == MAX_IDS && recent.unconfirmed.len() <= MAX_IDS);
     }
 }

@@ -46,7 +46,7 @@ report! {
         );
         implausible: u64 = counter(
             "headwater_device_triggers_implausible_total",
-            "Triggers refused because their id is too far from the newest one."
+            "Triggers whose id is too far ahead of the newest one to be answered at once, or too high."
         );
         /// Only of a source other than an archive.
         source_frames: u64 = counter("headwater_device_source_frames_total", "Frames from the source.");

@@ -28,11 +28,11 @@ impl Trigger {
     /// Longest trigger in JSON.
     pub const MAX_JSON_BYTES: usize = 1024;
 
-    /// Largest distance of a trigger from the newest id: beyond it devices and leader refuse the trigger as `implausible`.
-    pub const MAX_STEP: u64 = 1 << 30;
+    /// Largest step from the newest id that one trigger is believed with; see [`TriggeredIds`](crate::TriggeredIds).
+    pub const MAX_STEP: u64 = 1000;
 
     /// Largest id of a trigger. Above it ids would run out.
-    pub const MAX_ID: SampleId = SampleId(u64::MAX - Self::MAX_STEP);
+    pub const MAX_ID: SampleId = SampleId(u64::MAX - (1 << 30));
 
     /// Reads a message on the topic `trigger`. One that begins with `{` is JSON; no binary message of this version does.
     ///

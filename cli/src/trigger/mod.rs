@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use headwater_group::{ClientSettings, GroupClient, GroupError, GroupEvent};
 use headwater_link::{Acknowledgement, Delivery};
-use headwater_protocol::{NetworkId, SampleId, Trigger};
+use headwater_protocol::{NetworkId, SampleId, Trigger, is_near};
 use headwater_telemetry::print_error;
 use tokio::time::sleep_until;
 
@@ -71,7 +71,7 @@ async fn trigger(args: &TriggerArgs) -> anyhow::Result<()> {
     let first = plan.first();
     if first <= found.newest {
         print_error(&format!(
-            "sample {first} is not newer than the newest one of the leader, {}: the leader may have settled it already",
+            "sample {first} is not newer than the newest one of the leader, {}: it is settled already, or is refused",
             found.newest
         ));
     }
@@ -80,22 +80,22 @@ async fn trigger(args: &TriggerArgs) -> anyhow::Result<()> {
     run.finish().await
 }
 
-/// Refuses ids that the group's leader would refuse: too large ones, and ones that are far from the newest one of the group. Before the first
-/// sample of a group every id is near.
+/// Refuses ids that the group's leader would not answer: too large ones, and a first one that is far above the newest one of the group and
+/// has no second one near it. Before the first sample of a group every id is near.
 fn check_distance(plan: &Plan, newest: SampleId) -> Result<(), BadUsage> {
     if plan.last() > Trigger::MAX_ID {
         return Err(no_more_ids());
     }
-    if newest == SampleId(0) {
+    let first = plan.first();
+    let is_confirmed = plan.count() > 1 && is_near(plan.sample(1), first);
+    if newest == SampleId(0) || first <= newest || is_near(first, newest) || is_confirmed {
         return Ok(());
     }
-    let far = [plan.first(), plan.last()].into_iter().find(|id| id.0.abs_diff(newest.0) > Trigger::MAX_STEP);
-    far.map_or(Ok(()), |found| {
-        let (least, most) = (newest.0.saturating_sub(Trigger::MAX_STEP), newest.0.saturating_add(Trigger::MAX_STEP));
-        Err(BadUsage(format!(
-            "trigger: expected ids from {least} to {most} (the newest of the group is {newest}), found {found}; nothing was sent"
-        )))
-    })
+    let most = newest.0.saturating_add(Trigger::MAX_STEP);
+    Err(BadUsage(format!(
+        "trigger: expected an id up to {most} (the newest of the group is {newest}), found {first}; one further ahead is answered when a \
+         second one near it follows (--list); nothing was sent"
+    )))
 }
 
 fn no_more_ids() -> BadUsage {
@@ -245,13 +245,10 @@ mod tests {
     fn ids_far_from_the_newest_one_are_refused_before_anything_is_sent() {
         let newest = SampleId(5_000_000_000);
         let check = |first: u64, count: u64| check_distance(&Plan::range(first, count, 1.0).unwrap(), newest);
-        assert!(check(5_000_000_001, 10).is_ok() && check(newest.0 - Trigger::MAX_STEP, 1).is_ok());
-        let far = check(newest.0 + Trigger::MAX_STEP, 2).unwrap_err().0;
-        assert!(
-            far.contains("expected ids from 3926258176 to 6073741824") && far.contains("found 6073741825"),
-            "{far}"
-        );
-        assert!(check(100, 1).is_err());
+        assert!(check(5_000_000_001, 10).is_ok() && check(5_000_001_000, 1).is_ok() && check(100, 1).is_ok());
+        assert!(check(5_000_001_001, 2).is_ok(), "the second one confirms the first");
+        let far = check(5_000_001_001, 1).unwrap_err().0;
+        assert!(far.contains("expected an id up to 5000001000") && far.contains("found 5000001001"), "{far}");
         let new_group = |first: u64| check_distance(&Plan::range(first, 1, 1.0).unwrap(), SampleId(0));
         assert!(new_group(100).is_ok() && new_group(Trigger::MAX_ID.0).is_ok());
         assert!(new_group(Trigger::MAX_ID.0 + 1).is_err());

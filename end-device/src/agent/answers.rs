@@ -22,13 +22,22 @@ use crate::spool::GiveUpReason;
 use crate::timestamp::since_1970;
 
 impl Agent {
-    /// Captures a triggered sample, unless it was captured before, its id goes backwards, or its id is implausible.
+    /// Captures a triggered sample, unless it was captured before, its id goes backwards, or its id is too high.
     pub(super) fn capture_triggered(&mut self, sample: SampleId, now_us: u64) {
+        let newest = self.recent.newest();
         match self.recent.admit(sample) {
             Admission::New => self.capture(sample, now_us),
+            Admission::Confirms(first) => {
+                self.send_confirmed(first);
+                self.capture(sample, now_us);
+            }
+            Admission::Unconfirmed => {
+                self.count_implausible(sample, newest);
+                self.capture(sample, now_us);
+            }
             Admission::Repeated => self.publisher.report().repeated += 1,
             Admission::Backwards => self.refuse_backwards(sample),
-            Admission::Implausible => self.refuse_implausible(sample),
+            Admission::TooHigh => self.count_implausible(sample, newest),
         }
     }
 
@@ -159,7 +168,7 @@ impl Agent {
     }
 
     /// Sends an answer, followed by the features if they are sent unasked, and keeps both until the sample is settled. An answer that may go
-    /// with others waits for them.
+    /// with others waits for them; one whose trigger is unconfirmed is only kept.
     fn answer(&mut self, sample: SampleId, captured_us: u64, body: Body<'_>, features: Vec<u8>) {
         let now = self.now();
         let age = Age { ms: now.age_ms(now.unix_ms_of(captured_us)), is_late: false };
@@ -171,7 +180,9 @@ impl Agent {
         let (message, body_bytes) = (answer.payload.clone(), answer.body_bytes);
         let ready =
             |features| ReadyAnswer { captured_us, kind, message: message.clone(), body_bytes, features };
-        if self.batch.takes(kind) {
+        if self.recent.is_unconfirmed(sample) {
+            self.keep(sample, ready(features), &Ok(()), now);
+        } else if self.batch.takes(kind) {
             if self.batch.add(sample, ready(features), now.us) {
                 self.send_batch();
             }
@@ -231,15 +242,14 @@ impl Agent {
         }
     }
 
-    fn refuse_implausible(&self, sample: SampleId) {
+    fn count_implausible(&self, sample: SampleId, newest: SampleId) {
         let mut report = self.publisher.report();
         report.implausible += 1;
         if report.implausible == 1 {
-            let newest = self.recent.newest();
             warn!(
-                sample = %sample, newest = %newest, max_step = Trigger::MAX_STEP,
-                "a trigger is implausibly far from the newest id and is refused; later ones are only counted (a second one near the first \
-                 begins a new numbering)"
+                sample = %sample, newest = %newest, max_step = Trigger::MAX_STEP, max = %Trigger::MAX_ID,
+                "a trigger is implausibly far ahead of the newest id: it is not answered before a second one near it; later ones are \
+                 only counted"
             );
         }
     }

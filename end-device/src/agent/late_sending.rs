@@ -114,7 +114,7 @@ impl Agent {
             self.send_batch();
         }
         for sample in passed_over {
-            match self.send_again(sample, now) {
+            match self.send_kept(sample, now, true) {
                 Ok(()) => self.unsettled.memory.sent_again(sample, now.us),
                 Err(error) if is_permanent(&error) => {
                     self.unsettled.memory.answers.remove(&sample);
@@ -126,9 +126,21 @@ impl Agent {
         }
     }
 
-    fn send_again(&self, sample: SampleId, now: Timestamp) -> Result<(), LinkError> {
+    /// Sends the answer to a sample whose trigger a second one has confirmed. One that cannot be sent is sent late.
+    pub(super) fn send_confirmed(&mut self, sample: SampleId) {
+        let now = self.now();
+        if self.send_kept(sample, now, false).is_err()
+            && let Some(kept) = self.unsettled.memory.answers.remove(&sample)
+            && !self.unsettled.keep_unsent(sample, &kept, now)
+        {
+            self.unsettled.memory.answers.insert(sample, kept);
+        }
+    }
+
+    /// Sends an answer in memory.
+    fn send_kept(&self, sample: SampleId, now: Timestamp, is_late: bool) -> Result<(), LinkError> {
         let Some(kept) = self.unsettled.memory.answers.get(&sample) else { return Ok(()) };
-        let age = Age { ms: now.age_ms(now.unix_ms_of(kept.captured_us)), is_late: true };
+        let age = Age { ms: now.age_ms(now.unix_ms_of(kept.captured_us)), is_late };
         match self.encode_again(sample, age, &kept.answer, &kept.features) {
             Ok(messages) => messages.iter().try_for_each(|message| self.publisher.publish(message)),
             Err(reason) => {

@@ -99,6 +99,7 @@ impl Agent {
             Ok(notice) => {
                 self.note_leader(&notice);
                 self.note_allowed_wait(&notice);
+                self.recent.settle(notice.account.highest);
                 self.unsettled.settle(&notice);
                 self.send_passed_over(&notice);
                 self.report_unsettled();

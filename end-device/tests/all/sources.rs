@@ -14,7 +14,7 @@ use headwater_inference::engine::TractEngine;
 use headwater_inference::manifest::Preprocessing;
 use headwater_inference::sections::DeviceSection;
 use headwater_inference::testing::TinyNetwork;
-use headwater_protocol::{Body, Kind, Slot};
+use headwater_protocol::{Body, Header, Kind, Slot};
 use headwater_samples::{Shape, View, image_codec};
 use headwater_settings::Sources;
 use tokio::time::timeout;
@@ -307,16 +307,32 @@ async fn a_trigger_that_goes_backwards_is_refused_and_counted() {
 }
 
 #[tokio::test]
-async fn one_trigger_with_a_huge_id_is_refused_and_the_next_ones_are_captured() {
+async fn a_trigger_far_ahead_is_captured_and_answered_when_a_second_one_confirms_it() {
     let mut leader = Leader::of("implausible").await;
     let device = support::started(config("implausible", 0)).await;
-    for sample in [10, u64::MAX, 1 << 40, 11] {
+    let far = 1 << 40;
+    for sample in [10, u64::MAX, far, 11, far + 1, far + 2] {
         leader.triggers(sample);
     }
-    assert_eq!(leader.answer().await.message().header.sample.0, 10);
-    assert_eq!(leader.answer().await.message().header.sample.0, 11);
+    for sample in [10, 11, far + 1, far + 2] {
+        let Header { late, sample: answered, .. } = leader.answer().await.message().header;
+        assert_eq!((answered.0, late), (sample, false));
+    }
     let counts = device.report().counts;
-    assert_eq!((counts.captured, counts.backwards, counts.implausible), (2, 0, 2));
+    assert_eq!((counts.captured, counts.backwards, counts.implausible), (5, 0, 3));
+}
+
+#[tokio::test]
+async fn a_device_that_followed_a_wrong_trigger_is_put_back_by_the_leader_s_account() {
+    let mut leader = Leader::of("put-back").await;
+    let device = support::started(config("put-back", 0)).await;
+    leader.triggers(1 << 40);
+    leader.answer().await;
+    leader.triggers(5);
+    leader.settles(&[(1, 4)], &[]);
+    leader.triggers(6);
+    assert_eq!(leader.answer().await.message().header.sample.0, 6);
+    assert_eq!(device.report().counts.backwards, 1);
 }
 
 #[tokio::test]

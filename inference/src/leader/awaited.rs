@@ -77,22 +77,33 @@ impl AwaitedSamples {
 impl Leader {
     /// Takes a trigger: the devices are asked for this sample.
     pub(super) fn trigger(&mut self, sample: SampleId) {
-        let newest = self.newest_known();
-        if self.open.contains_key(&sample) || self.awaited.contains(sample) || self.closed.has_ended(sample) {
-            if self.plausible_ids.check_trigger(sample, newest, self.wall_ms).is_ok() {
-                self.confirm_trigger(sample);
+        let waiting = self.plausible_ids.believed.unconfirmed();
+        let judged = self.plausible_ids.check_trigger(sample, self.wall_ms);
+        if waiting != self.plausible_ids.believed.unconfirmed() && judged != Ok(waiting) {
+            waiting.into_iter().for_each(|waiting| self.drop_unconfirmed(waiting));
+        }
+        match judged {
+            Ok(confirmed) => {
+                confirmed.into_iter().chain([sample]).for_each(|sample| self.await_triggered(sample));
             }
+            Err(_) if self.is_known(sample) => {}
+            Err(implausible) => {
+                self.counts.implausible += 1;
+                self.refusal = Some(implausible);
+                match implausible.is_final {
+                    true => self.drop_refused(sample, Dropped::Implausible),
+                    false => self.timers.push(self.send_again_until(), sample),
+                }
+            }
+        }
+    }
+
+    /// Awaits a sample whose trigger is believed.
+    fn await_triggered(&mut self, sample: SampleId) {
+        self.plausible_ids.believed.believe(sample);
+        if self.is_known(sample) {
             return;
         }
-        if self.closed.contains(sample) {
-            return;
-        }
-        if let Err(implausible) = self.plausible_ids.check_trigger(sample, newest, self.wall_ms) {
-            self.counts.implausible += 1;
-            self.refusal = Some(implausible);
-            return self.drop_refused(sample, Dropped::Implausible);
-        }
-        self.confirm_trigger(sample);
         if self.closed.is_too_old(sample) {
             return self.drop_refused(sample, Dropped::TooOld);
         }
@@ -101,9 +112,16 @@ impl Leader {
         self.take_early(sample);
     }
 
-    fn confirm_trigger(&mut self, sample: SampleId) {
-        self.plausible_ids.confirm(sample);
-        self.plausible_ids.has_trigger = true;
+    /// Drops a sample whose trigger no second one has confirmed.
+    fn drop_unconfirmed(&mut self, sample: SampleId) {
+        if !self.is_known(sample) {
+            self.drop_refused(sample, Dropped::Implausible);
+        }
+    }
+
+    /// Whether the sample is open, awaited or closed.
+    pub(super) fn is_known(&self, sample: SampleId) -> bool {
+        self.open.contains_key(&sample) || self.awaited.contains(sample) || self.closed.contains(sample)
     }
 
     /// Awaits a sample that was open when the leader stopped.
@@ -113,7 +131,7 @@ impl Leader {
 
     /// The connection is new: devices send again what they hold.
     pub(super) fn connected(&mut self) {
-        self.plausible_ids.has_trigger = false;
+        self.plausible_ids.believed.connected();
         self.awaited.is_disconnected = false;
         let due = self.send_again_until();
         for (sample, awaited) in &mut self.awaited.samples {
@@ -127,10 +145,12 @@ impl Leader {
         self.awaited.is_disconnected = true;
     }
 
-    /// Drops an awaited sample when its time is over.
+    /// Drops an awaited sample, or one whose trigger waits for a second one, when its time is over.
     pub(super) fn end_awaited(&mut self, sample: SampleId) {
         if let Some(reason) = self.awaited.take_due(sample, self.now) {
             self.drop_awaited(sample, reason);
+        } else if self.plausible_ids.believed.unconfirmed() == Some(sample) {
+            self.drop_unconfirmed(sample);
         }
     }
 

@@ -86,7 +86,7 @@ impl Leader {
         }
         self.closed.decided(sample, self.now);
         // The devices of a group with a clock name no trigger: decisions are what confirms their ids.
-        self.plausible_ids.confirm(sample);
+        self.plausible_ids.believed.believe(sample);
         self.actions.push(Action::Decide(decision));
         self.close(open);
     }

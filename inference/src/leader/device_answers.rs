@@ -5,8 +5,9 @@ use headwater_protocol::{
 };
 
 use super::clock_offsets::Allowed;
+use super::implausible::Implausible;
 use super::open_sample::{OpenSample, Stage};
-use super::plausible_ids::{Claim, Implausible};
+use super::plausible_ids::Claim;
 use super::{Action, Generation, Leader, Micros};
 use crate::cascade::ExitAnswer;
 use crate::exit::Assessment;

@@ -13,8 +13,10 @@
 use headwater_protocol::{DeviceDecision, SampleId, Slot, SlotSet};
 
 use super::device_answers::DeviceMessage;
-use super::plausible_ids::MAX_AHEAD;
 use super::{DeviceAnswer, Leader, Micros};
+
+/// Most answers that are held for one slot.
+const MAX_HELD: usize = 256;
 
 /// Answers that are held, oldest first.
 #[derive(Default)]
@@ -70,10 +72,8 @@ impl Leader {
     /// Whether a message names a sample ahead of all triggers that are known, and of what the other devices have named.
     pub(super) fn is_early(&mut self, message: DeviceMessage) -> bool {
         let DeviceMessage { sample, .. } = message;
-        let is_known =
-            self.open.contains_key(&sample) || self.awaited.contains(sample) || self.closed.contains(sample);
         let others = self.slots_up() - SlotSet::single(message.slot);
-        !is_known
+        !self.is_known(sample)
             && !others.is_empty()
             && self.plausible_ids.is_before_trigger(sample)
             && !self.plausible_ids.is_named_by(others, sample)
@@ -83,7 +83,7 @@ impl Leader {
     /// Holds an early message.
     pub(super) fn hold(&mut self, message: DeviceMessage, content: EarlyContent) {
         self.refuse_expired();
-        if self.early.of_slot(message.slot) as u64 == MAX_AHEAD {
+        if self.early.of_slot(message.slot) == MAX_HELD {
             return self.count_implausible(message.slot);
         }
         self.early.0.push(EarlyAnswer { message, received: self.now, content });

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use headwater_protocol::{
-    Degraded, EdgeSet, Numbering, SampleId, Schema, Settled, SettledNotice, Slot, SlotSet,
+    Degraded, EdgeSet, Numbering, SampleId, Schema, Settled, SettledNotice, Slot, SlotSet, TriggeredIds,
 };
 
 use super::awaited::AwaitedSamples;
@@ -12,10 +12,11 @@ use super::closed::ClosedSamples;
 use super::device_answers::DeviceMessage;
 use super::early_answers::EarlyAnswers;
 use super::escalation::EdgeSender;
+use super::implausible::Implausible;
 use super::journal::{Entry, Recovered};
 use super::network_state::NetworkState;
 use super::open_sample::{OpenSample, Stage};
-use super::plausible_ids::{DEFAULT_CLOCK_DIFFERENCE_MS, Implausible, PlausibleIds};
+use super::plausible_ids::{DEFAULT_CLOCK_DIFFERENCE_MS, PlausibleIds};
 use super::timers::Timers;
 use super::{Action, Event, Exits, Generation, LeaderConfig, Micros, Now};
 use crate::bundle::PerNetwork;
@@ -111,7 +112,7 @@ impl Leader {
         self.newest = journal.settled.highest.max(last);
         self.plausible_ids.numbering = journal.numbering;
         if self.newest > SampleId(0) {
-            self.plausible_ids.confirm(self.newest);
+            self.plausible_ids.believed.believe(self.newest);
         }
         self.closed.restore(&mut journal);
         self.actions.extend(journal.decisions.into_iter().map(Action::Republish));
@@ -130,8 +131,8 @@ impl Leader {
         self.actions.push(Action::Numbering(None));
         self.closed.forget_ids();
         self.newest = SampleId(0);
-        let PlausibleIds { numbering, confirmed, .. } = &mut self.plausible_ids;
-        (*numbering, *confirmed) = (None, None);
+        let PlausibleIds { numbering, believed, .. } = &mut self.plausible_ids;
+        (*numbering, *believed) = (None, TriggeredIds::default());
         std::mem::swap(&mut self.actions, actions);
     }
 
@@ -201,7 +202,7 @@ impl Leader {
 
     /// The newest sample that was opened or triggered.
     pub fn newest_known(&self) -> SampleId {
-        self.newest.max(self.plausible_ids.confirmed.unwrap_or_default())
+        self.newest.max(self.plausible_ids.believed.newest().unwrap_or_default())
     }
 
     /// Numbering of samples by the devices; `None` while no birth has named it.

@@ -46,6 +46,7 @@ mod devices;
 mod early_answers;
 mod escalation;
 mod id_ranges;
+mod implausible;
 pub mod journal;
 mod machine;
 mod network_state;
@@ -69,8 +70,8 @@ pub use crate::bundle::Generation;
 pub use clock_offsets::ClockOff;
 pub use device_answers::DeviceAnswer;
 pub use escalation::EdgeAnswer;
+pub use implausible::Implausible;
 pub use machine::{Counts, Leader};
-pub use plausible_ids::Implausible;
 
 /// Microseconds since the leader started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,25 +2,18 @@
 //!
 //! The newest id decides what devices free and what counts as too late. One faulty device or trigger must not move it.
 //!
-//! | numbering | ids of devices | ids of triggers |
+//! | numbering | a trigger | a device |
 //! | --- | --- | --- |
-//! | clock, source | near the wall clock; late ones up to 21 days before it; see also [`clock_offsets`](super::clock_offsets) | near the wall clock |
-//! | trigger | none before the first confirmed id; up to [`MAX_AHEAD`] after the newest one, further where a second device named it; see also [`early_answers`](super::early_answers) | within [`MAX_TRIGGER_STEP`] of the newest id |
-//! | unknown | as by trigger; the only device that is up may name any id | as by trigger |
+//! | clock, source | near the wall clock | near the wall clock; late up to 21 days before it; see also [`clock_offsets`](super::clock_offsets) |
+//! | trigger | by [`TriggeredIds`] | none before the first believed id; up to 1,000 after the newest one; see also [`early_answers`](super::early_answers) |
+//! | not told yet | as by trigger | up to 1,000 after the newest believed id |
 //!
-//! Triggers, decisions and the journal confirm ids.
+//! Triggers may have been missed before the first one of a connection. Until then a device may name any id that a second device confirms by
+//! a different one near it. The only device that is up confirms itself.
 
-use std::fmt;
+use headwater_protocol::{JudgedTrigger, Numbering, SampleId, Slot, SlotSet, Trigger, TriggeredIds, is_near};
 
-use headwater_protocol::{Numbering, SampleId, Slot, SlotSet, Trigger};
-
-use super::clock_offsets::ClockOff;
-
-/// Samples by which one device may be ahead of the newest confirmed id.
-pub(super) const MAX_AHEAD: u64 = 256;
-
-/// Largest distance of a triggered id from the newest id.
-pub(super) const MAX_TRIGGER_STEP: u64 = Trigger::MAX_STEP;
+use super::implausible::{DAY_MS, Implausible, Limit};
 
 /// Largest age of a late sample.
 pub(super) const MAX_LATE_MS: u64 = 21 * DAY_MS;
@@ -34,18 +27,14 @@ pub(super) const EARLIEST_WALL_MS: u64 = 1_577_836_800_000;
 /// Ten years. Ids further ahead are of another numbering, and say nothing about the wall clock.
 const MAX_WALL_BEHIND_MS: u64 = 315_576_000_000;
 
-const DAY_MS: u64 = 86_400_000;
-
 /// Knowledge of the ids of a group.
 pub(super) struct PlausibleIds {
     /// Numbering of samples by the devices; `None` while no birth has named it.
     pub(super) numbering: Option<Numbering>,
     /// Largest difference between a sample's time and the wall clock.
     pub(super) max_clock_difference_ms: u64,
-    /// Newest id of a trigger, of a decision or of the journal; `None` before the first.
-    pub(super) confirmed: Option<SampleId>,
-    /// Whether a trigger came on the present connection.
-    pub(super) has_trigger: bool,
+    /// Ids of triggers, of decisions and of the journal.
+    pub(super) believed: TriggeredIds,
     /// Newest id that each slot named.
     by_slot: [SampleId; Slot::MAX],
 }
@@ -59,77 +48,56 @@ pub(super) struct Claim {
     pub(super) late: bool,
 }
 
-/// Why the id of a sample was refused. The text names what was found and what was expected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Implausible {
-    /// The refused id.
-    pub sample: SampleId,
-    limit: Limit,
-    /// Whether the id stays implausible: the sample is dropped.
-    pub(super) is_final: bool,
-}
-
-/// The limit that an id exceeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Limit {
-    /// Distance of the sample's time from the wall clock.
-    Clock { difference_ms: u64, is_behind: bool, max_ms: u64, numbering: Numbering },
-    /// Distance of the device's clock from those of its group.
-    Group(ClockOff),
-    /// Distance from the newest id.
-    Newest { newest: SampleId, max: u64 },
-    /// Largest id of a trigger.
-    LastId,
-    /// No trigger has numbered a sample yet.
-    NoTrigger,
-}
-
-impl Implausible {
-    /// An id of a device whose clock is ahead of those of its group. It becomes plausible with time.
-    pub(super) fn ahead_of_group(sample: SampleId, off: ClockOff) -> Self {
-        Self { sample, limit: Limit::Group(off), is_final: false }
-    }
-}
-
 impl PlausibleIds {
     pub(super) fn new(max_clock_difference_ms: u32) -> Self {
         Self {
             numbering: None,
             max_clock_difference_ms: max_clock_difference_ms.into(),
-            confirmed: None,
-            has_trigger: false,
+            believed: TriggeredIds::default(),
             by_slot: [SampleId(0); Slot::MAX],
         }
     }
 
-    /// Takes an id of a trigger, of a decision or of the journal.
-    pub(super) fn confirm(&mut self, sample: SampleId) {
-        self.confirmed = self.confirmed.max(Some(sample));
-    }
-
-    /// Takes an id that a slot named.
-    pub(super) fn claim(&mut self, slot: Slot, sample: SampleId) {
+    /// Takes an id that a slot named; returns the newest one that it named before.
+    pub(super) fn claim(&mut self, slot: Slot, sample: SampleId) -> SampleId {
         let newest = &mut self.by_slot[slot.index()];
-        *newest = sample.max(*newest);
+        std::mem::replace(newest, sample.max(*newest))
     }
 
     /// Checks the id that a device names. An implausible id is kept too, so that a second device can confirm it.
     pub(super) fn check(&mut self, claim: Claim, up: SlotSet, wall_ms: u64) -> Result<(), Implausible> {
         let Claim { slot, sample, late } = claim;
-        if self.numbering == Some(Numbering::Trigger) && self.confirmed.is_none() {
+        if let Some(period_ms) = self.period_ms() {
+            self.claim(slot, sample);
+            return self.check_time(sample, period_ms, wall_ms, late);
+        }
+        let newest = match self.believed.newest() {
             // Devices alone number no sample; their claims must not confirm each other either.
-            return Err(Implausible { sample, limit: Limit::NoTrigger, is_final: false });
+            None if self.numbering.is_some() => {
+                return Err(Implausible { sample, limit: Limit::NoTrigger, is_final: false });
+            }
+            newest => newest.unwrap_or_default(),
+        };
+        let before = self.claim(slot, sample);
+        let others = up - SlotSet::single(slot);
+        let confirms = |named: SampleId| named != sample && is_near(named, sample);
+        let is_confirmed = if others.is_empty() {
+            confirms(before)
+        } else {
+            others.iter().any(|other| confirms(self.by_slot[other.index()]))
+        };
+        let has_trigger = self.believed.has_trigger();
+        let may_be_far = is_confirmed && !has_trigger && sample <= Trigger::MAX_ID;
+        if sample <= newest || is_near(sample, newest) || may_be_far {
+            return Ok(());
         }
-        self.claim(slot, sample);
-        match self.period_ms() {
-            Some(period_ms) => self.check_time(sample, period_ms, wall_ms, late),
-            None => self.check_count(claim, up),
-        }
+        Err(Implausible { sample, limit: Limit::Ahead(newest), is_final: late && has_trigger })
     }
 
     /// Whether a trigger numbers this sample that has not come yet.
     pub(super) fn is_before_trigger(&self, sample: SampleId) -> bool {
-        self.numbering == Some(Numbering::Trigger) && self.confirmed.is_some_and(|newest| sample > newest)
+        self.numbering == Some(Numbering::Trigger)
+            && self.believed.newest().is_some_and(|newest| sample > newest)
     }
 
     /// Whether one of the slots named this sample or a later one.
@@ -137,26 +105,27 @@ impl PlausibleIds {
         slots.iter().any(|slot| self.by_slot[slot.index()] >= sample)
     }
 
-    /// Checks the id of a trigger. `newest` is the newest known id; 0 before the first.
+    /// Judges a trigger. A plausible one may confirm the one that waited.
     pub(super) fn check_trigger(
-        &self,
+        &mut self,
         sample: SampleId,
-        newest: SampleId,
         wall_ms: u64,
-    ) -> Result<(), Implausible> {
+    ) -> Result<Option<SampleId>, Implausible> {
         if let Some(period_ms) = self.period_ms() {
-            return self
-                .check_time(sample, period_ms, wall_ms, false)
+            let checked = self.check_time(sample, period_ms, wall_ms, false);
+            return checked
+                .map(|()| None)
                 .map_err(|implausible| Implausible { is_final: true, ..implausible });
         }
-        if sample > Trigger::MAX_ID {
-            return Err(Implausible { sample, limit: Limit::LastId, is_final: true });
-        }
-        if newest == SampleId(0) || sample.0.abs_diff(newest.0) <= MAX_TRIGGER_STEP {
-            return Ok(());
-        }
-        let limit = Limit::Newest { newest, max: MAX_TRIGGER_STEP };
-        Err(Implausible { sample, limit, is_final: true })
+        let newest = self.believed.newest().unwrap_or_default();
+        let limit = match self.believed.judge(sample) {
+            JudgedTrigger::Believed => return Ok(None),
+            JudgedTrigger::Confirms(first) => return Ok(Some(first)),
+            JudgedTrigger::Unconfirmed => Limit::Unconfirmed(newest),
+            JudgedTrigger::Below => Limit::Below(newest),
+            JudgedTrigger::TooHigh => Limit::LastId,
+        };
+        Err(Implausible { sample, limit, is_final: limit != Limit::Unconfirmed(newest) })
     }
 
     /// Milliseconds from one id to the next; `None` where ids do not tell the time.
@@ -194,88 +163,11 @@ impl PlausibleIds {
 
     /// Whether the wall clock itself is wrong: it was never set, or is behind a sample that was decided.
     fn doubts_wall(&self, period_ms: u64, wall_ms: u64) -> bool {
-        let confirmed_ms = self.confirmed.map_or(0, |sample| sample.0.saturating_mul(period_ms));
+        let confirmed_ms = self.believed.newest().map_or(0, |sample| sample.0.saturating_mul(period_ms));
         let behind_ms = confirmed_ms.saturating_sub(wall_ms);
         wall_ms < EARLIEST_WALL_MS
             || (self.max_clock_difference_ms < behind_ms && behind_ms <= MAX_WALL_BEHIND_MS)
     }
-
-    fn check_count(&self, Claim { slot, sample, late }: Claim, up: SlotSet) -> Result<(), Implausible> {
-        let confirmed = self.confirmed.unwrap_or_default();
-        let ahead = sample.0.saturating_sub(confirmed.0);
-        if ahead <= MAX_AHEAD {
-            return Ok(());
-        }
-        let others = up - SlotSet::single(slot);
-        let newest = others.iter().map(|other| self.by_slot[other.index()]).max();
-        let is_named = newest.map(|newest| sample.0 <= newest.0.saturating_add(MAX_AHEAD));
-        let knows_triggers = self.numbering == Some(Numbering::Trigger) && self.confirmed.is_some();
-        let is_plausible = if knows_triggers {
-            // Without a trigger on this connection the only device may know of triggers that the leader missed.
-            ahead <= MAX_TRIGGER_STEP && is_named.unwrap_or(!self.has_trigger)
-        } else {
-            is_named.unwrap_or(true)
-        };
-        if is_plausible {
-            return Ok(());
-        }
-        let limit = Limit::Newest { newest: confirmed, max: MAX_AHEAD };
-        let is_final = late && knows_triggers && (self.has_trigger || ahead > MAX_TRIGGER_STEP);
-        Err(Implausible { sample, limit, is_final })
-    }
-}
-
-impl fmt::Display for Implausible {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sample = self.sample;
-        match self.limit {
-            Limit::Clock { difference_ms, is_behind, max_ms, numbering } => {
-                let side = if is_behind { "behind" } else { "ahead of" };
-                let (found, max) = (in_words(difference_ms), in_words(max_ms));
-                write!(
-                    f,
-                    "sample {sample}: its clock is {found} {side} the aggregator's, expected at most {max} (numbering: {numbering}): \
-                     set the clock that is wrong"
-                )
-            }
-            Limit::Group(ClockOff { ahead_ms, max_ms }) => write!(
-                f,
-                "sample {sample}: the clock of its device is {} ahead of those of the group, expected at most {} (a quarter of the \
-                 period): set it; until then the device is left out",
-                in_words(ahead_ms.unsigned_abs()),
-                in_words(max_ms.unsigned_abs()),
-            ),
-            Limit::LastId => {
-                write!(f, "sample {sample}: expected an id of at most {}: ids only grow", Trigger::MAX_ID)
-            }
-            Limit::NoTrigger => {
-                write!(
-                    f,
-                    "sample {sample}: its answer came before the first trigger, which alone numbers samples"
-                )
-            }
-            Limit::Newest { newest, max } => write!(
-                f,
-                "sample {sample}: expected at most {max} ids from {newest}, the newest known one: correct its ids, or start the \
-                 aggregator once with --new-numbering and the group's name"
-            ),
-        }
-    }
-}
-
-/// A time in its largest unit, rounded down.
-fn in_words(ms: u64) -> String {
-    const UNITS: [(u64, &str); 6] = [
-        (31_557_600_000, "year"),
-        (DAY_MS, "day"),
-        (3_600_000, "hour"),
-        (60_000, "minute"),
-        (1000, "second"),
-        (1, "millisecond"),
-    ];
-    let (unit_ms, name) = UNITS.into_iter().find(|(unit_ms, _)| ms >= *unit_ms).unwrap_or((1, "millisecond"));
-    let count = ms / unit_ms;
-    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -307,33 +199,37 @@ mod tests {
     }
 
     #[test]
-    fn an_id_far_ahead_is_implausible_until_a_second_device_names_it() {
+    fn an_id_far_ahead_is_implausible_until_a_second_device_names_another_one_near_it() {
         for numbering in [None, Some(Numbering::Trigger)] {
             let mut ids = ids(numbering);
-            ids.confirm(SampleId(0));
-            assert!(ids.takes(0, MAX_AHEAD, ALL_UP));
-            assert!(!ids.takes(0, MAX_AHEAD + 1, ALL_UP));
+            ids.believed.believe(SampleId(0));
+            assert!(ids.takes(0, 1000, ALL_UP));
+            assert!(!ids.takes(0, 1001, ALL_UP));
             assert!(!ids.takes(0, 1_000_000, ALL_UP));
             assert!(!ids.takes(0, 1_000_001, ALL_UP), "the same device does not confirm its own id");
-            assert!(ids.takes(1, 1_000_001 + MAX_AHEAD, ALL_UP));
-            assert!(!ids.takes(0, 1_000_002 + 2 * MAX_AHEAD, ALL_UP));
-            assert!(ids.takes(0, 1_000_003, ALL_UP));
+            assert!(!ids.takes(1, 1_000_001, ALL_UP), "both may have followed one wrong trigger");
+            assert!(!ids.takes(1, 1_001_002, ALL_UP));
+            assert!(ids.takes(0, 1_001_003, ALL_UP));
+            let trigger = ids.believed.judge(SampleId(1));
+            assert_eq!(trigger, JudgedTrigger::Believed);
+            assert!(!ids.takes(1, 1_001_004, ALL_UP), "no trigger was missed");
         }
     }
 
     #[test]
-    fn ids_of_the_only_device_are_plausible_until_a_trigger_is_known() {
+    fn ids_far_ahead_of_the_only_device_are_plausible_until_a_trigger_is_known() {
         let only = SlotSet::from_bits(1);
-        for numbering in [None, Some(Numbering::Trigger)] {
-            let mut ids = ids(numbering);
-            assert_eq!(ids.takes(0, 1 << 40, only), numbering.is_none(), "whole ids are in triggers alone");
-            ids.confirm(SampleId(1000));
-            assert!(ids.takes(0, 1000 + MAX_TRIGGER_STEP, only), "triggers may have been missed");
-            assert_eq!(ids.takes(0, 1001 + MAX_TRIGGER_STEP, only), numbering.is_none());
-            ids.has_trigger = true;
-            assert_eq!(ids.takes(0, 1001 + MAX_AHEAD, only), numbering.is_none());
-            assert!(ids.takes(0, 1000 + MAX_AHEAD, only));
-        }
+        let mut ids = ids(Some(Numbering::Trigger));
+        assert!(!ids.takes(0, 1 << 40, only), "triggers alone number samples");
+        ids.believed.believe(SampleId(1000));
+        assert!(ids.takes(0, 2000, only));
+        assert!(
+            !ids.takes(0, 1 << 40, only) && ids.takes(0, (1 << 40) + 1, only),
+            "triggers may have been missed"
+        );
+        assert!(!ids.takes(0, u64::MAX - 1, only) && !ids.takes(0, u64::MAX, only), "ids would run out");
+        ids.believed.judge(SampleId(1001));
+        assert!(ids.takes(0, 2001, only) && !ids.takes(0, 2002, only) && !ids.takes(0, 2003, only));
     }
 
     #[test]
@@ -343,34 +239,20 @@ mod tests {
         for slot in [0, 1, 0, 1] {
             assert!(!ids.takes(slot, guess, ALL_UP) && !ids.takes(slot, 5, ALL_UP));
         }
-        ids.confirm(SampleId((1 << 40) + 3_000_000_000));
-        assert!(ids.takes(0, (1 << 40) + 3_000_000_000, ALL_UP));
-        let mut first = super::tests::ids(Some(Numbering::Trigger));
-        let text = first.check(claim(0, guess, false), ALL_UP, WALL_MS).unwrap_err().to_string();
+        let text = ids.check(claim(0, guess, false), ALL_UP, WALL_MS).unwrap_err().to_string();
         assert!(text.contains("before the first trigger") && text.contains("3000000000"), "{text}");
-    }
-
-    #[test]
-    fn two_devices_cannot_move_triggered_ids_without_bound() {
-        let mut ids = ids(Some(Numbering::Trigger));
-        ids.confirm(SampleId(1000));
-        let far = 1001 + MAX_TRIGGER_STEP;
-        assert!(!ids.takes(0, far, ALL_UP) && !ids.takes(1, far, ALL_UP));
-        assert!(ids.takes(1, far - 1, ALL_UP));
+        ids.believed.judge(SampleId(1 << 40));
+        assert!(ids.takes(0, 1 << 40, ALL_UP));
     }
 
     #[test]
     fn a_late_answer_is_dropped_only_where_its_id_stays_implausible() {
-        let mut unknown = ids(None);
-        assert_eq!(unknown.takes_late(1 << 40), Err(false), "a second device may name it");
         let mut triggered = ids(Some(Numbering::Trigger));
-        triggered.confirm(SampleId(1000));
-        assert_eq!(triggered.takes_late(1000 + MAX_AHEAD), Ok(()));
-        assert_eq!(triggered.takes_late(1001 + MAX_AHEAD), Err(false), "its trigger may have been missed");
-        assert_eq!(triggered.takes_late(1000 + MAX_TRIGGER_STEP), Err(false));
-        assert_eq!(triggered.takes_late(1001 + MAX_TRIGGER_STEP), Err(true));
-        triggered.has_trigger = true;
-        assert_eq!(triggered.takes_late(1001 + MAX_AHEAD), Err(true));
+        triggered.believed.believe(SampleId(1000));
+        assert_eq!(triggered.takes_late(2000), Ok(()));
+        assert_eq!(triggered.takes_late(2001), Err(false), "its trigger may have been missed");
+        triggered.believed.judge(SampleId(1001));
+        assert_eq!((triggered.takes_late(2001), triggered.takes_late(2002)), (Ok(()), Err(true)));
     }
 
     #[test]
@@ -388,11 +270,9 @@ mod tests {
                 (u64::MAX, false),
             ] {
                 assert_eq!(ids.takes(0, at(ms), SlotSet::from_bits(1)), is_plausible, "{numbering}, {ms} ms");
-                let trigger = ids.check_trigger(SampleId(at(ms)), SampleId(0), WALL_MS);
-                assert_eq!(
-                    trigger.map_err(|implausible| implausible.is_final),
-                    if is_plausible { Ok(()) } else { Err(true) }
-                );
+                let trigger = ids.check_trigger(SampleId(at(ms)), WALL_MS);
+                let expected = if is_plausible { Ok(None) } else { Err(true) };
+                assert_eq!(trigger.map_err(|implausible| implausible.is_final), expected);
             }
             for (ms, expected) in [
                 (WALL_MS - MAX_LATE_MS, Ok(())),
@@ -412,7 +292,7 @@ mod tests {
         let mut ids = ids(Some(Numbering::Clock { period_ms: u32::MAX }));
         assert!(!ids.takes(0, u64::MAX, ALL_UP));
         let mut counted = super::tests::ids(None);
-        counted.confirm(SampleId(u64::MAX));
+        counted.believed.believe(SampleId(u64::MAX));
         assert!(counted.takes(0, u64::MAX, ALL_UP) && counted.takes(0, 0, ALL_UP));
     }
 
@@ -427,45 +307,35 @@ mod tests {
         assert_eq!(late(&mut ids, EARLIEST_WALL_MS), Err(true));
         let behind = WALL_MS - MAX_LATE_MS - 1;
         assert_eq!(late(&mut ids, behind), Err(true));
-        ids.confirm(SampleId(behind + MAX_MS));
+        ids.believed.believe(SampleId(behind + MAX_MS));
         assert_eq!(late(&mut ids, behind), Err(true));
-        ids.confirm(SampleId(behind + MAX_MS + 1));
+        ids.believed.believe(SampleId(behind + MAX_MS + 1));
         assert_eq!(late(&mut ids, behind), Err(false), "it is behind its own journal");
         let old = ids.check(claim(0, behind - MAX_MS - 1, true), ALL_UP, behind);
         assert_eq!(old.map_err(|implausible| implausible.is_final), Err(false), "its whole id may be wrong");
-        ids.confirm(SampleId(behind + MAX_WALL_BEHIND_MS));
+        ids.believed.believe(SampleId(behind + MAX_WALL_BEHIND_MS));
         assert_eq!(late(&mut ids, behind), Err(false));
-        ids.confirm(SampleId(behind + MAX_WALL_BEHIND_MS + 1));
+        ids.believed.believe(SampleId(behind + MAX_WALL_BEHIND_MS + 1));
         assert_eq!(late(&mut ids, behind), Err(true), "the journal is of another numbering");
     }
 
     #[test]
-    fn a_trigger_is_plausible_within_a_step_of_the_newest_id_and_the_first_is_any_id() {
+    fn a_trigger_is_refused_for_good_but_for_one_far_ahead_that_a_second_may_confirm() {
         for numbering in [None, Some(Numbering::Trigger)] {
-            let ids = ids(numbering);
-            let takes =
-                |sample, newest| ids.check_trigger(SampleId(sample), SampleId(newest), WALL_MS).is_ok();
-            assert!(takes(u64::MAX - MAX_TRIGGER_STEP, 0) && takes(1 << 40, 0));
-            assert!(!takes(u64::MAX, 0) && !takes(u64::MAX - MAX_TRIGGER_STEP + 1, 0), "ids would run out");
-            let newest = 1 << 40;
-            let found = [
-                newest - MAX_TRIGGER_STEP - 1,
-                newest - MAX_TRIGGER_STEP,
-                newest + MAX_TRIGGER_STEP,
-                newest + MAX_TRIGGER_STEP + 1,
-            ];
-            assert_eq!(found.map(|sample| takes(sample, newest)), [false, true, true, false]);
-            assert!(!takes(u64::MAX, u64::MAX) && !takes(0, u64::MAX));
+            let mut ids = ids(numbering);
+            let mut judge = |sample| {
+                let judged = ids.check_trigger(SampleId(sample), WALL_MS);
+                judged.map_err(|implausible| (implausible.to_string(), implausible.is_final))
+            };
+            assert_eq!(judge(5000), Ok(None));
+            let (text, is_final) = judge(6001).unwrap_err();
+            assert!(!is_final && text.contains("more than 1000 ids after 5000"), "{text}");
+            assert_eq!(judge(6002), Ok(Some(SampleId(6001))));
+            for (wrong, sentence) in [(6002, "above 6002"), (3, "above 6002"), (u64::MAX, "ids only grow")] {
+                let (text, is_final) = judge(wrong).unwrap_err();
+                assert!(is_final && text.contains(sentence), "{text}");
+            }
         }
-    }
-
-    #[test]
-    fn the_newest_confirmed_id_is_the_largest() {
-        let mut ids = ids(None);
-        assert_eq!(ids.confirmed, None);
-        ids.confirm(SampleId(7));
-        ids.confirm(SampleId(3));
-        assert_eq!(ids.confirmed, Some(SampleId(7)));
     }
 
     #[test]
@@ -475,23 +345,10 @@ mod tests {
         let expected = "sample 600: its clock is 56 years behind the aggregator's, expected at most 10 minutes (numbering: clock with a \
                         period of 100 ms): set the clock that is wrong";
         assert_eq!(text, expected);
-        let times = [0, 1, 999, 1000, 59_999, 60_000, 7_200_000, DAY_MS, 400 * DAY_MS];
-        let words = [
-            "0 milliseconds",
-            "1 millisecond",
-            "999 milliseconds",
-            "1 second",
-            "59 seconds",
-            "1 minute",
-            "2 hours",
-            "1 day",
-            "1 year",
-        ];
-        assert_eq!(times.map(in_words), words);
         let text =
-            super::tests::ids(None).check(claim(0, 999, false), ALL_UP, WALL_MS).unwrap_err().to_string();
+            super::tests::ids(None).check(claim(0, 1001, false), ALL_UP, WALL_MS).unwrap_err().to_string();
         assert!(
-            text.starts_with("sample 999: expected at most 256 ids from 0, the newest known one: "),
+            text.starts_with("sample 1001: expected at most 1000 ids from 0, the newest known one: "),
             "{text}"
         );
     }

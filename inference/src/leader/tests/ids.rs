@@ -244,27 +244,73 @@ fn a_restart_remembers_which_implausible_samples_were_dropped_and_does_not_begin
     );
 }
 
+/// A refused trigger: what the leader says, and its actions.
+fn refused_trigger(group: &mut Group, sample: u64) -> (String, Vec<Action>) {
+    let event = Event::Trigger { sample: SampleId(sample) };
+    let mut actions = Vec::new();
+    let refusal = group.leader.handle(at(group.now), Generation::Current, event, &mut actions);
+    group.done.extend(actions.iter().cloned());
+    (refusal.expect("a refusal").to_string(), actions)
+}
+
 #[test]
-fn a_trigger_far_from_the_newest_id_is_refused_and_dropped_once() {
-    let step = 1 << 30;
+fn a_trigger_below_the_newest_or_too_high_is_refused_by_name_and_dropped_once() {
     for numbering in [None, Some(Numbering::Trigger)] {
         let mut group = Group::new();
         numbering.map(|numbering| group.event(Event::Numbering(numbering)));
-        group.trigger(1000);
-        for far in [1 << 40, u64::MAX, 1001 + step] {
-            let event = Event::Trigger { sample: SampleId(far) };
-            let mut actions = Vec::new();
-            let refusal = group.leader.handle(at(group.now), Generation::Current, event, &mut actions);
-            let text = refusal.expect("a refusal").to_string();
-            let limit = if far == u64::MAX { "ids only grow" } else { "1000, the newest known one" };
-            assert!(text.contains(limit), "{text}");
-            assert_eq!(actions, [dropped(far, Dropped::Implausible)]);
-            assert_eq!(group.trigger(far), []);
+        group.trigger(5000);
+        for (wrong, sentence) in [(4999, "above 5000"), (3, "--new-numbering"), (u64::MAX, "ids only grow")] {
+            let (text, actions) = refused_trigger(&mut group, wrong);
+            assert!(text.contains(sentence), "{text}");
+            assert_eq!(actions, [dropped(wrong, Dropped::Implausible)]);
+            assert_eq!(group.trigger(wrong), []);
         }
-        assert_eq!((group.leader.newest_known(), group.leader.counts().implausible), (SampleId(1000), 3));
-        assert_eq!(group.trigger(1000 + step), [Action::Await(SampleId(1000 + step))]);
-        assert_eq!(group.trigger(1001), [Action::Await(SampleId(1001))]);
+        assert_eq!((group.leader.newest_known(), group.leader.counts().implausible), (SampleId(5000), 3));
+        assert_eq!(group.trigger(6000), [Action::Await(SampleId(6000))]);
     }
+}
+
+#[test]
+fn a_trigger_far_ahead_is_answered_when_a_second_one_near_it_confirms_it() {
+    let mut group = Group::numbered(Numbering::Trigger);
+    group.trigger(5);
+    let far = 1 << 40;
+    let (text, actions) = refused_trigger(&mut group, far);
+    assert!(text.contains("a second trigger near it confirms it") && actions.is_empty(), "{text}");
+    assert_eq!(refused_trigger(&mut group, far).1, [], "the same one is no second");
+    for index in 0..SLOTS as u8 {
+        assert_eq!(group.summary(index, far, &SURE), []);
+    }
+    assert_eq!((group.leader.newest(), group.leader.newest_known()), (SampleId(0), SampleId(5)));
+    let both = [far, far + 1].map(|sample| Action::Await(SampleId(sample)));
+    assert_eq!(group.trigger(far + 1), both);
+    for index in 0..SLOTS as u8 {
+        group.summary(index, far, &SURE);
+    }
+    assert_eq!(decided(&group, far).presence.missing_count(), 0);
+}
+
+#[test]
+fn a_trigger_far_ahead_that_no_second_one_confirms_is_dropped_by_name_and_moves_nothing() {
+    let far = 1 << 40;
+    for next in [6, far + 2000] {
+        let mut group = Group::numbered(Numbering::Trigger);
+        group.trigger(5);
+        refused_trigger(&mut group, far);
+        assert_eq!(
+            group.trigger(next)[0],
+            dropped(far, Dropped::Implausible),
+            "another trigger took its place"
+        );
+    }
+    let mut group = Group::numbered(Numbering::Trigger);
+    group.trigger(5);
+    refused_trigger(&mut group, far);
+    let actions = group.after_ms(60_000);
+    assert!(actions.contains(&dropped(far, Dropped::Implausible)), "{actions:?}");
+    assert_eq!(group.leader.settled().highest, SampleId(5));
+    // One that comes later is answered, and the one before has ended.
+    assert_eq!(group.trigger(far + 1), [Action::Await(SampleId(far + 1))]);
 }
 
 #[test]
@@ -318,15 +364,13 @@ fn a_late_answer_of_a_triggered_sample_that_the_leader_missed_is_not_dropped() {
     group.trigger(1000);
     group.event(Event::Connected);
     assert_eq!(group.late(0, 5000, &SURE), [], "its trigger may have come while the leader was away");
+    assert_eq!(group.late(1, 5000, &SURE), [], "one wrong trigger may have misled both");
     assert_eq!(group.late(1, 5001, &SURE), [], "nobody else knows this one");
     assert_eq!(
-        group.late(1, 4999, &SURE),
-        [Action::Open(SampleId(4999))],
+        group.late(0, 5000, &SURE),
+        [Action::Open(SampleId(5000))],
         "another device knows a later one"
     );
-    group.trigger(6000);
-    assert_eq!(group.late(0, 5000, &SURE), [Action::Open(SampleId(5000))]);
-    assert_eq!(group.late(0, 7000, &SURE), [dropped(7000, Dropped::Implausible)]);
 }
 
 #[test]
@@ -393,7 +437,7 @@ fn one_device_cannot_have_samples_decided_before_they_exist() {
         assert_eq!(group.after_ms(window_ms + 1), []);
     }
     assert_eq!((group.leader.settled().decided, group.leader.newest_known()), (0, SampleId(1000)));
-    // More than a slot may hold, beyond the ids that one device may name, and held for longer than a window.
+    // More than a slot may hold, and held for longer than a window.
     group.not_in_view(0, 1001);
     let counts = group.leader.counts();
     assert_eq!((counts.implausible, counts.implausible_slots), (4 * 256, SlotSet::single(slot(0))));
