@@ -199,7 +199,7 @@ fn a_policy_that_cannot_be_used_ends_with_code_2_and_the_mistake() {
     let file = dir.path().join("policy.toml");
     std::fs::write(&file, "[device]\nthreshold = 1.5\n").unwrap();
     for (policy, wrong) in [
-        (file.to_str().unwrap(), "policy.toml:2: `threshold = 1.5`: "),
+        (file.to_str().unwrap(), "policy.toml:2: device.threshold: "),
         (dir.path().join("none.toml").to_str().unwrap(), "No such file"),
     ] {
         let flags = flags(&bundle, &frames, &["--policy", policy]);
