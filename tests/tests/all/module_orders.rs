@@ -170,7 +170,7 @@ fn expand<'a>(before: &[String], text: &'a str, found: &mut Vec<Vec<String>>) ->
             return behind;
         }
         let behind = expand(&path, rest, found);
-        // What is left of an item, such as `as Name` or `*`.
+        // The rest of an item, such as `as Name` or `*`, is no path.
         let next = behind.find([',', '}']).unwrap_or(behind.len());
         rest = &behind[next..];
         if rest.is_empty() {

@@ -17,7 +17,7 @@ pub use convp::ConvpSpec;
 pub use fc::FcSpec;
 pub use pool::PoolSpec;
 
-/// What a spec says of one block.
+/// Shape and cost of one kind of block.
 pub trait BlockKind {
     /// Shape of the output over `input`, both `[channels, height, width]`; a vector is `[values, 1, 1]`.
     ///
@@ -38,7 +38,7 @@ pub trait BlockKind {
         false
     }
 
-    /// What a flat block gives instead of one number a class; `None` where it may end a section.
+    /// Output of a flat block that is not one number a class; `None` where the block may end a section.
     fn instead_of_classes(&self, _classes: usize) -> Option<String> {
         None
     }
@@ -82,7 +82,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// What the block is.
+            /// Shape and cost of the block.
             pub fn kind(&self) -> &dyn BlockKind {
                 match self {
                     $(Self::$Kind(spec) => spec,)*

@@ -65,7 +65,7 @@ impl<'a> TrainedState<'a> {
     }
 }
 
-/// What a block computes.
+/// Computation of one kind of block.
 pub trait Layer {
     /// Outputs of a batch; maps are `[batch, channels, h, w]`, vectors `[batch, values, 1, 1]`.
     fn forward(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4>;
@@ -112,7 +112,7 @@ macro_rules! layers {
                 }
             }
 
-            /// What the block computes.
+            /// Computation of the block.
             pub fn layer(&self) -> &dyn Layer {
                 match self {
                     $(Self::$Kind(layer) => layer,)*
