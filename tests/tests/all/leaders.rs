@@ -34,9 +34,9 @@ async fn a_second_leader_waits_and_leads_after_sigkill_of_the_first_one() {
     let mut group = programs(&shipped::bundle_path(), Some(&policy), broker.clone(), folder.path());
     group.start_all(bundle.manifest()).await.unwrap();
     let mut client = client(broker.clone(), bundle.network_id()).await;
-    client.wait_for_complete_decision(SampleId(1000)).await.unwrap();
+    let first = client.wait_for_complete_decision(SampleId(1000)).await.unwrap();
     let _second = second_leader(&broker, &policy, folder.path());
-    for sample in ids(5000, 100) {
+    for sample in ids(first.0 + 1, 100) {
         client.decide(sample).await.unwrap();
     }
     assert_eq!(client.account().contradicted_count(), 0);
@@ -46,7 +46,7 @@ async fn a_second_leader_waits_and_leads_after_sigkill_of_the_first_one() {
     );
 
     group.kill(Service::Leader);
-    let last = client.wait_for_complete_decision(SampleId(9000)).await.unwrap();
+    let last = client.wait_for_complete_decision(SampleId(first.0 + 500)).await.unwrap();
     for sample in ids(last.0 + 1, 20) {
         client.decide(sample).await.unwrap();
     }
