@@ -29,7 +29,7 @@ pub fn bundle_path() -> PathBuf {
 
 /// Path of the frames.
 pub fn frames_path() -> PathBuf {
-    root().join("samples/shipped/fashion-6cam-300.tar.gz")
+    root().join("io/samples/shipped/fashion-6cam-300.tar.gz")
 }
 
 /// Root folder of the project.

@@ -256,6 +256,6 @@ fn clippy_refuses_more_than_five_parameters_in_every_crate() {
 
 #[test]
 fn a_new_variant_fails_to_compile_where_inference_does_not_handle_it() {
-    let library = read(&headwater_tests::shipped::root().join("inference/src/lib.rs"));
+    let library = read(&headwater_tests::shipped::root().join("core/inference/src/lib.rs"));
     assert!(library.contains("#![warn(clippy::wildcard_enum_match_arm)]"));
 }

@@ -1,11 +1,11 @@
-//! Accuracy and memory of the packed network of `kernels/examples/digit` on the whole test part of MNIST.
+//! Accuracy and memory of the packed network of `core/kernels/examples/digit` on the whole test part of MNIST.
 
 use std::path::Path;
 
 use headwater_kernels::{CodePath, OwnedSection, Plan, Threshold};
 use headwater_samples::{DataSet, Part, mnist};
 
-const SECTION: &[u8] = include_bytes!("../../../kernels/examples/digit/section.hwpk");
+const SECTION: &[u8] = include_bytes!("../../../core/kernels/examples/digit/section.hwpk");
 /// Limit for weights and temporaries: the memory of eBNN (Embedded Binarized Neural Networks, 2017).
 const MAX_BYTES: usize = 15_000;
 /// Images that must be right, of the 10,000 images of the test part.

@@ -9,15 +9,15 @@ const PAGE: &str = include_str!("../../../docs/protocol.md");
 
 /// Sources whose public types are the messages.
 const SOURCES: [&str; 4] = [
-    include_str!("../../../protocol/src/decision.rs"),
-    include_str!("../../../protocol/src/exit_record.rs"),
-    include_str!("../../../protocol/src/notice.rs"),
-    include_str!("../../../protocol/src/trigger.rs"),
+    include_str!("../../../core/protocol/src/decision.rs"),
+    include_str!("../../../core/protocol/src/exit_record.rs"),
+    include_str!("../../../core/protocol/src/notice.rs"),
+    include_str!("../../../core/protocol/src/trigger.rs"),
 ];
 
-const TOPICS: &str = include_str!("../../../protocol/src/topic.rs");
+const TOPICS: &str = include_str!("../../../core/protocol/src/topic.rs");
 
-const MESSAGES: &str = include_str!("../../../protocol/src/message.rs");
+const MESSAGES: &str = include_str!("../../../core/protocol/src/message.rs");
 
 /// Lines of each public type of that kind, `enum` or `struct`, in a source.
 fn bodies<'a>(source: &'a str, kind: &str) -> Vec<&'a str> {

@@ -1,0 +1,206 @@
+//! Log lines on stderr.
+
+use std::io::IsTerminal;
+
+use serde::Deserialize;
+use thiserror::Error;
+use tracing_subscriber::EnvFilter;
+
+/// Form of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// One line of text for people; coloured on a terminal.
+    Text,
+    /// One JSON object a line for programs.
+    Json,
+}
+
+/// Filter that the caller's extends. The client library warns of each refused message by its number; the link reports it by its topic.
+const BASE_FILTER: &str = "rumqttc::state=error";
+
+/// Starts logging for this process; called once, by a `main.rs`.
+///
+/// `filter` is a level or a list such as `info,headwater_link=debug`. The environment variable `RUST_LOG`, where set, replaces it.
+///
+/// # Errors
+/// [`FilterError`] for a filter that cannot be read.
+pub fn init_logs(filter: &str, format: LogFormat) -> Result<(), FilterError> {
+    let environment = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|value| !value.is_empty());
+    let filter = env_filter(environment.as_deref().unwrap_or(filter))?;
+    // A line that cannot be written is lost. By default the library would report it with `eprintln!`, which panics on a closed pipe.
+    let logs = tracing_subscriber::fmt().log_internal_errors(false).with_env_filter(filter);
+    let logs = logs.with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => logs.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => logs.json().flatten_event(true).init(),
+    }
+    Ok(())
+}
+
+fn env_filter(filter: &str) -> Result<EnvFilter, FilterError> {
+    check_filter(filter)?;
+    let text = format!("{BASE_FILTER},{filter}");
+    EnvFilter::try_new(text)
+        .map_err(|error| FilterError::Unreadable { found: filter.into(), reason: error.to_string() })
+}
+
+/// Levels of a filter.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// First part of the targets of our events: names of our crates and programs, with `_` in place of `-`.
+const TARGETS: [&str; 25] = [
+    "headwater",
+    "headwater_aggregator",
+    "headwater_calibration",
+    "headwater_cloud",
+    "headwater_cloud_service",
+    "headwater_device",
+    "headwater_edge_aggregator",
+    "headwater_end_device",
+    "headwater_experiments",
+    "headwater_group",
+    "headwater_identity",
+    "headwater_inference",
+    "headwater_kernels",
+    "headwater_map_coder",
+    "headwater_link",
+    "headwater_protocol",
+    "headwater_samples",
+    "headwater_settings",
+    "headwater_spec",
+    "headwater_telemetry",
+    "headwater_tests",
+    "headwater_toml_file",
+    "headwater_train",
+    "headwater_training",
+    "headwater_transport",
+];
+
+/// Checks a log filter. The library takes a misspelt level for the name of a target, and then logs nearly nothing.
+///
+/// # Errors
+/// [`FilterError`] for a part without a level, and for an unknown target of ours.
+pub fn check_filter(filter: &str) -> Result<(), FilterError> {
+    let parts = || filter.split(',').map(str::trim).filter(|part| !part.is_empty());
+    if parts().next().is_none() {
+        return Err(FilterError::NoLevel { found: filter.into() });
+    }
+    parts().try_for_each(check_part)
+}
+
+/// Checks one part: a level, or `target=level`. A target may name a span and its fields, in brackets.
+fn check_part(part: &str) -> Result<(), FilterError> {
+    // A part such as `target[span{a` is the first half of one with several fields, which the library reads.
+    let (target, level) = part.rsplit_once('=').unwrap_or(("", part));
+    if part.contains(['[', ']', '{', '}', '"']) {
+        return Ok(());
+    }
+    let is_level = LEVELS.contains(&level.trim().to_ascii_lowercase().as_str());
+    if !is_level {
+        return Err(FilterError::NoLevel { found: part.into() });
+    }
+    let name = target.trim().split("::").next().unwrap_or_default();
+    if name.starts_with("headwater") && !TARGETS.contains(&name) {
+        return Err(FilterError::NoTarget { found: name.into() });
+    }
+    Ok(())
+}
+
+/// A log filter that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FilterError {
+    /// A part of the filter has no level that is known.
+    #[error(
+        "expected a level ({}) or a list such as info,headwater_link=debug, found {found:?}",
+        LEVELS.join(", ")
+    )]
+    NoLevel {
+        /// The part.
+        found: String,
+    },
+    /// A part of the filter names a target that none of our crates has.
+    #[error("expected one of our targets ({}), found {found:?}", TARGETS.join(", "))]
+    NoTarget {
+        /// First part of the target.
+        found: String,
+    },
+    /// The filter cannot be read.
+    #[error("expected a level, or a list such as info,headwater_link=debug, found {found:?}: {reason}")]
+    Unreadable {
+        /// The filter.
+        found: String,
+        /// The mistake in the words of the library.
+        reason: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_may_name_levels_and_targets() {
+        for filter in [
+            "info",
+            "INFO",
+            "off",
+            "warn,headwater_link=debug",
+            "headwater=trace",
+            "headwater_edge_aggregator::registry=debug",
+            "rumqttc=info",
+            "info,hyper::proto=debug",
+            "headwater_link[span{field=1}]=debug",
+        ] {
+            assert!(env_filter(filter).is_ok(), "{filter}");
+        }
+    }
+
+    #[test]
+    fn a_filter_that_names_no_level_is_refused() {
+        for (filter, found) in [
+            ("ifno", "ifno"),
+            ("info,headwater_link=loud", "headwater_link=loud"),
+            ("headwater_link", "headwater_link"),
+            ("info,debg", "debg"),
+            ("", ""),
+            (" , ", " , "),
+        ] {
+            assert_eq!(check_filter(filter), Err(FilterError::NoLevel { found: found.into() }), "{filter:?}");
+        }
+        let error = env_filter("ifno").expect_err("no such level").to_string();
+        assert!(error.contains("info, debug, trace") && error.ends_with("found \"ifno\""), "{error}");
+    }
+
+    #[test]
+    fn a_target_of_ours_that_does_not_exist_is_refused() {
+        for target in ["headwater_lnk", "headwater_end_devices", "headwater-link"] {
+            let error = check_filter(&format!("info,{target}::driver=debug"));
+            assert_eq!(error, Err(FilterError::NoTarget { found: target.into() }));
+        }
+    }
+
+    #[test]
+    fn every_crate_is_a_target() {
+        let workspace = include_str!("../../../Cargo.toml");
+        let members = workspace.split("\nmembers = [").nth(1).and_then(|rest| rest.split(']').next());
+        let members = members.expect("a list of members").split('"').skip(1).step_by(2);
+        // The one without code, and the one whose package has the name of its program.
+        for member in members.filter(|member| !["build-features", "ops/cli"].contains(member)) {
+            let target = match member {
+                "models/trainer" => "headwater_train".into(),
+                _ => format!("headwater_{}", member.rsplit('/').next().unwrap_or(member).replace('-', "_")),
+            };
+            assert!(TARGETS.contains(&target.as_str()), "{target}");
+        }
+    }
+
+    #[test]
+    fn the_filter_of_the_caller_wins_over_the_base_filter() {
+        let filter = env_filter("info,rumqttc::state=warn").expect("a filter").to_string();
+        assert!(
+            filter.contains("rumqttc::state=warn") && !filter.contains("rumqttc::state=error"),
+            "{filter}"
+        );
+    }
+}
