@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use headwater_group::GroupClient;
 use headwater_tests::site::account::{Outcome, Reference, SampleRange, outcomes, receive, reference};
 use headwater_tests::site::faults::{self, Extent, Fault, HEAD};
-use headwater_tests::site::rogue::{self, Attack, Column};
+use headwater_tests::site::rogue::{self, Attack, Cell, Column};
 use headwater_tests::site::states;
 use headwater_tests::site::{GROUPS, PERIOD_MS, Part, Site};
 
@@ -145,7 +145,7 @@ async fn check_site(folder: &Path) -> bool {
             let cell =
                 rogue::run((attack, column), (&site, &stranger), &mut clients, (&reference, time)).await;
             println!("rogue client, {column:?}, {}: {}", attack.name(), cell.text());
-            is_sound &= cell.is_sound(attack, column);
+            is_sound &= is_as_expected(&cell, attack, column);
         }
     }
     is_sound
@@ -203,6 +203,15 @@ async fn check_states(folder: &Path, rounds: u32) -> bool {
     is_sound
 }
 
+/// Names a cell of the rogue table that is not as expected.
+fn is_as_expected(cell: &Cell, attack: Attack, column: Column) -> bool {
+    let is_sound = cell.is_sound(attack, column);
+    if !is_sound {
+        eprintln!("check-site: {}, {column:?}: not as expected", attack.name());
+    }
+    is_sound
+}
+
 async fn check_rogue(folder: &Path, time: Duration, only: Option<&str>) -> bool {
     let strangers = tempfile::tempdir().expect("a temporary folder");
     let stranger = Site::enroll(strangers.path());
@@ -223,7 +232,7 @@ async fn check_rogue(folder: &Path, time: Duration, only: Option<&str>) -> bool 
                 let scene = (&site, &stranger);
                 let cell = rogue::run((attack, *column), scene, &mut clients, (&reference, time)).await;
                 println!("| {} | {column:?} | {} |", attack.name(), cell.text());
-                is_sound &= cell.is_sound(attack, *column);
+                is_sound &= is_as_expected(&cell, attack, *column);
             }
         }
     }

@@ -29,7 +29,7 @@ pub enum Attack {
     Summary,
     /// An account that says that all samples are closed.
     Settled,
-    /// Requests for the features of every device.
+    /// Requests for the features of other devices.
     Request,
     /// Results of samples.
     Result,
@@ -203,9 +203,10 @@ impl GroupKnowledge {
         (self.topics.name(&Topic::Settled), json(&notice), round.is_multiple_of(2))
     }
 
+    /// A request to five of six devices: the leader's own ones go to all, and their sessions are the same.
     fn request(&self, next: SampleId) -> Forged {
-        let all: SlotSet = Slot::first(6).collect();
-        self.on(&Topic::Request, self.message(&Body::Request(all), (next, 0xbad), None))
+        let slots: SlotSet = Slot::first(5).collect();
+        self.on(&Topic::Request, self.message(&Body::Request(slots), (next, 0), None))
     }
 
     fn trigger(&self, id: u64) -> Forged {
