@@ -1,6 +1,18 @@
 //! The decision path: bundle, engines, aggregation, exit rule, and the decision state machine.
 //!
 //! Pure: opens no socket, reads no clock and no environment, starts no thread.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! tests           testing
+//! whole network   whole
+//! groups          edge  leader
+//! execution       sections  cascade  engine
+//! files           bundle  cost
+//! decisions       exit  policy  aggregate
+//! ground          manifest  regular_file
+//! ```
 
 // A new variant of our enums must not fall into an arm for the rest.
 #![warn(clippy::wildcard_enum_match_arm)]

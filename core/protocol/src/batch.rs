@@ -17,21 +17,15 @@
 //! A device sends batches while the leader's notices say how long it may collect answers
 //! ([`SettledNotice::batch_ms`](crate::SettledNotice::batch_ms)), and a leader says so while a device names [`BATCHES`].
 
-use thiserror::Error;
-
 use crate::header::{Header, put_header};
 use crate::ids::{SampleId, Session};
-use crate::message::{DecodeError, EncodeError, Kind, Limits, check_scores};
+use crate::kind::{Kind, MAX_BATCH_SAMPLES};
+use crate::limits::{Limits, check_scores};
+use crate::message_error::{BatchMistake, DecodeError, EncodeError};
 use crate::varint::{put_varint, take_varint};
 
 /// Capability of a device that sends batches, in its birth.
 pub const BATCHES: &str = "batches";
-
-/// Most samples in one batch.
-pub const MAX_BATCH_SAMPLES: usize = 64;
-
-/// Most bytes of an entry before its scores: varints of a `u32` and of a `u16`.
-const MAX_ENTRY_HEAD_BYTES: usize = 5 + 3;
 
 /// Bit of `step` that marks `not_in_view`.
 const NOT_IN_VIEW: u32 = 1;
@@ -62,43 +56,6 @@ pub enum BatchedAnswer<'a> {
     Summary(&'a [u8]),
     /// The device is up and has no view of the sample.
     NotInView,
-}
-
-/// Mistake in an entry of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum BatchMistake {
-    /// The first entry is not that of the header's sample.
-    #[error("expected the header's sample, found another one")]
-    NotTheHeaders,
-    /// The id is not above that of the entry before.
-    #[error("expected an id above the one before, found none")]
-    NotRising,
-    /// Ids end before this one.
-    #[error("expected an id below 2^64, found a higher one")]
-    TooFar,
-    /// The sample is younger than its sending.
-    #[error("expected an age of at least 0, found a sample from after its sending")]
-    NegativeAge,
-    /// A number that is cut off, too large, or longer than it need be.
-    #[error("expected a number in as few bytes as it needs, found other bytes")]
-    Number,
-    /// The body of the answer is cut off.
-    #[error("expected {expected} bytes of scores, found {found}")]
-    CutOff {
-        /// Bytes that the network's shapes give.
-        expected: usize,
-        /// Bytes left.
-        found: usize,
-    },
-    /// More entries than allowed.
-    #[error("expected at most {MAX_BATCH_SAMPLES} entries, found more")]
-    TooMany,
-    /// No entry.
-    #[error("expected an entry, found none")]
-    Missing,
-    /// The flag `late`, which a batch never has.
-    #[error("expected answers in time, found the flag late")]
-    Late,
 }
 
 impl<'a> Batch<'a> {
@@ -229,11 +186,6 @@ pub fn encode_batch(
         (before, taken) = (entry, taken + 1);
     }
     Ok(taken)
-}
-
-/// Bytes of the longest batch under these limits, without the header.
-pub(crate) fn longest_body(summary_bytes: usize) -> usize {
-    MAX_BATCH_SAMPLES * (MAX_ENTRY_HEAD_BYTES + summary_bytes)
 }
 
 /// Entries that are not checked.

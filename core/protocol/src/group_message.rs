@@ -3,7 +3,8 @@
 use crate::bit_set::SlotSet;
 use crate::header::{Header, put_header};
 use crate::ids::{SampleId, Session};
-use crate::message::{Kind, put_slots};
+use crate::kind::Kind;
+use crate::message::put_slots;
 
 /// A trigger as bytes. `session` is that of the network.
 pub fn encode_trigger(session: Session, sample: SampleId) -> Vec<u8> {
@@ -25,7 +26,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::message::{Body, DecodeError, Limits, Message, decode, encode};
+    use crate::{Body, DecodeError, Limits, Message, decode, encode};
 
     const SESSION: Session = Session([0xab, 0xcd]);
 

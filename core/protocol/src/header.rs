@@ -11,11 +11,9 @@
 //! Triggers and requests have neither flags nor age.
 
 use crate::ids::{SampleId, Session};
-use crate::message::{DecodeError, Kind};
+use crate::kind::{Kind, VERSION};
+use crate::message_error::DecodeError;
 use crate::varint::{MAX_VARINT_BYTES, put_varint, take_varint};
-
-/// Version of the binary messages of this build.
-pub const VERSION: u8 = 2;
 
 /// Bytes before the body at the longest ids in use, those of a source: milliseconds since 1970, up to the year 2109.
 pub const HEADER_BYTES: usize = MAX_HEADER_BYTES - MAX_VARINT_BYTES + 6;

@@ -2,6 +2,18 @@
 //!
 //! The crate opens no socket, reads no clock and knows no model maths. Every message of a peer is decoded here. A length that a peer
 //! names is checked against [`Limits`] before anything is allocated.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! tests           schema  testing
+//! triggers        triggered_ids  trigger  group_message
+//! results         decision  notice  exit_record
+//! messages        message  batch  limits  header  message_error
+//! addresses       topic  v2
+//! words           presence  scores  bit_set  utc_time
+//! ground          kind  json_version  ids  fault  exit  varint  bits
+//! ```
 
 mod batch;
 mod bit_set;
@@ -14,7 +26,10 @@ mod group_message;
 mod header;
 mod ids;
 mod json_version;
+mod kind;
+mod limits;
 mod message;
+mod message_error;
 mod notice;
 mod presence;
 #[cfg(feature = "schema")]
@@ -29,22 +44,23 @@ mod utc_time;
 pub mod v2;
 mod varint;
 
-pub use batch::{BATCHES, Batch, BatchEntry, BatchMistake, BatchedAnswer, MAX_BATCH_SAMPLES, encode_batch};
+pub use batch::{BATCHES, Batch, BatchEntry, BatchedAnswer, encode_batch};
 pub use bit_set::{BitSet, EdgeSet, SlotSet, SourceSet};
 pub use decision::{Decision, Degraded, Dropped, HopBytes, ResultMessage, Settled, SettledNotice, Stages};
 pub use exit::{ByExit, Exit, ExitWord};
 pub use exit_record::{AppliedExit, LeaveReason, TimeSource};
 pub use fault::{Fault, MqttHandling};
 pub use group_message::{encode_request, encode_trigger};
-pub use header::{HEADER_BYTES, Header, VERSION, decode_header};
+pub use header::{HEADER_BYTES, Header, decode_header};
 pub use ids::{
     Boot, DeviceId, EdgeId, EdgeIndex, GroupId, IdError, NetworkId, PolicyId, SampleId, Session, SiteId,
     Slot, Source, VerifyingKey,
 };
 pub use json_version::Schema;
-pub use message::{
-    Body, DecodeError, DeviceDecision, EncodeError, Kind, Limits, Message, age_ms, decode, encode,
-};
+pub use kind::{Kind, MAX_BATCH_SAMPLES, VERSION};
+pub use limits::Limits;
+pub use message::{Body, DeviceDecision, Message, age_ms, decode, encode};
+pub use message_error::{BatchMistake, DecodeError, EncodeError};
 pub use notice::{Birth, DeviceState, EdgeStatus, InstanceId, LeaderClaim, Numbering, Status};
 pub use presence::{Presence, SlotPresence};
 pub use scores::ScoreEncoding;

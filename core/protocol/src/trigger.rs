@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{SampleId, Session, clipped};
-use crate::message::{Body, DecodeError, Limits, Message, decode};
+use crate::limits::Limits;
+use crate::message::{Body, Message, decode};
+use crate::message_error::DecodeError;
 
 /// A trigger in JSON: `{"sample": 17}`.
 ///
@@ -65,7 +67,8 @@ impl Trigger {
 mod tests {
     use super::*;
     use crate::fault::Fault;
-    use crate::header::{Header, VERSION};
+    use crate::header::Header;
+    use crate::kind::VERSION;
     use crate::message::encode;
 
     fn read(payload: &[u8]) -> Result<Trigger, DecodeError> {

@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use headwater_toml_file::nearest;
 
 use crate::declare::{Declared, Places};
-use crate::load::Stop;
+use crate::stop::Stop;
 
 /// Values by flag, and every mistake of the command line.
 ///

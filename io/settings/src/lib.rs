@@ -11,27 +11,38 @@
 //!
 //! The key of a setting is its path in the structs (`broker.address`). The crate knows no setting of a single program, opens no
 //! socket and starts no service. Only [`Sources::of_process`] reads the process's arguments and environment.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! tests           testing
+//! reading         show  load  command_line
+//! shared settings security  sections
+//! declaration     declare  values
+//! ground          stop  sources
+//! ```
 
 mod command_line;
 mod declare;
 mod load;
-mod reader;
 mod sections;
 mod security;
 mod show;
 mod sources;
+mod stop;
 #[cfg(feature = "testing")]
 mod testing;
 mod values;
 
 pub use declare::{
-    Declared, Field, Section, Tables, default, flat, optional, required, secret, section, switch, tables,
+    Declared, Field, Origin, Reader, Section, Tables, Value, default, flat, optional, required, secret,
+    section, switch, tables,
 };
 pub use headwater_toml_file::nearest;
-pub use load::{Loaded, Program, Stop, checked_live, defaults, load, print_result};
-pub use reader::{Origin, Reader, Value};
+pub use load::{Loaded, Program, checked_live, defaults, load};
 pub use sections::{AdminSettings, BrokerSettings, CommandLine, LogSettings};
 pub use security::{SecuritySettings, TlsSettings};
 pub use show::example;
 pub use sources::Sources;
+pub use stop::{Stop, print_result};
 pub use values::{List, Misfit, Mistake, within, word};

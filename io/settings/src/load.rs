@@ -6,14 +6,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use headwater_telemetry::{print, print_error};
+use headwater_telemetry::print_error;
 use headwater_toml_file::{Document, last_part};
-use headwater_transport::redacted;
 use headwater_transport::tls::Certificate;
 
-use crate::declare::{Declared, Section};
-use crate::reader::{Inputs, Origin, Reader, Value};
+use crate::declare::{Declared, Inputs, Origin, Reader, Section, Value};
 use crate::sources::Sources;
+use crate::stop::Stop;
 use crate::values::Misfit;
 use crate::{AdminSettings, command_line};
 
@@ -43,39 +42,6 @@ pub struct Loaded<S> {
     pub warnings: Vec<String>,
 }
 
-/// Why a program ends before it starts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// `--help` or `--version`, with the text to print.
-    Help(String),
-    /// All mistakes.
-    Mistakes(Vec<String>),
-}
-
-impl Stop {
-    /// Prints help on standard output and mistakes on standard error; 0 after help, 2 after mistakes.
-    pub fn print(&self, program: &str) -> ExitCode {
-        match self {
-            Self::Help(text) => print_result(program, text),
-            Self::Mistakes(mistakes) => {
-                print_error(&mistakes_text(program, mistakes));
-                ExitCode::from(2)
-            }
-        }
-    }
-}
-
-/// Prints what was asked for on standard output: 0, or 1 where the text cannot be written. A closed pipe counts as written.
-pub fn print_result(program: &str, text: &str) -> ExitCode {
-    match print(text) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            print_error(&format!("{program}: writing to standard output: {error}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
 /// Ends a program that was asked whether the running one is live: 0, or 1 with the reason on standard error.
 pub fn checked_live(program: &str, admin: &AdminSettings) -> ExitCode {
     match admin.check_live(program) {
@@ -85,12 +51,6 @@ pub fn checked_live(program: &str, admin: &AdminSettings) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// All mistakes as lines for people. No line repeats a password of an address.
-fn mistakes_text(program: &str, mistakes: &[String]) -> String {
-    let lines = mistakes.iter().map(|mistake| format!("{program}: {}\n", redacted(mistake)));
-    format!("{}{program} --help explains every setting", lines.collect::<String>())
 }
 
 /// Reads the settings of a program.
@@ -231,20 +191,4 @@ fn is_of_others(name: &str, others: &[&str]) -> bool {
         || name.contains("_PORT_")
         || name.ends_with("_PORT");
     others.iter().any(is_other) || is_of_kubernetes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_printed_mistake_repeats_a_password() {
-        let mistakes = [
-            "unexpected argument 'mqtt://user:s3cret@host' found".to_owned(),
-            "TOML parse error at line 1\n  | address = \"mqtt://user:s3cret@host".to_owned(),
-        ];
-        let text = mistakes_text("headwater-device", &mistakes);
-        assert!(!text.contains("s3cret") && text.matches("mqtt://***@host").count() == 2, "{text}");
-        assert!(text.ends_with("\nheadwater-device --help explains every setting"), "{text}");
-    }
 }

@@ -3,8 +3,8 @@
 use headwater_toml_file::last_part;
 
 use crate::declare::{Declared, Section};
+use crate::declare::{Origin, Value};
 use crate::load::{Loaded, declared};
-use crate::reader::{Origin, Value};
 use crate::values::literal;
 
 /// Array of tables with the position of the table, and the section in it.

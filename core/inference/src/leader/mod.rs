@@ -36,15 +36,10 @@
 //!
 //! Every wait has an end ([`Leader::next_timer`]). Every sample that was opened or triggered is decided or dropped with a reason, once.
 
-mod awaited;
-mod capture_time;
 mod clock_offsets;
 mod closed;
-mod decide;
-mod device_answers;
 mod devices;
-mod early_answers;
-mod escalation;
+mod earlier_policies;
 mod id_ranges;
 mod implausible;
 pub mod journal;
@@ -52,9 +47,7 @@ mod machine;
 mod network_state;
 mod open_sample;
 mod plausible_ids;
-mod policies;
 pub(crate) mod timers;
-mod window;
 
 use headwater_protocol::{
     Decision, Degraded, Dropped, EdgeIndex, Exit, NetworkId, Numbering, PolicyId, SampleId, Slot, SlotSet,
@@ -68,10 +61,8 @@ use crate::sections::{ScoresExit, SectionError};
 
 pub use crate::bundle::Generation;
 pub use clock_offsets::ClockOff;
-pub use device_answers::DeviceAnswer;
-pub use escalation::EdgeAnswer;
 pub use implausible::Implausible;
-pub use machine::{Counts, Leader};
+pub use machine::{Counts, DeviceAnswer, EdgeAnswer, Leader};
 
 /// Microseconds since the leader started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

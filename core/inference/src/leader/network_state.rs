@@ -3,8 +3,8 @@
 use headwater_protocol::{EdgeSet, SampleId};
 
 use super::devices::Devices;
+use super::earlier_policies::EarlierPolicies;
 use super::open_sample::OpenSample;
-use super::policies::EarlierPolicies;
 use super::{Exits, Generation, LeaderConfig, Micros};
 
 /// Largest number of closed samples kept for their buffers.

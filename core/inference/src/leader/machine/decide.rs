@@ -4,11 +4,12 @@ use headwater_protocol::{
     AppliedExit, Decision, Degraded, Dropped, Exit, LeaveReason, PolicyId, SampleId, Schema, Stages,
 };
 
-use super::closed::Revisable;
-use super::open_sample::OpenSample;
-use super::{Action, Leader};
+use super::Leader;
 use crate::cascade::ExitAnswer;
 use crate::exit::Assessment;
+use crate::leader::Action;
+use crate::leader::closed::Revisable;
+use crate::leader::open_sample::OpenSample;
 
 impl Leader {
     /// Decides a sample by the deepest exit so far, marked with the reason.

@@ -1,25 +1,37 @@
 //! [`Leader`]: events in, actions out.
 
+mod awaited;
+mod capture_time;
+mod decide;
+mod device_answers;
+mod early_answers;
+mod escalation;
+mod policies;
+mod window;
+
 use std::collections::BTreeMap;
 
 use headwater_protocol::{
     Degraded, EdgeSet, Numbering, SampleId, Schema, Settled, SettledNotice, Slot, SlotSet, TriggeredIds,
 };
 
-use super::awaited::AwaitedSamples;
-use super::clock_offsets::{Allowed, ClockOff, ClockOffsets};
-use super::closed::ClosedSamples;
-use super::device_answers::DeviceMessage;
-use super::early_answers::EarlyAnswers;
-use super::escalation::EdgeSender;
-use super::implausible::Implausible;
-use super::journal::{Entry, Recovered};
-use super::network_state::NetworkState;
-use super::open_sample::{OpenSample, Stage};
-use super::plausible_ids::{DEFAULT_CLOCK_DIFFERENCE_MS, PlausibleIds};
-use super::timers::Timers;
-use super::{Action, Event, Exits, Generation, LeaderConfig, Micros, Now};
+use self::awaited::AwaitedSamples;
+use self::device_answers::DeviceMessage;
+use self::early_answers::EarlyAnswers;
+use self::escalation::EdgeSender;
 use crate::bundle::PerNetwork;
+use crate::leader::clock_offsets::{Allowed, ClockOff, ClockOffsets};
+use crate::leader::closed::ClosedSamples;
+use crate::leader::implausible::Implausible;
+use crate::leader::journal::{Entry, Recovered};
+use crate::leader::network_state::NetworkState;
+use crate::leader::open_sample::{OpenSample, Stage};
+use crate::leader::plausible_ids::{DEFAULT_CLOCK_DIFFERENCE_MS, PlausibleIds};
+use crate::leader::timers::Timers;
+use crate::leader::{Action, Event, Exits, Generation, LeaderConfig, Micros, Now};
+
+pub use device_answers::DeviceAnswer;
+pub use escalation::EdgeAnswer;
 
 /// Decides the samples of one group.
 ///
@@ -29,9 +41,9 @@ pub struct Leader {
     pub(super) plausible_ids: PlausibleIds,
     pub(super) clock_offsets: ClockOffsets,
     pub(super) open: BTreeMap<SampleId, Box<OpenSample>>,
-    pub(super) awaited: AwaitedSamples,
+    awaited: AwaitedSamples,
     /// Answers that came before their triggers.
-    pub(super) early: EarlyAnswers,
+    early: EarlyAnswers,
     pub(super) closed: ClosedSamples,
     pub(super) timers: Timers,
     pub(super) newest: SampleId,

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 use headwater_protocol::{Dropped, SampleId};
 
-use super::{Action, Leader, Micros};
+use super::Leader;
+use crate::leader::{Action, Micros};
 
 /// Largest number of awaited samples; beyond it the lowest id is dropped.
 const MAX_AWAITED: usize = 65_536;

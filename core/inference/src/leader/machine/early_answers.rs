@@ -12,8 +12,10 @@
 
 use headwater_protocol::{DeviceDecision, SampleId, Slot, SlotSet};
 
+use super::Leader;
+use super::device_answers::DeviceAnswer;
 use super::device_answers::DeviceMessage;
-use super::{DeviceAnswer, Leader, Micros};
+use crate::leader::Micros;
 
 /// Most answers that are held for one slot.
 const MAX_HELD: usize = 256;

@@ -3,9 +3,9 @@
 use headwater_protocol::{Degraded, Dropped, Exit, ExitWord, LeaveReason, SampleId, SlotPresence, SlotSet};
 
 use super::Leader;
-use super::open_sample::Stage;
 use crate::cascade::ExitAnswer;
 use crate::exit::Assessment;
+use crate::leader::open_sample::Stage;
 
 impl Leader {
     pub(super) fn close_window_if_complete(&mut self, sample: SampleId) {

@@ -1,26 +1,10 @@
-//! The policies of a network: the present one, and earlier ones for as long as a sample needs them.
+//! A change of policy.
 
 use headwater_protocol::PolicyId;
 
-use super::{Generation, Leader, LeaderConfig};
+use super::Leader;
+use crate::bundle::Generation;
 use crate::policy::Policy;
-
-/// Policies that were replaced while samples under them were open, or their decisions could be revised.
-#[derive(Default)]
-pub(super) struct EarlierPolicies(Vec<(Policy, PolicyId)>);
-
-impl EarlierPolicies {
-    /// The policy of this id: the present one of `config`, or an earlier one.
-    pub(super) fn find<'a>(&'a self, config: &'a LeaderConfig, id: PolicyId) -> &'a Policy {
-        let earlier = || self.0.iter().find(|(_, earlier)| *earlier == id).map(|(policy, _)| policy);
-        if config.policy_id == id { &config.policy } else { earlier().unwrap_or(&config.policy) }
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-}
 
 impl Leader {
     /// Replaces the policy of the current network. Samples opened from now on are decided under it. Open samples, and revisions of

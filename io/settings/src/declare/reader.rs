@@ -7,7 +7,7 @@ use std::fmt;
 use headwater_toml_file::{Document, Located, no_such_key};
 use toml::Value as Toml;
 
-use crate::declare::{Declared, Field, Given, Places, Section, Tables, place};
+use super::{Declared, Field, Given, Places, Section, Tables, place};
 use crate::values::{Mistake, as_text, as_toml, literal};
 
 /// One setting in effect.

@@ -2,11 +2,12 @@
 
 use headwater_protocol::{Degraded, EdgeIndex, EdgeSet, Exit, LeaveReason, SampleId, SlotSet};
 
+use super::Leader;
 use super::device_answers::DeviceMessage;
 use super::early_answers::EarlyContent;
-use super::open_sample::{OpenSample, Stage};
-use super::{Action, Generation, Leader};
 use crate::cascade::ExitAnswer;
+use crate::leader::open_sample::{OpenSample, Stage};
+use crate::leader::{Action, Generation};
 
 /// The edge that sent a message, and the sample that the message is about.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +25,7 @@ pub struct EdgeAnswer<'a> {
     pub slots: SlotSet,
     /// One score a class.
     pub scores: &'a [f32],
-    /// The edge's map for the cloud, [`LeaderConfig::cloud_map_bytes`](super::LeaderConfig) long.
+    /// The edge's map for the cloud, [`LeaderConfig::cloud_map_bytes`](crate::leader::LeaderConfig) long.
     pub map: &'a [u8],
     /// Bytes of the message's body; 0 for an edge in the leader's process.
     pub body_bytes: u64,

@@ -4,13 +4,14 @@ use headwater_protocol::{
     Body, DeviceDecision, Dropped, Exit, LeaveReason, Numbering, SampleId, Slot, SlotPresence, SlotSet,
 };
 
-use super::clock_offsets::Allowed;
-use super::implausible::Implausible;
-use super::open_sample::{OpenSample, Stage};
-use super::plausible_ids::Claim;
-use super::{Action, Generation, Leader, Micros};
+use super::Leader;
 use crate::cascade::ExitAnswer;
 use crate::exit::Assessment;
+use crate::leader::clock_offsets::Allowed;
+use crate::leader::implausible::Implausible;
+use crate::leader::open_sample::{OpenSample, Stage};
+use crate::leader::plausible_ids::Claim;
+use crate::leader::{Action, Generation, Micros};
 
 /// A device's answer to one sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +20,7 @@ pub enum DeviceAnswer<'a> {
     Summary(&'a [f32]),
     /// The device is up and has no view.
     NotInView,
-    /// The view of a device that has no section (configuration a), [`LeaderConfig::packed_bytes`](super::LeaderConfig) long.
+    /// The view of a device that has no section (configuration a), [`LeaderConfig::packed_bytes`](crate::leader::LeaderConfig) long.
     Input(&'a [u8]),
     /// The decision of a device with an exit (configurations b and d).
     Decided(DeviceDecision),

@@ -4,8 +4,8 @@ use headwater_protocol::{Numbering, TimeSource, UtcTime};
 
 use super::Leader;
 use super::device_answers::DeviceMessage;
-use super::open_sample::OpenSample;
-use super::plausible_ids::EARLIEST_WALL_MS;
+use crate::leader::open_sample::OpenSample;
+use crate::leader::plausible_ids::EARLIEST_WALL_MS;
 
 impl Leader {
     /// Time of capture of a sample, and its origin. Ids of clocks and sources tell the time; for triggered samples the first answer does.

@@ -1,5 +1,7 @@
 //! Declaration of settings: a struct whose fields say where their values come from.
 
+mod reader;
+
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -8,8 +10,10 @@ use std::str::FromStr;
 
 use serde::de::DeserializeOwned;
 
-use crate::reader::Reader;
 use crate::values::{List, Mistake, within, word};
+
+pub(crate) use reader::Inputs;
+pub use reader::{Origin, Reader, Value};
 
 /// A struct of settings, or a part of one.
 pub trait Section: Sized {

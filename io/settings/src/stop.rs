@@ -1,0 +1,61 @@
+//! Ends of a program that come before its start: help, a text that was asked for, mistakes in its settings.
+
+use std::process::ExitCode;
+
+use headwater_telemetry::{print, print_error};
+use headwater_transport::redacted;
+
+/// Why a program ends before it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// `--help` or `--version`, with the text to print.
+    Help(String),
+    /// All mistakes.
+    Mistakes(Vec<String>),
+}
+
+impl Stop {
+    /// Prints help on standard output and mistakes on standard error; 0 after help, 2 after mistakes.
+    pub fn print(&self, program: &str) -> ExitCode {
+        match self {
+            Self::Help(text) => print_result(program, text),
+            Self::Mistakes(mistakes) => {
+                print_error(&mistakes_text(program, mistakes));
+                ExitCode::from(2)
+            }
+        }
+    }
+}
+
+/// Prints what was asked for on standard output: 0, or 1 where the text cannot be written. A closed pipe counts as written.
+pub fn print_result(program: &str, text: &str) -> ExitCode {
+    match print(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            print_error(&format!("{program}: writing to standard output: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// All mistakes as lines for people. No line repeats a password of an address.
+fn mistakes_text(program: &str, mistakes: &[String]) -> String {
+    let lines = mistakes.iter().map(|mistake| format!("{program}: {}\n", redacted(mistake)));
+    format!("{}{program} --help explains every setting", lines.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_printed_mistake_repeats_a_password() {
+        let mistakes = [
+            "unexpected argument 'mqtt://user:s3cret@host' found".to_owned(),
+            "TOML parse error at line 1\n  | address = \"mqtt://user:s3cret@host".to_owned(),
+        ];
+        let text = mistakes_text("headwater-device", &mistakes);
+        assert!(!text.contains("s3cret") && text.matches("mqtt://***@host").count() == 2, "{text}");
+        assert!(text.ends_with("\nheadwater-device --help explains every setting"), "{text}");
+    }
+}
