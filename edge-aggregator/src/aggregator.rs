@@ -11,31 +11,27 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use headwater_link::{LinkConfig, LinkError, QoS};
 use headwater_protocol::{GroupId, SiteId};
 use headwater_telemetry::{
     AdminServer, Health, Metrics, Program, ReloadSignal, ReportMetric, ServiceManager, WorkLoops,
 };
-use headwater_transport::BrokerAccess;
-use headwater_transport::tls::{CertificateState, ClientIdentity};
-use thiserror::Error;
+use headwater_transport::tls::CertificateState;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, warn};
 
-use crate::cloud::CloudConnection;
-use crate::config::{AggregatorConfig, OpenedGroup, SharedConfig};
+use crate::config::{AggregatorConfig, OpenedGroup};
 use crate::edge::GroupEdge;
+use crate::error::AggregatorError;
 use crate::group_settings::GroupSettings;
 use crate::group_settings::Role;
 use crate::health::{CloudView, FailedGroups, GroupsHealth};
-use crate::journal::JournalError;
 use crate::leader::GroupLeader;
 use crate::live_settings::{GroupDevices, GroupPolicy, ListedDevices};
 use crate::member::{Member, MemberReport};
-use crate::report::{EdgeReport, LeaderReport};
+use crate::report::GroupReport;
+use crate::shared::Shared;
 use crate::status::WatchedGroup;
 
 /// A running aggregator with all its groups. Dropping the value stops the groups as [`Aggregator::shutdown`] does, without waiting.
@@ -52,18 +48,6 @@ pub struct Aggregator {
     devices: Vec<GroupDevices>,
 }
 
-/// Cloud client and limits that all groups of a process share.
-#[derive(Clone, Debug)]
-pub struct Shared {
-    pub(crate) config: SharedConfig,
-    /// The broker, and what a group without a certificate of its own shows it.
-    broker: BrokerAccess,
-    /// `None` without a cloud service.
-    pub(crate) cloud: Option<Arc<CloudConnection>>,
-    /// Work loops of all groups.
-    pub(crate) work_loops: WorkLoops,
-}
-
 /// State of the certificate that a group shows the broker.
 const CERTIFICATE: [ReportMetric<CertificateState>; 2] = [
     ReportMetric::gauge(
@@ -78,15 +62,6 @@ const CERTIFICATE: [ReportMetric<CertificateState>; 2] = [
     ),
 ];
 
-/// Counts of a group by the role of this process.
-#[derive(Clone, Debug, PartialEq)]
-pub enum GroupReport {
-    /// Counts of the leader.
-    Leader(Box<LeaderReport>),
-    /// Counts of an edge.
-    Edge(Box<EdgeReport>),
-}
-
 /// End of a group.
 #[derive(Debug)]
 pub struct GroupEnd {
@@ -96,57 +71,6 @@ pub struct GroupEnd {
     pub group: GroupId,
     /// Last counts, or the reason why the group failed.
     pub outcome: Result<GroupReport, AggregatorError>,
-}
-
-impl Shared {
-    /// Checks the shared configuration, reads the identity, and prepares the connection to the cloud.
-    ///
-    /// # Errors
-    /// [`AggregatorError::Config`] with every mistake.
-    pub fn new(config: SharedConfig) -> Result<Self, AggregatorError> {
-        let mistakes = config.check();
-        if !mistakes.is_empty() {
-            return Err(AggregatorError::Config(mistakes.into_iter().map(String::from).collect()));
-        }
-        let broker = config.security.broker_access(&config.broker).map_err(AggregatorError::Config)?;
-        config.security.warn_of_link("broker.address", &config.broker.address);
-        let cloud = match &config.cloud.url {
-            Some(url) => {
-                config.security.warn_of_link("cloud.url", url);
-                let key = config.cloud.secret().map_err(AggregatorError::mistake)?;
-                Some(Arc::new(CloudConnection::new(&config.cloud, broker.connector(), key)))
-            }
-            None => None,
-        };
-        Ok(Self { config, broker, cloud, work_loops: WorkLoops::default() })
-    }
-
-    /// Longest time that a shutdown waits for open samples, and again for the broker.
-    pub(crate) fn grace(&self) -> Duration {
-        Duration::from_millis(self.config.grace_ms.into())
-    }
-
-    /// TLS identity of a group's connection to the broker.
-    fn identity(&self, group: &OpenedGroup) -> Option<ClientIdentity> {
-        group.identity.clone().or_else(|| self.broker.identity.clone())
-    }
-
-    /// Settings of a connection of a group to the broker, in the order of the subscriptions. `largest_payload` is that of the group's
-    /// networks.
-    pub(crate) fn link_config(
-        &self,
-        group: &OpenedGroup,
-        client_id: String,
-        largest_payload: Option<usize>,
-        filters: impl IntoIterator<Item = String>,
-    ) -> LinkConfig {
-        let identity = self.identity(group);
-        let mut link = LinkConfig::new(BrokerAccess { identity, ..self.broker.clone() }, client_id);
-        link.incoming_messages = self.config.queue_messages;
-        link.outgoing_messages = link.incoming_messages;
-        link.max_payload_bytes = link.max_payload_bytes.max(largest_payload.unwrap_or(0));
-        filters.into_iter().fold(link, |link, filter| link.subscribe(filter, QoS::AtLeastOnce))
-    }
 }
 
 impl Aggregator {
@@ -368,46 +292,12 @@ async fn reload_all(aggregator: &mut Aggregator, read_devices: fn() -> Result<Ve
     }
 }
 
-/// Reason why an aggregator or a group does not start, or stopped by itself.
-#[derive(Debug, Error)]
-pub enum AggregatorError {
-    /// All settings that cannot work, each with key, expected and found.
-    #[error("configuration: {}", .0.join("; "))]
-    Config(Vec<String>),
-    /// An exit or an edge section of the bundle does not load.
-    #[error("sections of the aggregator: {0}")]
-    Section(String),
-    /// The journal cannot be used.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The settings of the link cannot work.
-    #[error("link: {0}")]
-    Link(#[from] LinkError),
-    /// The admin listener cannot listen.
-    #[error("admin.listen: {0}")]
-    Admin(#[from] std::io::Error),
-    /// An event loop ended by a fault of the program, or a link ended.
-    #[error("the aggregator stopped: {0}")]
-    Stopped(String),
-}
-
-impl AggregatorError {
-    #[expect(clippy::needless_pass_by_value, reason = "`map_err` gives the error by value")]
-    pub(crate) fn section(reason: impl ToString) -> Self {
-        Self::Section(reason.to_string())
-    }
-
-    /// One setting that cannot work.
-    pub(crate) fn mistake(mistake: impl Into<String>) -> Self {
-        Self::Config(vec![mistake.into()])
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpStream};
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     use headwater_inference::bundle::{Bundle, Networks};
     use headwater_inference::testing::TinyNetwork;
@@ -417,6 +307,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::config::SharedConfig;
 
     async fn get(address: SocketAddr, path: &str) -> String {
         let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use crate::log_limit::LogLimit;
-use crate::report::LeaderReport;
+use crate::report::{LeaderReport, REFUSED_TOPICS};
 
 /// The broker's answers to the claims and results of a group's leader.
 #[derive(Debug)]
@@ -21,9 +21,6 @@ pub(crate) struct BrokerAnswers {
     /// The newest claim, until the broker has answered.
     claim: Option<Acknowledgement>,
 }
-
-/// Last levels of the topics whose refusals are counted: claims and results.
-pub(crate) const TOPICS: [&str; 2] = ["leader", "result"];
 
 /// A topic of the leader, with its limit on log lines.
 #[derive(Debug)]
@@ -42,7 +39,7 @@ impl RefusedTopic {
 
 impl BrokerAnswers {
     pub(crate) fn new(topics: &Topics, report: Arc<Mutex<LeaderReport>>) -> Self {
-        let [claims, results] = TOPICS;
+        let [claims, results] = REFUSED_TOPICS;
         let claims = RefusedTopic::new(claims, topics.name(&Topic::Leader));
         let results = RefusedTopic::new(results, topics.name(&Topic::Result));
         Self { claims, results, others: LogLimit::new(1), report, claim: None }

@@ -26,9 +26,9 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
 use crate::breaker::{Admission, Breaker};
-use crate::config::CloudConfig;
-use crate::inbox::MessageFormat;
+use crate::config::{CloudConfig, infer_endpoint, model_endpoint};
 use crate::log_limit::LogLimit;
+use crate::message_format::MessageFormat;
 use crate::report::CloudCounts;
 
 mod networks;
@@ -368,23 +368,6 @@ fn refusal_code(body: &[u8]) -> Option<&'static str> {
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
     let code = body.get("code")?.as_str()?;
     Fault::all().map(Fault::code).find(|known| *known == code)
-}
-
-/// Address of a model's inference endpoint.
-///
-/// # Errors
-/// A sentence for the operator when `cloud` is not `http[s]://host[:port]`, or the model's name is no part of a path.
-pub(crate) fn infer_endpoint(cloud: &Endpoint, model: &str) -> Result<Uri, String> {
-    model_endpoint(cloud, model, "/infer")
-}
-
-/// Address of a model, and of a path below it.
-fn model_endpoint(cloud: &Endpoint, model: &str, below: &str) -> Result<Uri, String> {
-    if cloud.path() != "/" {
-        return Err(format!("expected http://host:port or https://host:port, found \"{cloud}\""));
-    }
-    let endpoint = cloud.with_path(&format!("/v2/models/{model}{below}"));
-    endpoint.uri().map_err(|_| format!("expected the name of a model, found {model:?}"))
 }
 
 #[cfg(test)]

@@ -12,11 +12,11 @@ use headwater_settings::{
 };
 use headwater_transport::tls::ClientIdentity;
 use headwater_transport::{Endpoint, Secret};
+use hyper::Uri;
 use tokio::sync::watch;
 
 use crate::breaker::BreakerConfig;
 use crate::claim::random;
-use crate::cloud::infer_endpoint;
 use crate::group_settings::{GroupSettings, Role};
 
 /// Configuration of one aggregator process.
@@ -197,6 +197,23 @@ impl OpenedGroup {
 const MAX_CLIENT_ID_BYTES: usize = 63;
 /// Bytes of the random part of a client id.
 const RANDOM_ID_BYTES: usize = 9;
+
+/// Address of a model's inference endpoint.
+///
+/// # Errors
+/// A sentence for the operator when `cloud` is not `http[s]://host[:port]`, or the model's name is no part of a path.
+pub(crate) fn infer_endpoint(cloud: &Endpoint, model: &str) -> Result<Uri, String> {
+    model_endpoint(cloud, model, "/infer")
+}
+
+/// Address of a model, and of a path below it.
+pub(crate) fn model_endpoint(cloud: &Endpoint, model: &str, below: &str) -> Result<Uri, String> {
+    if cloud.path() != "/" {
+        return Err(format!("expected http://host:port or https://host:port, found \"{cloud}\""));
+    }
+    let endpoint = cloud.with_path(&format!("/v2/models/{model}{below}"));
+    endpoint.uri().map_err(|_| format!("expected the name of a model, found {model:?}"))
+}
 
 #[cfg(test)]
 mod tests {

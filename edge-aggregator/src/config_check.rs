@@ -5,9 +5,9 @@ use std::fmt::Display;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::aggregator::AggregatorError;
-use crate::cloud::infer_endpoint;
+use crate::config::infer_endpoint;
 use crate::config::{AggregatorConfig, OpenedGroup};
+use crate::error::AggregatorError;
 use crate::group_settings::GroupSettings;
 use crate::group_settings::Role;
 use crate::leader::local_edges;

@@ -7,9 +7,10 @@ use headwater_telemetry::{Health, IntGaugeVec, Liveness, Metrics, WorkLoops};
 use headwater_transport::Endpoint;
 use serde_json::{Map, Value, json};
 
-use crate::aggregator::{AggregatorError, GroupReport};
 use crate::cloud::CloudConnection;
 use crate::config::OpenedGroup;
+use crate::error::AggregatorError;
+use crate::report::GroupReport;
 use crate::status::WatchedGroup;
 
 /// The cloud service for the status: its address, and the connection to it.

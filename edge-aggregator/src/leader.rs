@@ -13,7 +13,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, info, warn};
 
-use crate::aggregator::{AggregatorError, Shared};
 use crate::broker_answers::BrokerAnswers;
 use crate::claim::{HeldClaim, Process, Step, Waiting, Won, claim_text, instance_of_journal, new_claim};
 use crate::clock::Clock;
@@ -21,14 +20,17 @@ use crate::cloud::{CloudClient, CloudModel};
 use crate::config::OpenedGroup;
 use crate::device_watch::DeviceWatch;
 use crate::edge::LocalEdges;
+use crate::error::AggregatorError;
 use crate::group_settings::Role;
-use crate::inbox::{Inbox, MessageFormat, leader_subscriptions};
+use crate::inbox::{Inbox, leader_subscriptions};
 use crate::journal::Journal;
 use crate::member::{Connections, Member, MemberReport};
+use crate::message_format::MessageFormat;
 use crate::outbox::Outbox;
 use crate::refused_devices::RefusedDevices;
 use crate::report::{LeadState, LeaderReport};
 use crate::settled_schedule::SettledSchedule;
+use crate::shared::Shared;
 use crate::worker::Worker;
 
 /// A running leader of a group.

@@ -12,6 +12,20 @@
 //! crate in another role, which takes requests and features and answers the leader over the broker.
 //!
 //! The crate does not know how a sample is decided: the state machine does (`headwater_inference::leader`).
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! process         aggregator  config_check
+//! event loops     leader  worker  edge
+//! of a group      health  status  member  shared
+//! cloud           cloud
+//! settings        settings  live_settings  config
+//! publishing      outbox  error  broker_answers  claim  journal
+//! reports         refused_devices  report
+//! messages        inbox  remote_edges  device_watch  registry
+//! ground          message_format  group_settings  breaker  settled_schedule  log_limit  clock
+//! ```
 
 mod aggregator;
 mod breaker;
@@ -23,6 +37,7 @@ mod config;
 mod config_check;
 mod device_watch;
 mod edge;
+mod error;
 mod group_settings;
 mod health;
 mod inbox;
@@ -31,6 +46,7 @@ mod leader;
 mod live_settings;
 mod log_limit;
 mod member;
+mod message_format;
 mod outbox;
 mod refused_devices;
 mod registry;
@@ -38,19 +54,23 @@ mod remote_edges;
 mod report;
 mod settings;
 mod settled_schedule;
+mod shared;
 mod status;
 mod worker;
 
-pub use aggregator::{Aggregator, AggregatorError, GroupEnd, GroupReport, Shared, run};
+pub use aggregator::{Aggregator, GroupEnd, run};
 pub use breaker::BreakerConfig;
 pub use config::{AggregatorConfig, CloudConfig, OpenedGroup, SharedConfig};
 pub use device_watch::{ReportedDevice, ReportedState};
 pub use edge::GroupEdge;
+pub use error::AggregatorError;
 pub use group_settings::{GroupSettings, JournalSettings, JournalSync, Role, RoleName};
 pub use inbox::{edge_subscriptions, leader_subscriptions};
 pub use journal::JournalError;
 pub use leader::{GroupLeader, local_edges};
 pub use live_settings::ListedDevices;
 pub use member::{Member, MemberReport};
-pub use report::{BrokerLink, CloudCounts, EdgeReport, JournalCounts, LeadState, LeaderReport, Refusals};
+pub use message_format::Refusals;
+pub use report::{BrokerLink, CloudCounts, EdgeReport, GroupReport, JournalCounts, LeadState, LeaderReport};
 pub use settings::AggregatorSettings;
+pub use shared::Shared;

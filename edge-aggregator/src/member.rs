@@ -9,8 +9,11 @@ use headwater_telemetry::ReportMetric;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::aggregator::{AggregatorError, GroupReport};
-use crate::report::{BrokerLink, EdgeReport, LeaderReport};
+use crate::error::AggregatorError;
+use crate::report::{BrokerLink, EdgeReport, GroupReport, LeaderReport};
+
+/// Messages taken from the link in one round.
+pub(crate) const ROUND_MESSAGES: usize = 256;
 
 /// A running member of a group. Dropping the value stops the member as [`Member::shutdown`] does, without waiting.
 #[derive(Debug)]

@@ -27,9 +27,8 @@ use headwater_protocol::{
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::inbox::{Change, MessageFormat, Refusal};
 use crate::log_limit::LogLimit;
-use crate::report::Refusals;
+use crate::message_format::{Change, MessageFormat, Refusal, Refusals};
 
 use device::{Device, NetworkSlot, Sign};
 use registered_device::CONNECTION_ENDED;

@@ -9,10 +9,9 @@ use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::inbox::{Change, MessageFormat, Refusal};
 use crate::log_limit::LogLimit;
+use crate::message_format::{Change, MessageFormat, Refusal, Refusals};
 use crate::registry::wrong_network;
-use crate::report::Refusals;
 
 /// Edges that are remembered: more than a group has, fewer than a flood of made-up names would need.
 const MAX_EDGES: usize = 256;

@@ -9,11 +9,20 @@ use headwater_protocol::{
 };
 use headwater_telemetry::{DurationCounts, MetricValue, report};
 
-use crate::broker_answers::TOPICS;
 use crate::device_watch::{ReportedDevice, ReportedState};
+use crate::message_format::Refusals;
 
-/// Refused messages and births of one sender, by code of the error table.
-pub type Refusals = BTreeMap<&'static str, u64>;
+/// Last levels of the topics whose refusals are counted: claims and results.
+pub(crate) const REFUSED_TOPICS: [&str; 2] = ["leader", "result"];
+
+/// Counts of a group by the role of this process.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GroupReport {
+    /// Counts of the leader.
+    Leader(Box<LeaderReport>),
+    /// Counts of an edge.
+    Edge(Box<EdgeReport>),
+}
 
 report! {
     /// Counts of a group's leader since its start.
@@ -128,7 +137,7 @@ report! {
             "headwater_aggregator_broker_refused_messages_total",
             "Claims and results that the broker refused, by topic.",
             "topic"
-        ).from_zero(&TOPICS);
+        ).from_zero(&REFUSED_TOPICS);
         /// Why the broker refuses the claim of this process; `None` once it took the newest claim.
         claim_refused: Option<String>;
         /// Of the decision state machine.

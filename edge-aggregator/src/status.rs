@@ -7,11 +7,10 @@ use headwater_protocol::{DeviceId, Slot};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::aggregator::GroupReport;
 use crate::config::OpenedGroup;
 use crate::device_watch::ReportedDevice;
 use crate::group_settings::Role;
-use crate::report::{BrokerLink, EdgeReport, LeadState, LeaderReport};
+use crate::report::{BrokerLink, EdgeReport, GroupReport, LeadState, LeaderReport};
 
 /// A group of this process, as the status shows it.
 #[derive(Clone)]

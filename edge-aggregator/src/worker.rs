@@ -16,22 +16,20 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 
-use crate::aggregator::AggregatorError;
 use crate::claim::HeldClaim;
 use crate::clock::Clock;
 use crate::cloud::{CloudClient, CloudQuestion, CloudReply};
 use crate::device_watch::{CheckInputs, DeviceWatch};
 use crate::edge::{EdgeReply, LocalEdges};
+use crate::error::AggregatorError;
 use crate::inbox::Inbox;
 use crate::journal::{Flush, Journal, RoomChange};
 use crate::live_settings::{DeviceUpdates, PolicyUpdates, next_update};
+use crate::member::ROUND_MESSAGES;
 use crate::outbox::Outbox;
 use crate::refused_devices::RefusedDevices;
 use crate::report::LeaderReport;
 use crate::settled_schedule::SettledSchedule;
-
-/// Messages taken from the link in one round.
-pub(crate) const ROUND_MESSAGES: usize = 256;
 
 /// Actions that may wait for the journal. Beyond it no messages are taken.
 const MAX_WAITING_ACTIONS: usize = 65_536;

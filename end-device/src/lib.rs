@@ -4,6 +4,19 @@
 //! One async task handles messages (trigger, request, settled). A separate thread runs the section, so a slow section never delays a
 //! message. Only a device with an exit decides, if the exit is sure (configurations b and d, `reply_rule.rs`). The crate does not
 //! know other slots, other exits or the cloud.
+//!
+//! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
+//!
+//! ```text
+//! program         metrics
+//! device          device  agent  status
+//! answers         unsettled_answers  publisher  recent_samples  answer_batch
+//! broker          link_setup  refused_publications  presence_watch
+//! opened          opened  engine
+//! capture         source  capture_clock  reply_rule  section_runner
+//! state           spool  state_folder
+//! ground          settings  config  report  give_up_reason  error  timestamp
+//! ```
 
 mod agent;
 mod answer_batch;
@@ -12,9 +25,11 @@ mod config;
 mod device;
 mod engine;
 mod error;
+mod give_up_reason;
 mod link_setup;
 #[cfg(feature = "admin")]
 mod metrics;
+mod opened;
 mod presence_watch;
 mod publisher;
 mod recent_samples;
@@ -35,9 +50,10 @@ pub use device::{Device, DeviceHandle, Ended};
 pub use engine::ChosenEngine;
 pub use error::DeviceError;
 pub use link_setup::subscriptions;
+pub use opened::OpenedDevice;
 pub use report::{DeviceCounts, DeviceReport, Sent};
 pub use settings::{
-    CaptureWord, DeviceSettings, Existing, FolderEnd, FolderSettings, HttpSettings, OpenedDevice,
-    SourceSettings, SourceWord, SpoolSettings, StdinFormat, StdinSettings, WatchSettings,
+    CaptureWord, DeviceSettings, Existing, FolderEnd, FolderSettings, HttpSettings, SourceSettings,
+    SourceWord, SpoolSettings, StdinFormat, StdinSettings, WatchSettings,
 };
 pub use source::{Frames, MAX_FRAME_BYTES, Source};

@@ -9,8 +9,9 @@ use headwater_protocol::{
 };
 
 use crate::config::Capture;
+use crate::opened::OpenedDevice;
 use crate::presence_watch::PresenceWatch;
-use crate::settings::{DeviceSettings, OpenedDevice};
+use crate::settings::DeviceSettings;
 
 /// Topics that the device subscribes or publishes to.
 #[derive(Debug)]

@@ -9,8 +9,7 @@ use headwater_protocol::{Boot, DeviceId, Kind, Slot};
 use headwater_telemetry::report;
 use serde::Serialize;
 
-use crate::spool::GiveUpReason;
-use crate::unsettled_answers::UnsettledAnswers;
+use crate::give_up_reason::GiveUpReason;
 
 /// Report of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -141,18 +140,6 @@ impl DeviceCounts {
             _ => "refused",
         };
         *self.dropped.entry(reason).or_default() += 1;
-    }
-
-    /// Notes the unsettled answers; `waiting` is the number of those that wait for a common message.
-    pub(crate) fn set_unsettled(&mut self, unsettled: &UnsettledAnswers, waiting: usize) {
-        self.kept_samples = (unsettled.memory.answers.len() + waiting) as u64;
-        let spool = &unsettled.spool;
-        (self.spooled, self.spool_bytes) = (spool.len() as u64, spool.bytes());
-        let counts = &spool.counts;
-        self.lost = counts.lost;
-        if self.given_up != counts.by_reason {
-            self.given_up.clone_from(&counts.by_reason);
-        }
     }
 }
 

@@ -23,6 +23,7 @@ use headwater_protocol::{SampleId, SettledNotice};
 use tracing::warn;
 
 use crate::publisher::Age;
+use crate::report::DeviceCounts;
 use crate::spool::{Record, Spool, SpooledSample};
 use crate::timestamp::Timestamp;
 
@@ -83,6 +84,17 @@ impl BufferedAnswer {
 }
 
 impl UnsettledAnswers {
+    /// Notes how many answers are kept; `waiting` is the number of those that wait for a common message.
+    pub(crate) fn note(&self, waiting: usize, counts: &mut DeviceCounts) {
+        counts.kept_samples = (self.memory.answers.len() + waiting) as u64;
+        (counts.spooled, counts.spool_bytes) = (self.spool.len() as u64, self.spool.bytes());
+        let given_up = &self.spool.counts;
+        counts.lost = given_up.lost;
+        if counts.given_up != given_up.by_reason {
+            counts.given_up.clone_from(&given_up.by_reason);
+        }
+    }
+
     /// Keeps an answer that was sent just now.
     pub(crate) fn keep_sent(&mut self, sample: SampleId, answer: BufferedAnswer, now: Timestamp) {
         self.memory.answers.insert(sample, answer);

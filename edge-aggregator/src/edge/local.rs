@@ -11,7 +11,7 @@ use headwater_protocol::{EdgeIndex, SampleId, SlotSet};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::error;
 
-use crate::aggregator::AggregatorError;
+use crate::error::AggregatorError;
 use crate::remote_edges::NetworkEdge;
 
 /// Edges that run in this process.

@@ -19,16 +19,17 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 
 use super::{EdgeReply, LocalEdges};
-use crate::aggregator::{AggregatorError, Shared};
 use crate::clock::Clock;
 use crate::config::OpenedGroup;
+use crate::error::AggregatorError;
 use crate::group_settings::Role;
-use crate::inbox::{Inbox, MessageFormat, edge_subscriptions};
+use crate::inbox::{Inbox, edge_subscriptions};
 use crate::live_settings::{DeviceUpdates, PolicyUpdates, next_update};
-use crate::member::Member;
+use crate::member::{Member, ROUND_MESSAGES};
+use crate::message_format::MessageFormat;
 use crate::remote_edges::NetworkEdge;
 use crate::report::EdgeReport;
-use crate::worker::ROUND_MESSAGES;
+use crate::shared::Shared;
 
 /// A running edge of a group: an event loop for each network, two while the group switches its network.
 pub type GroupEdge = Member<EdgeReport>;

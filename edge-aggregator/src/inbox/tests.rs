@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
 
+use headwater_inference::bundle::Bundle;
 use headwater_inference::leader::{Exits, Leader, LeaderConfig, Micros, Now};
+use headwater_inference::sections::{MapCoder, ScoreCoder};
 use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::{
-    Boot, DeviceId, DeviceState, GroupId, Header, MAX_BATCH_SAMPLES, Numbering, Schema, ScoreEncoding,
-    SiteId, Slot, Status, encode, encode_batch, encode_trigger,
+    Boot, DeviceId, DeviceState, GroupId, Header, Limits, MAX_BATCH_SAMPLES, Message, NetworkId, Numbering,
+    Schema, ScoreEncoding, SiteId, Slot, SlotSet, Status, encode, encode_batch, encode_trigger,
 };
 
 use super::*;

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{Device, DeviceIndex, Registry};
-use crate::inbox::Change;
+use crate::message_format::Change;
 
 impl Registry {
     /// Forgets silent devices whose birth was cleared, and gives the slots of silent devices to others that claim them.

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::DeviceIndex;
 use crate::log_limit::LOG_WINDOW;
-use crate::report::Refusals;
+use crate::message_format::Refusals;
 
 /// Lost slots within a minute that make a device a flapping one.
 const FLAPPING_ENDS: usize = 3;

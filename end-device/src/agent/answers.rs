@@ -13,12 +13,12 @@ use tracing::{debug, error, warn};
 use super::Agent;
 use crate::answer_batch::ReadyAnswer;
 use crate::capture_clock::{ClockStep, DueCapture};
+use crate::give_up_reason::GiveUpReason;
 use crate::publisher::{Age, Encoded};
 use crate::recent_samples::Admission;
 use crate::reply_rule::Reply;
 use crate::section_runner::{JobResult, Submitted};
 use crate::source::SourceEvent;
-use crate::spool::GiveUpReason;
 use crate::timestamp::since_1970;
 
 impl Agent {

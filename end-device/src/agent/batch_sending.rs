@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use super::Agent;
 use super::late_sending::is_permanent;
 use crate::answer_batch::ReadyAnswer;
-use crate::spool::GiveUpReason;
+use crate::give_up_reason::GiveUpReason;
 use crate::timestamp::Timestamp;
 use crate::unsettled_answers::BufferedAnswer;
 

@@ -8,8 +8,9 @@ use headwater_protocol::{Body, SampleId, SettledNotice, decode};
 use tracing::debug;
 
 use super::Agent;
+use crate::give_up_reason::GiveUpReason;
 use crate::publisher::{Age, Encoded};
-use crate::spool::{GiveUpReason, SpooledSample};
+use crate::spool::SpooledSample;
 use crate::timestamp::Timestamp;
 
 /// Time between two services of the spool.

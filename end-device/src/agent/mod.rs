@@ -156,7 +156,7 @@ impl Agent {
     }
 
     fn report_unsettled(&self) {
-        self.publisher.report().set_unsettled(&self.unsettled, self.batch.len());
+        self.unsettled.note(self.batch.len(), &mut self.publisher.report());
     }
 
     fn is_connected(&self) -> bool {

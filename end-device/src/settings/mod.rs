@@ -1,6 +1,5 @@
 //! Settings of `headwater-device`: one declaration per key gives flag, environment variable, TOML key, help, default and example file.
 
-mod opened;
 mod source;
 
 use std::path::PathBuf;
@@ -15,7 +14,8 @@ use headwater_settings::{
 use serde::Deserialize;
 
 use crate::config::{Capture, EngineChoice, OnBrokenFrame};
-pub use opened::OpenedDevice;
+#[cfg(not(feature = "http"))]
+pub(crate) use source::WITHOUT_HTTP;
 pub use source::{
     Existing, FolderEnd, FolderSettings, HttpSettings, SourceSettings, SourceWord, StdinFormat,
     StdinSettings, WatchSettings,

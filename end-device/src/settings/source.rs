@@ -14,7 +14,6 @@ use serde::Deserialize;
 
 use super::{DeviceSettings, MAX_MS};
 use crate::config::Capture;
-use crate::source::snapshot_url;
 
 settings! {
     /// Section `[source]`.
@@ -300,4 +299,21 @@ fn frame_size(text: &str) -> Result<[u32; 2], String> {
     text.split_once('x')
         .and_then(|(width, height)| Some([side(width)?, side(height)?]))
         .ok_or_else(|| format!("expected WxH, each 1 to {MAX_SIDE_PX} pixels, found {text:?}"))
+}
+
+#[cfg(not(feature = "http"))]
+pub(crate) const WITHOUT_HTTP: &str =
+    "this build of the agent has no snapshot URLs (it was made without the feature `http`)";
+
+/// Reads a snapshot URL. The message never repeats the path or the query, which may hold a password.
+fn snapshot_url(text: &str) -> Result<Endpoint, String> {
+    #[cfg(not(feature = "http"))]
+    if !text.is_empty() {
+        return Err(WITHOUT_HTTP.into());
+    }
+    let url = Endpoint::http(text).map_err(|error| error.to_string())?;
+    match url.scheme().uses_tls() {
+        false => Ok(url),
+        true => Err(format!("expected the scheme http, found {}", url.scheme().name())),
+    }
 }

@@ -29,7 +29,6 @@ use headwater_inference::manifest::Preprocessing;
 use headwater_protocol::Slot;
 use headwater_samples::archive::BrokenFrame;
 use headwater_samples::roi::Roi;
-use headwater_transport::Endpoint;
 
 pub use archive::Frames;
 pub(crate) use running::{RunningSource, SourceEvent};
@@ -37,6 +36,8 @@ pub(crate) use running::{RunningSource, SourceEvent};
 use crate::config::Capture;
 use crate::error::DeviceError;
 use crate::report::SharedReport;
+#[cfg(not(feature = "http"))]
+use crate::settings::WITHOUT_HTTP;
 use crate::settings::{SourceSettings, SourceWord, StdinSettings};
 use frame_channel::FrameProducer;
 use preprocess::Preprocessor;
@@ -145,23 +146,6 @@ impl Source {
             CheckedKind::Http(client) => RunningKind::Snapshots(Box::new(client.start(faults))),
         };
         Ok(RunningSource { kind, is_over: false })
-    }
-}
-
-#[cfg(not(feature = "http"))]
-const WITHOUT_HTTP: &str =
-    "this build of the agent has no snapshot URLs (it was made without the feature `http`)";
-
-/// Reads a snapshot URL. The message never repeats the path or the query, which may hold a password.
-pub(crate) fn snapshot_url(text: &str) -> Result<Endpoint, String> {
-    #[cfg(not(feature = "http"))]
-    if !text.is_empty() {
-        return Err(WITHOUT_HTTP.into());
-    }
-    let url = Endpoint::http(text).map_err(|error| error.to_string())?;
-    match url.scheme().uses_tls() {
-        false => Ok(url),
-        true => Err(format!("expected the scheme http, found {}", url.scheme().name())),
     }
 }
 

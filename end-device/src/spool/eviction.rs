@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use headwater_protocol::SampleId;
 
+use super::given_up::MAX_GIVEN_UP;
 use super::record::Record;
 use super::segment::{self, Segment};
-use super::{GiveUpReason, Spool, SpoolEntry};
+use super::{Spool, SpoolEntry};
+use crate::give_up_reason::GiveUpReason;
 
 /// Smallest number of bytes charged for a sample. Its entry in memory takes a tenth of that, so memory is bounded as well.
 pub(super) const MIN_BYTES: u64 = 512;
-
-/// Given-up samples whose ids are kept.
-pub(super) const MAX_GIVEN_UP: usize = 65_536;
 
 impl Spool {
     /// Evicts the oldest segments until a record fits; false when it never can.

@@ -21,47 +21,9 @@ use tracing::warn;
 
 use super::SpoolFolder;
 use crate::error::DeviceError;
+use crate::give_up_reason::GiveUpReason;
 use crate::report::count_first;
 use crate::state_folder::{Aside, is_disk_full, other_format, replace_file, set_aside};
-
-/// Reason for which a spooled sample is of no use any more.
-///
-/// Its text is the label in the report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GiveUpReason(&'static str);
-
-impl GiveUpReason {
-    /// The spool was too full for it, or for later samples.
-    pub(crate) const SPOOL_FULL: Self = Self("spool_full");
-    /// It was answered under another network than the present one.
-    pub(crate) const OTHER_NETWORK: Self = Self("other_network");
-    /// The bytes on disk are not the bytes that were written.
-    pub(crate) const UNREADABLE: Self = Self("unreadable");
-    /// It could not be written.
-    pub(crate) const DISK: Self = Self("disk");
-    /// It could not be written because the disk is full.
-    pub(crate) const DISK_FULL: Self = Self("disk_full");
-    /// The section was too slow for its view.
-    pub(crate) const SHED: Self = Self("shed");
-    /// It is larger than the broker takes.
-    pub(crate) const REFUSED: Self = Self("refused");
-
-    /// Labels of all reasons.
-    pub(crate) const LABELS: [&'static str; 7] = [
-        Self::SPOOL_FULL.0,
-        Self::OTHER_NETWORK.0,
-        Self::UNREADABLE.0,
-        Self::DISK.0,
-        Self::DISK_FULL.0,
-        Self::SHED.0,
-        Self::REFUSED.0,
-    ];
-
-    /// The reason for which a write failed.
-    pub(super) fn of_disk(error: &io::Error) -> Self {
-        if is_disk_full(error) { Self::DISK_FULL } else { Self::DISK }
-    }
-}
 
 /// Samples given up since the start.
 #[derive(Debug, Default)]
@@ -74,8 +36,11 @@ pub(crate) struct GiveUpCounts {
 impl GiveUpCounts {
     /// Counts a sample, and logs the first of each reason.
     pub(super) fn count(&mut self, reason: GiveUpReason, detail: &str) {
-        if count_first(&mut self.by_reason, reason.0) {
-            warn!(reason = reason.0, detail, "a spooled sample is given up; later ones are only counted");
+        if count_first(&mut self.by_reason, reason.label()) {
+            warn!(
+                reason = reason.label(),
+                detail, "a spooled sample is given up; later ones are only counted"
+            );
         }
     }
 
@@ -90,6 +55,11 @@ impl GiveUpCounts {
     }
 }
 
+/// The reason for which a write failed.
+pub(super) fn reason_of(error: &io::Error) -> GiveUpReason {
+    if is_disk_full(error) { GiveUpReason::DISK_FULL } else { GiveUpReason::DISK }
+}
+
 /// Name of the file in the folder.
 pub(super) const FILE: &str = "given_up";
 
@@ -99,8 +69,11 @@ const MAGIC: &[u8; 8] = b"HWGIVEN2";
 /// Bytes of an id in the file.
 const ID_BYTES: usize = 12;
 
+/// Given-up samples whose ids are kept.
+pub(super) const MAX_GIVEN_UP: usize = 65_536;
+
 /// Ids in the file before it is rewritten without the settled ones.
-const MAX_IDS: usize = 4 * super::eviction::MAX_GIVEN_UP;
+const MAX_IDS: usize = 4 * MAX_GIVEN_UP;
 
 /// The file, if there is a folder.
 #[derive(Debug, Default)]
@@ -281,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_has_a_reason_of_its_own() {
-        assert_eq!(GiveUpReason::of_disk(&io::ErrorKind::StorageFull.into()), GiveUpReason::DISK_FULL);
-        assert_eq!(GiveUpReason::of_disk(&io::ErrorKind::PermissionDenied.into()), GiveUpReason::DISK);
+        assert_eq!(reason_of(&io::ErrorKind::StorageFull.into()), GiveUpReason::DISK_FULL);
+        assert_eq!(reason_of(&io::ErrorKind::PermissionDenied.into()), GiveUpReason::DISK);
     }
 }

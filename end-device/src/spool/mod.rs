@@ -27,14 +27,15 @@ use std::path::{Path, PathBuf};
 use headwater_protocol::{NetworkId, SampleId, SettledNotice};
 use tracing::{info, warn};
 
+pub(crate) use given_up::GiveUpCounts;
 use given_up::GivenUpIds;
-pub(crate) use given_up::{GiveUpCounts, GiveUpReason};
 pub(crate) use owner::Owner;
 use record::ParsedRecord;
 pub(crate) use record::Record;
 use segment::Segment;
 use send_schedule::SendSchedule;
 
+use crate::give_up_reason::GiveUpReason;
 use crate::report::SharedReport;
 
 /// Unsettled samples, bounded by bytes.
@@ -146,7 +147,7 @@ impl Spool {
             self.schedule.wait(sample, due_us);
         }
         let written = match self.make_space(record) {
-            true => self.write(record).map_err(|error| (GiveUpReason::of_disk(&error), error.to_string())),
+            true => self.write(record).map_err(|error| (given_up::reason_of(&error), error.to_string())),
             false => Err((GiveUpReason::SPOOL_FULL, format!("expected space for {} bytes", record.bytes()))),
         };
         match written {

@@ -11,8 +11,9 @@ use super::eviction::without_segment;
 use super::given_up::GivenUpIds;
 use super::record::{ParsedRecord, RECORD_HEADER_BYTES, Record};
 use super::segment::{EarlierSegment, FoundSegment, Segment};
-use super::{GiveUpReason, RecordPosition, Spool, SpoolEntry, SpoolFolder, given_up};
+use super::{RecordPosition, Spool, SpoolEntry, SpoolFolder, given_up};
 use crate::error::DeviceError;
+use crate::give_up_reason::GiveUpReason;
 use crate::state_folder::{Aside, is_disk_full, is_set_aside, other_format, set_aside};
 
 impl Spool {

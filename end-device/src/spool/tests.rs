@@ -7,7 +7,8 @@ use std::path::Path;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::eviction::{MAX_GIVEN_UP, MIN_BYTES};
+use super::eviction::MIN_BYTES;
+use super::given_up::MAX_GIVEN_UP;
 use super::owner::tests::owner;
 use super::segment::header;
 use super::send_schedule::{MAX_OUTSTANDING, RESEND_US};

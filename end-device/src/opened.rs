@@ -7,8 +7,8 @@ use headwater_settings::defaults;
 use headwater_transport::BrokerAccess;
 use headwater_transport::tls::ClientIdentity;
 
-use super::DeviceSettings;
 use crate::error::DeviceError;
+use crate::settings::DeviceSettings;
 use crate::source::Source;
 
 /// A device with its policy and its access to the broker, opened.

@@ -1,0 +1,102 @@
+//! Format of a network's messages; what the inbox hears of devices and edges.
+
+use std::collections::BTreeMap;
+
+use headwater_inference::bundle::Bundle;
+use headwater_inference::leader::{Event, Generation};
+use headwater_inference::manifest::{FeatureEncoding, SectionManifest};
+use headwater_inference::sections::{MapCoder, MapCoderError, ScoreCoder, ScoreLimits};
+use headwater_protocol::{
+    DecodeError, Fault, Header, Limits, Message, NetworkId, Session, Slot, SlotSet, decode, decode_header,
+};
+
+/// A device or an edge came or left.
+pub(crate) type Change = (Generation, Event<'static>);
+
+/// A fault of the error table, and a sentence for the operator.
+pub(crate) type Refusal = (Fault, String);
+
+/// Refused messages and births of one sender, by code of the error table.
+pub type Refusals = BTreeMap<&'static str, u64>;
+
+/// Format of a network's messages, and of its requests to the cloud.
+#[derive(Clone, Debug)]
+pub(crate) struct MessageFormat {
+    pub(crate) network: NetworkId,
+    pub(crate) slots: usize,
+    /// Slots of each remote edge; empty for an edge in this process.
+    pub(crate) remote_edges: Vec<SlotSet>,
+    pub(crate) limits: Limits,
+    /// Encoding of the devices' feature maps.
+    pub(crate) device_features: FeatureEncoding,
+    /// Encoding of the edges' feature maps.
+    pub(crate) edge_features: FeatureEncoding,
+    /// Feature maps that the cloud section joins.
+    pub(crate) cloud_sources: usize,
+    pub(crate) classes: usize,
+    /// Encoding of the devices' scores, by slot.
+    pub(crate) score_coders: Vec<ScoreCoder>,
+    /// Coders of the devices' maps, by slot; empty where messages carry maps as they are.
+    pub(crate) map_coders: Vec<MapCoder>,
+    /// Limits of the devices' scores, by slot; `None` where the bundle has none.
+    pub(crate) device_scores: Vec<Option<ScoreLimits>>,
+    /// Limits of the edges' scores, by edge.
+    pub(crate) edge_scores: Vec<Option<ScoreLimits>>,
+}
+
+impl MessageFormat {
+    /// Whether edges in other processes serve the network.
+    pub(crate) fn has_remote_edges(&self) -> bool {
+        self.remote_edges.iter().any(|slots| !slots.is_empty())
+    }
+
+    /// The format of a bundle's network.
+    ///
+    /// # Errors
+    /// [`MapCoderError`] when the bundle lacks the context table of a slot whose maps are coded.
+    pub(crate) fn new(bundle: &Bundle, remote_edges: Vec<SlotSet>) -> Result<Self, MapCoderError> {
+        let manifest = bundle.manifest();
+        let edge = manifest.edge.as_ref().map(|edge| edge.features.encoding);
+        let edges = 0..manifest.edge.as_ref().map_or(0, |edge| edge.groups.len());
+        let limits = |name: String| ScoreLimits::of_section(bundle, &name);
+        let slots = || Slot::first(manifest.slots.into());
+        let map_coders = slots().filter_map(|slot| MapCoder::of(bundle, slot).transpose());
+        Ok(Self {
+            network: bundle.network_id(),
+            slots: usize::from(manifest.slots),
+            remote_edges,
+            limits: manifest.limits(),
+            device_features: manifest.features.encoding,
+            edge_features: edge.unwrap_or_default(),
+            cloud_sources: manifest.cloud_sources(),
+            classes: manifest.classes(),
+            score_coders: slots().map(|slot| ScoreCoder::of(manifest, slot)).collect(),
+            map_coders: map_coders.collect::<Result<_, _>>()?,
+            device_scores: slots().map(SectionManifest::device_name).map(limits).collect(),
+            edge_scores: edges.map(SectionManifest::edge_name).map(limits).collect(),
+        })
+    }
+
+    /// Decodes a message of this network, under the session of the sender's birth or status. Another session has another network or boot.
+    pub(crate) fn decode<'a>(
+        &self,
+        payload: &'a [u8],
+        session: Result<Session, Fault>,
+    ) -> Result<Message<'a>, Refusal> {
+        let refused = |error: DecodeError| (error.fault(), error.to_string());
+        let Ok(Header { session: found, .. }) = decode_header(payload) else {
+            // Without a header it is no message: this names the mistake.
+            return decode(payload, &self.limits).map_err(refused);
+        };
+        match session {
+            Err(fault) => Err((fault, "a message of a sender that is not accepted".to_owned())),
+            Ok(expected) if found != expected => {
+                let why = format!(
+                    "session: expected {expected}, that of the birth read last, found {found}: its birth must come first"
+                );
+                Err((Fault::UnknownDevice, why))
+            }
+            Ok(_) => decode(payload, &self.limits).map_err(refused),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Reasons for which a sample is given up.
+
+/// Reason for which a spooled sample is of no use any more.
+///
+/// Its text is the label in the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GiveUpReason(&'static str);
+
+impl GiveUpReason {
+    /// The spool was too full for it, or for later samples.
+    pub(crate) const SPOOL_FULL: Self = Self("spool_full");
+    /// It was answered under another network than the present one.
+    pub(crate) const OTHER_NETWORK: Self = Self("other_network");
+    /// The bytes on disk are not the bytes that were written.
+    pub(crate) const UNREADABLE: Self = Self("unreadable");
+    /// It could not be written.
+    pub(crate) const DISK: Self = Self("disk");
+    /// It could not be written because the disk is full.
+    pub(crate) const DISK_FULL: Self = Self("disk_full");
+    /// The section was too slow for its view.
+    pub(crate) const SHED: Self = Self("shed");
+    /// It is larger than the broker takes.
+    pub(crate) const REFUSED: Self = Self("refused");
+
+    /// Labels of all reasons.
+    pub(crate) const LABELS: [&'static str; 7] = [
+        Self::SPOOL_FULL.0,
+        Self::OTHER_NETWORK.0,
+        Self::UNREADABLE.0,
+        Self::DISK.0,
+        Self::DISK_FULL.0,
+        Self::SHED.0,
+        Self::REFUSED.0,
+    ];
+
+    /// Label in the report.
+    pub(crate) const fn label(self) -> &'static str {
+        self.0
+    }
+}
