@@ -1,11 +1,13 @@
 //! Tuning: temperature and rule of each exit and the order in which thresholds are tried, from the validation part; then thresholds, from the
-//! calibration part with a promise, or from the validation part without one. `frontier.rs`, `interval.rs` and `choice.rs` choose thresholds by loss, bytes
-//! and compute.
+//! calibration part with a promise, or from the validation part without one.
+//!
+//! `limit.rs` chooses thresholds by loss; `frontier.rs`, `interval.rs` and `choice.rs` by loss, bytes and compute.
 
 pub mod choice;
 pub mod frontier;
 pub mod interval;
 mod learned;
+mod limit;
 mod origin;
 pub mod splits;
 #[cfg(test)]
@@ -20,8 +22,9 @@ use crate::part_logits::PartLogits;
 use crate::promise::by_missing::{Certificate, Certified};
 use crate::promise::outcomes::Outcomes;
 use crate::promise::path::{Step, path};
-use crate::promise::{CalibrationPart, PromiseError, Target, Units, binomial};
+use crate::promise::{CalibrationPart, Target, Units};
 use learned::with_learned_rules;
+pub use limit::LossLimit;
 pub use origin::{FittedPart, ThresholdOrigin};
 
 /// Rules that are compared, together with the learned one; they are the same at every exit.
@@ -100,70 +103,14 @@ impl Fitted {
         step.map_or(0.0, |step| self.path[step].saved)
     }
 
-    /// The policy of the last step up to which the target holds on the calibration part at the stated risk; `None` where it does not hold at
-    /// the strictest thresholds. It has no promise yet: the caller knows the part.
-    ///
-    /// # Errors
-    /// [`PromiseError`]: on such a part nothing can be promised.
-    pub fn promised(
-        &self,
-        target: &Target,
-        part: &CalibrationPart,
-        seed: u64,
-    ) -> Result<Option<Policy>, PromiseError> {
-        let step = target.last_step(&self.path, part, seed)?;
-        Ok(step.map(|step| self.with_thresholds(Some(step))))
-    }
-
-    /// The policy with a promise on independent samples of a data set; without one, and measured only, where they allow none.
-    pub fn promised_or_measured(
-        &self,
-        target: &Target,
-        logits: &PartLogits,
-        calibration: &Samples,
-        data: &str,
-    ) -> Policy {
-        // Samples that share scenes need a declared largest group: `headwater-train calibrate`.
-        if !calibration.groups.is_empty() {
-            return self.measured(target);
-        }
-        let outcomes = Outcomes::of(logits, calibration, &self.policy);
-        let part = CalibrationPart { masks: vec![outcomes], units: Units::Samples };
-        match self.promised(target, &part, ORDER_SEED) {
-            Ok(Some(policy)) => Policy { promise: Some(target.promise(data, &part, 0.0)), ..policy },
-            // No step passes its test.
-            Ok(None) => self.with_thresholds(None),
-            Err(PromiseError::TooFew { .. }) => self.measured(target),
-            Err(error) => unreachable!("{error}: samples are independent and have one mask"),
-        }
-    }
-
-    /// Whether a calibration part is tested at all: its samples are independent, and enough for a promise.
-    pub fn is_tested(&self, target: &Target, calibration: &Samples) -> bool {
-        let least = binomial::least_samples(target.loss, target.delta());
-        !self.path.is_empty() && calibration.groups.is_empty() && calibration.len() as u64 >= least
-    }
-
-    /// The policy of the last step up to which the loss that was measured on the validation part is within the target: measured, not promised.
-    pub fn measured(&self, target: &Target) -> Policy {
-        self.with_thresholds(self.measured_step(target))
-    }
-
-    /// The step whose thresholds a policy has; `None` where it has those of no step.
-    pub fn step_of(&self, policy: &Policy) -> Option<&Step> {
-        let thresholds = self.exits.iter().map(|exit| policy.of(*exit).threshold.at(u32::MAX).get());
-        let thresholds: Vec<f32> = thresholds.collect();
-        self.path.iter().find(|step| step.thresholds == thresholds)
-    }
-
     /// The last step up to which the loss that was measured on the validation part is within the target; `None` where the first one loses more.
-    pub fn measured_step(&self, target: &Target) -> Option<usize> {
+    fn measured_step(&self, target: &Target) -> Option<usize> {
         let is_within = |step: &&Step| step.risk(target.bound) <= target.loss;
         self.path.iter().take_while(is_within).count().checked_sub(1)
     }
 
-    /// The policy with the thresholds of a step; without one no sample leaves early.
-    fn with_thresholds(&self, step: Option<usize>) -> Policy {
+    /// The policy with the thresholds of a step; without one no sample leaves early. It has no promise yet.
+    pub fn with_thresholds(&self, step: Option<usize>) -> Policy {
         let mut policy = self.policy.clone();
         for (index, exit) in self.exits.iter().enumerate() {
             let threshold = step.map(|step| self.path[step].thresholds[index]);

@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::{Fitted, LossLimit};
 use crate::data::Samples;
-use crate::promise::path::Step;
+use crate::promise::outcomes::Outcomes;
 
 /// Origin of temperatures, rule and thresholds: `thresholds` of `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -33,43 +34,29 @@ pub enum FittedPart {
 }
 
 impl ThresholdOrigin {
-    /// The origin of thresholds from the samples of a part; `step` is the step that was taken, `None` where no sample leaves early.
-    pub fn new(part: FittedPart, samples: &Samples, step: Option<&Step>) -> Self {
+    /// The origin of thresholds from the samples of a part, at the last step within a limit.
+    pub fn new(part: FittedPart, samples: &Samples, fitted: &Fitted, limit: &LossLimit) -> Self {
         let (count, groups) = (samples.len(), samples.group_count());
-        let kind = match part {
-            FittedPart::Validation => "logits",
-            FittedPart::OutOfFold => "out-of-fold logits",
-        };
-        let of = match part {
-            FittedPart::Validation => "validation",
-            FittedPart::OutOfFold => "training",
+        let (kind, of) = match part {
+            FittedPart::Validation => ("logits", "validation"),
+            FittedPart::OutOfFold => ("out-of-fold logits", "training"),
         };
         let in_groups = groups.map_or_else(String::new, |groups| format!(" in {groups} groups"));
-        let from = format!("{kind} of {count} {of} samples{in_groups}");
-        let (lost, won) = step.map_or((0.0, 0.0), |step| (step.lost, step.won));
+        let tested = limit.tested.as_ref().and_then(|part| part.masks.first()).map(Outcomes::len);
+        let choice = match (tested.filter(|_| !fitted.path.is_empty()), limit.step) {
+            (Some(tested), Some(_)) => format!(", among which {tested} calibration samples chose"),
+            (Some(tested), None) => {
+                format!(
+                    "; no sample leaves early, since {tested} calibration samples speak against every step"
+                )
+            }
+            (None, _) if limit.why_measured.is_empty() => String::new(),
+            (None, _) => format!("; no promise: {}", limit.why_measured),
+        };
+        let from = format!("{kind} of {count} {of} samples{in_groups}{choice}");
+        let (lost, won) =
+            limit.step.map_or((0.0, 0.0), |step| (fitted.path[step].lost, fitted.path[step].won));
         Self { from, samples: count, groups, lost, won }
-    }
-
-    /// The origin of thresholds that let no sample leave early, since a calibration part of `samples` speaks against every step.
-    #[must_use]
-    pub fn rejected_by(self, samples: usize) -> Self {
-        let from = format!(
-            "{}; no sample leaves early, since {samples} calibration samples speak against every step",
-            self.from
-        );
-        Self { from, lost: 0.0, won: 0.0, ..self }
-    }
-
-    /// The origin of thresholds among which a calibration part of `samples` chose.
-    #[must_use]
-    pub fn chosen_by(self, samples: usize) -> Self {
-        Self { from: format!("{}, among which {samples} calibration samples chose", self.from), ..self }
-    }
-
-    /// The origin of thresholds that were measured although there is a calibration part.
-    #[must_use]
-    pub fn without_promise(self, obstacle: &str) -> Self {
-        Self { from: format!("{}; no promise: {obstacle}", self.from), ..self }
     }
 }
 

@@ -52,6 +52,17 @@ fn target(points: f64) -> Target {
     Target { bound: Bound::Losses, loss: points / 100.0, confidence: 0.95 }
 }
 
+/// The policy of the loss that was measured on the part of the path.
+fn measured(fitted: &Fitted, target: &Target) -> Policy {
+    fitted.within(&fitted.limit(target, Err(String::new())), target, "made-up")
+}
+
+/// The policy that a calibration part allows.
+fn promised(fitted: &Fitted, target: &Target, (logits, samples): (&PartLogits, &Samples)) -> Policy {
+    let limit = fitted.limit(target, fitted.calibration_part(logits, samples));
+    fitted.within(&limit, target, "made-up")
+}
+
 fn report(logits: &PartLogits, samples: &Samples, policy: &Policy) -> PartReport {
     PartReport::of(logits, samples, &[0.5, 0.5], policy, DeviceBody { always: 8, unsure: 256, map: 256 })
 }
@@ -67,7 +78,7 @@ fn the_measured_threshold_is_the_last_one_before_the_loss_exceeds_the_target() {
     ]);
     for (points, leave) in [(0.1, 2.0), (19.9, 2.0), (20.0, 4.0), (40.0, 5.0)] {
         let fitted = Fitted::of(&logits, &samples, &target(points)).unwrap();
-        let report = report(&logits, &samples, &fitted.measured(&target(points)));
+        let report = report(&logits, &samples, &measured(&fitted, &target(points)));
         assert_eq!(report.share[Exit::LOCAL], leave / 5.0, "{points} points");
         assert!(report.overall >= report.every[Exit::CLOUD] - points / 100.0 - 1e-6);
     }
@@ -81,7 +92,7 @@ fn wins_make_up_for_losses_in_a_net_target_only() {
         let target = Target { bound, ..target(0.1) };
         let fitted = Fitted::of(&logits, &samples, &target).unwrap();
         assert_eq!(
-            report(&logits, &samples, &fitted.measured(&target)).share[Exit::LOCAL],
+            report(&logits, &samples, &measured(&fitted, &target)).share[Exit::LOCAL],
             leave,
             "{bound:?}"
         );
@@ -111,7 +122,7 @@ fn several_exits_together_lose_no_more_than_the_target() {
     let (logits, samples) = two_exits(4800);
     for points in [0.1, 1.0, 2.0, 50.0] {
         let fitted = Fitted::of(&logits, &samples, &target(points)).unwrap();
-        let report = report(&logits, &samples, &fitted.measured(&target(points)));
+        let report = report(&logits, &samples, &measured(&fitted, &target(points)));
         let lost = report.every[Exit::CLOUD] - report.overall;
         assert!(lost <= points / 100.0 + 1e-6, "{points} points, {report:?}");
         let shares: f64 = report.share.iter().map(|(_, share)| share).sum();
@@ -124,15 +135,15 @@ fn a_promise_is_stricter_than_what_was_measured_and_names_its_part() {
     let (logits, samples) = two_exits(4800);
     let target = target(2.0);
     let fitted = Fitted::of(&logits, &samples, &target).unwrap();
-    let promised = fitted.promised_or_measured(&target, &logits, &samples, "made-up");
+    let policy = promised(&fitted, &target, (&logits, &samples));
     let share = |policy: &Policy| 1.0 - report(&logits, &samples, policy).share[Exit::CLOUD];
-    assert!(share(&promised) > 0.1 && share(&promised) < share(&fitted.measured(&target)));
-    let promise = promised.promise.expect("4,800 samples are enough");
+    assert!(share(&policy) > 0.1 && share(&policy) < share(&measured(&fitted, &target)));
+    let promise = policy.promise.expect("4,800 samples are enough");
     assert_eq!((promise.loss, promise.samples, promise.data.as_str()), (0.02, 4800, "made-up"));
     // The least number for two points at 95 %: ln 0.05 / ln 0.98 is 148.3.
     let few = |count: usize| {
         let (logits, samples) = two_exits(count);
-        fitted.promised_or_measured(&target, &logits, &samples, "made-up").promise
+        promised(&fitted, &target, (&logits, &samples)).promise
     };
     assert_eq!((few(148), few(149).is_some()), (None, true));
 }
@@ -161,7 +172,7 @@ fn the_learned_rule_is_taken_where_devices_tell_more_than_the_logits() {
         (fitted.policy.of(Exit::CLOUD).rule, fitted.policy.of(Exit::CLOUD).weights),
         (ExitRule::Entropy, None)
     );
-    let measured = fitted.measured(&target(0.5));
+    let measured = measured(&fitted, &target(0.5));
     assert_eq!(measured.check(), Ok(()));
     let share = report(&logits, &samples, &measured).share[Exit::LOCAL];
     // Nine of ten samples are right at `local`, and one in 200 may be lost.
@@ -275,7 +286,7 @@ fn without_a_step_no_sample_leaves_early() {
     let rows: Vec<_> = (0..100).map(|_| (1e6, false, true)).collect();
     let (logits, samples) = two_exit_part(&rows);
     let fitted = Fitted::of(&logits, &samples, &target(1.0)).unwrap();
-    let policy = fitted.measured(&target(1.0));
-    assert_eq!(fitted.step_of(&policy), None);
+    let policy = measured(&fitted, &target(1.0));
+    assert_eq!(fitted.measured_step(&target(1.0)), None);
     assert_eq!(report(&logits, &samples, &policy).share[Exit::CLOUD], 1.0);
 }

@@ -202,10 +202,9 @@ fn groups_right(part: &PartFile, given: &[u16], class_prior: &[f32]) -> BTreeMap
 /// The policy of a run for a target.
 fn policy(plan: &Plan, target: &Target, logits: &RunLogits) -> Result<Policy, PolicyError> {
     let fitted = Fitted::of(&logits.validation.logits, &logits.validation.samples, target)?;
-    Ok(match &logits.calibration {
-        None => fitted.measured(target),
-        Some(part) => fitted.promised_or_measured(target, &part.logits, &part.samples, &plan.data.name),
-    })
+    let part = logits.calibration.as_ref().ok_or_else(String::new);
+    let part = part.and_then(|part| fitted.calibration_part(&part.logits, &part.samples));
+    Ok(fitted.within(&fitted.limit(target, part), target, &plan.data.name))
 }
 
 /// The policy with another exit score at an exit, at the same temperature.

@@ -1,6 +1,5 @@
 //! The commands of `headwater-train`.
 
-mod calibrate;
 mod convert;
 mod dataset;
 mod eval;
@@ -13,7 +12,6 @@ mod output_files;
 mod parity;
 mod part_report;
 mod progress;
-mod promise_target;
 #[cfg(feature = "mpi")]
 mod ranks;
 mod saved;
@@ -41,8 +39,8 @@ Examples:
   A killed run resumes, and ends with the same weights, when the same command is given again.
   Compare packed sections and ONNX with the trained network, sample by sample:
     headwater-train parity runs/ddnn-c --data-dir \"$HEADWATER_DATA/fashion-mnist\"
-  Choose thresholds that send at most 16 bytes per device and sample and lose at most half a point, and draw what else can be had:
-    headwater-train tune runs/ddnn-c/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --loss 0.5 --bytes 16 --plot frontier.svg
+  Choose thresholds that send at most 16 bytes per device and sample and lose at most half a point, and list what else can be had:
+    headwater-train tune runs/ddnn-c/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --loss 0.5 --bytes 16 --frontier frontier.json
   Measure how hard the data set is for one camera alone:
     headwater-train single-camera --data-dir \"$HEADWATER_DATA/fashion-mnist\"
   Train what is missing of an experiment, and write docs/results/street-ddnn.md:
@@ -66,9 +64,7 @@ enum Command {
     Train(train::Train),
     /// Measure a bundle on a part of the data, as run by the tiers.
     Eval(eval::Eval),
-    /// Choose thresholds that promise a largest loss against the last exit, with a confidence.
-    Calibrate(calibrate::Calibrate),
-    /// Choose thresholds by loss of accuracy, bytes and compute, alone or together, and show what can be had.
+    /// Choose thresholds by loss of accuracy, promised where the data allows it, by bytes and by compute, alone or together.
     Tune(tune::Tune),
     /// Write the bundle of a run from its newest checkpoint.
     Export(export::Export),
@@ -89,7 +85,6 @@ pub(crate) fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Train(command) => command.run(),
         Command::Eval(command) => command.run(),
-        Command::Calibrate(command) => command.run(),
         Command::Tune(command) => command.run(),
         Command::Export(command) => command.run(),
         Command::Parity(command) => command.run(),

@@ -83,13 +83,13 @@ mod tests {
             check_output_files(&files).map_err(|error| error.to_string())
         };
         assert_eq!(
-            said(&[("--plot", path("a.svg")), ("--out", path("b.hwb")), ("--frontier", "c.json".into())]),
+            said(&[("--report", path("a.svg")), ("--out", path("b.hwb")), ("--frontier", "c.json".into())]),
             Ok(())
         );
-        assert!(said(&[("--plot", path("none/a.svg"))]).unwrap_err().contains("make it first"));
-        assert!(said(&[("--plot", folder.path().into())]).unwrap_err().contains("a plain file or none"));
-        let twice = said(&[("--plot", path("a")), ("--out", path("./a"))]).unwrap_err();
-        assert!(twice.starts_with("--out ") && twice.contains("than that of --plot"), "{twice}");
+        assert!(said(&[("--report", path("none/a.svg"))]).unwrap_err().contains("make it first"));
+        assert!(said(&[("--report", folder.path().into())]).unwrap_err().contains("a plain file or none"));
+        let twice = said(&[("--report", path("a")), ("--out", path("./a"))]).unwrap_err();
+        assert!(twice.starts_with("--out ") && twice.contains("than that of --report"), "{twice}");
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
         for name in ["bundle.hwb", "symbolic.hwb", "hard.hwb"] {
             let read = path(name);
             let said = |written: &str| {
-                let written = [OutputFile { flag: "--plot", file: &path(written) }];
+                let written = [OutputFile { flag: "--report", file: &path(written) }];
                 check_not_read(&written, &OutputFile { flag: "BUNDLE", file: &read })
                     .map_err(|error| error.to_string())
             };

@@ -1,6 +1,5 @@
 //! `headwater-train` from outside: training, its files, and its commands.
 
-mod calibrate;
 mod checkpoint;
 mod command_line;
 mod configurations;
@@ -8,6 +7,7 @@ mod divergence;
 mod gradients;
 mod grouped;
 mod live_account;
+mod promises;
 mod resume;
 mod run_folder;
 mod small_run;

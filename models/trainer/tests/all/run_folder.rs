@@ -142,9 +142,8 @@ fn copies_in_the_calibration_part_end_every_promise() {
     }
     let data = data.to_str().unwrap();
     let words = "one with the same image in samples that would count as independent";
-    let calibrate =
-        ["calibrate", SHIPPED, "--data", "folders", "--data-dir", data, "--kept-apart", "--loss", "20"];
-    is_refused(&command(&calibrate), words);
+    let tune = ["tune", SHIPPED, "--loss", "20", "--require-promise", "--kept-apart"];
+    is_refused(&command(&[&tune[..], &["--data", "folders", "--data-dir", data]].concat()), words);
     let output =
         train(&Path::new(NETWORKS).join("ddnn-c.toml"), ["folders", data], &folder.path().join("run"));
     is_done(&output);

@@ -79,8 +79,8 @@ fn bytes_and_compute_are_kept_on_validation_and_stated_with_intervals() {
 #[test]
 fn the_frontier_is_written_and_no_setting_is_beaten() {
     let folder = tempfile::tempdir().unwrap();
-    let [file, plot] = ["frontier.json", "frontier.svg"].map(|name| folder.path().join(name));
-    let output = tune(&["--frontier", file.to_str().unwrap(), "--plot", plot.to_str().unwrap()]);
+    let file = folder.path().join("frontier.json");
+    let output = tune(&["--frontier", file.to_str().unwrap()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let frontier: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     let settings = frontier["settings"].as_array().unwrap();
@@ -93,12 +93,6 @@ fn the_frontier_is_written_and_no_setting_is_beaten() {
         assert!(!beaten, "{setting}");
         assert!(setting["thresholds"]["local"].is_number(), "{setting}");
     }
-    let plot = std::fs::read_to_string(plot).unwrap();
-    assert!(
-        plot.starts_with("<svg ")
-            && plot.ends_with("</svg>\n")
-            && plot.contains("prefers-color-scheme: dark")
-    );
 }
 
 #[test]
@@ -141,13 +135,13 @@ fn bad_targets_are_refused_by_name_with_what_is_expected() {
     fails(2, &["--loss", "1", "--confidence", "1"], &["--confidence: expected 0.5 to below 1, found 1"]);
     fails(2, &["--loss", "1", "--simultaneous", "0"], &["--simultaneous: expected 1 or more"]);
     fails(2, &["--loss", "half"], &["half"]);
-    fails(2, &[], &["expected a target (--loss, --bytes or --macs), or --frontier or --plot"]);
-    fails(2, &["--out", "x.hwb", "--plot", "x.svg"], &["--out: expected a target"]);
+    fails(2, &[], &["expected a target (--loss, --bytes or --macs), or --frontier to see"]);
+    fails(2, &["--out", "x.hwb", "--frontier", "x.json"], &["--out: expected a target"]);
     fails(2, &["--loss", "1", "--out", "none/x.hwb"], &["--out none/x.hwb: expected the folder none"]);
     fails(
         2,
-        &["--frontier", "x", "--plot", "./x"],
-        &["--plot ./x: expected another file than that of --frontier"],
+        &["--loss", "1", "--frontier", "x", "--out", "./x"],
+        &["--out ./x: expected another file than that of --frontier"],
     );
-    fails(2, &["--plot", SHIPPED], &["expected another file than that of BUNDLE"]);
+    fails(2, &["--frontier", SHIPPED], &["expected another file than that of BUNDLE"]);
 }

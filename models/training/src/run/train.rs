@@ -188,22 +188,13 @@ pub fn finish(
     };
     let fitted = Fitted::of(fitted_logits, samples, &target)?;
     let calibration_samples = calibration.samples.len();
-    let policy = if calibration.samples.is_empty() || parts.promise_obstacle.is_some() {
-        fitted.measured(&target)
-    } else {
-        fitted.promised_or_measured(&target, &calibration.logits, &calibration.samples, &parts.data)
+    let part_of_promise = match &parts.promise_obstacle {
+        Some(obstacle) => Err(obstacle.clone()),
+        None => fitted.calibration_part(&calibration.logits, &calibration.samples),
     };
-    let step = fitted.step_of(&policy);
-    let thresholds = ThresholdOrigin::new(part, samples, step);
-    let thresholds = match &parts.promise_obstacle {
-        Some(obstacle) => thresholds.without_promise(obstacle),
-        None if policy.promise.is_some() => thresholds.chosen_by(calibration_samples),
-        // Validation alone may allow no step either, where the calibration part allows no test.
-        None if step.is_none() && fitted.is_tested(&target, &calibration.samples) => {
-            thresholds.rejected_by(calibration_samples)
-        }
-        None => thresholds,
-    };
+    let limit = fitted.limit(&target, part_of_promise);
+    let policy = fitted.within(&limit, &target, &parts.data);
+    let thresholds = ThresholdOrigin::new(part, samples, &fitted, &limit);
     let report =
         |part: &EvaluatedPart| PartReport::of(&part.logits, &part.samples, class_prior, &policy, body);
     let reports =

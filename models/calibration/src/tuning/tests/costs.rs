@@ -151,7 +151,7 @@ fn mean_costs_are_those_of_the_report_with_coded_maps_too() {
     logits.devices = vec![vec![0.0; 800]; 3];
     let prior = [0.5, 0.5];
     let fitted = Fitted::of(&logits, &samples, &target(1.0)).unwrap();
-    let policy = fitted.measured(&target(1.0));
+    let policy = measured(&fitted, &target(1.0));
     for map_bytes in [vec![], (0..3).map(|slot| (0..400).map(|at| (at + slot) as f32).collect()).collect()] {
         logits.map_bytes = map_bytes;
         let report = PartReport::of(&logits, &samples, &prior, &policy, body);

@@ -1,39 +1,42 @@
 //! `headwater-train tune`.
 //!
-//! - `parts.rs` runs the bundle over the parts of the data;
+//! - `parts.rs` runs the bundle over the parts of the data, and says what allows no promise;
+//! - `certificates.rs` has a promise for each number of views that are absent;
 //! - `result.rs` prints the result as text and JSON;
-//! - `unmet_targets.rs` says what stands against targets, and what comes nearest;
-//! - `plot.rs` draws the frontier.
+//! - `unmet_targets.rs` says what stands against targets, and what comes nearest.
 
+mod certificates;
 mod parts;
-mod plot;
 mod result;
 mod unmet_targets;
 
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use headwater_calibration::number_file::write_whole;
-use headwater_calibration::promise::Target;
+use headwater_calibration::promise::by_missing::Certificate;
+use headwater_calibration::promise::{CalibrationPart, Target};
 use headwater_calibration::sample_cost::NetworkCost;
-use headwater_calibration::tuning::Fitted;
-use headwater_calibration::tuning::choice::{Choice, Criteria, Targets};
+use headwater_calibration::tuning::choice::{Choice, Criteria, Targets, check_loss};
 use headwater_calibration::tuning::frontier::{CostedPart, Setting, frontier, settings};
 use headwater_calibration::tuning::interval::MeasuredCost;
+use headwater_calibration::tuning::splits::{Pool, SplitReport};
+use headwater_calibration::tuning::{Fitted, LossLimit};
 use headwater_inference::bundle::Bundle;
-use headwater_inference::policy::{Bound, Policy};
+use headwater_inference::policy::{Bound, Policy, Promise};
+use headwater_samples::Part;
 
 use super::dataset::Dataset;
 use super::kept_apart::learnt_samples_warning;
 use super::output::print_error;
 use super::output_files::{OutputFile, check_not_read, check_output_files};
 use super::progress::SlowStatus;
-use super::promise_target::{BoundName, PromiseTarget};
 use super::{Failure, open_bundle};
-use parts::{LossLimit, PartOfBundle, loss_limit};
+use parts::{needed, too_few_groups};
 
-/// Loss, in points, for which the rule of the exits is chosen where no loss is asked for; `calibrate` has the same default.
+/// Loss, in points, for which the rule of the exits is chosen where no loss is asked for.
 const USUAL_LOSS_POINTS: f64 = 0.5;
 
 /// Confidence of a promise where none is asked for.
@@ -46,12 +49,15 @@ Examples:
   A radio carries 12 bytes per device and sample: what does that cost?
     headwater-train tune runs/mine/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --bytes 12
   Look at everything that can be had before asking for something:
-    headwater-train tune runs/mine/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --frontier frontier.json --plot frontier.svg
+    headwater-train tune runs/mine/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --frontier frontier.json
+  Promise half a point for each number of absent views up to two, all together at 95 %, where each device is missing once in 20 samples:
+    headwater-train tune runs/mine/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --loss 0.5 --missing 0.05 --by-missing 2 --simultaneous 3
 
 With --loss the setting that saves most is taken: fewest bytes, or least compute where only --macs is given too. Without --loss it is the setting
 that loses least. A smaller target sends more samples on (--loss) or answers more of them early (--bytes, --macs).
 
-Exit codes: 0 done, 1 the targets cannot be met (the nearest that can is printed), 2 bad usage, or a target that nothing could keep.";
+Exit codes: 0 done, 1 the targets cannot be met (the nearest that can is printed), 2 bad usage, a target that nothing could keep, or data that allows no
+promise where one is required.";
 
 /// Arguments of `tune`.
 #[derive(Args)]
@@ -78,19 +84,41 @@ pub(crate) struct Tune {
     /// Probability with which a promised loss holds over the draw of the calibration part.
     #[arg(long, value_name = "P", default_value_t = USUAL_CONFIDENCE, allow_negative_numbers = true)]
     confidence: f64,
-    /// Losses that are tried on the same calibration part, this one included: each is tested at a K-th of the risk. Other --bytes and --macs are no
-    /// further test.
+    /// Losses that are tried on the same calibration part, or promises that shall hold together, this one included: each is tested at a K-th of the
+    /// risk. Other --bytes and --macs are no further test.
     #[arg(long, value_name = "K", default_value_t = 1)]
     simultaneous: u32,
-    /// States that the network has learnt none of the calibration samples, where its report names other data than --data.
+    /// Refuse where the loss could only be measured, and say what a promise needs.
+    #[arg(long, requires = "loss")]
+    require_promise: bool,
+    /// Most samples that can share a scene or an object, for data with groups: the promise is tested over groups, and is for such groups. What is known
+    /// beforehand, not the largest group of the calibration part.
+    #[arg(long, value_name = "N")]
+    largest_group: Option<u32>,
+    /// States that frames of a recording that are N apart no longer depend on each other: every second block of N frames is a group of the promise, and the
+    /// blocks between them are left out. Without it a recording is one group, which allows no promise.
+    #[arg(long, value_name = "N")]
+    block_length: Option<NonZero<u32>>,
+    /// Probability with which each device is missing, for each sample by itself: promise and figures are then for such odds. A calibration sample counts
+    /// as the mean over masks drawn by them.
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    missing: f64,
+    /// Promise for each number of slots without a view (devices that do not see the object, and with --missing devices that are missing) by itself, from 0
+    /// to M: each has thresholds of its own, and samples with more, or of a number without a promise, go to the last exit. --simultaneous M+1 makes all
+    /// promises hold together.
+    #[arg(long, value_name = "M", requires = "loss", conflicts_with_all = ["bytes", "macs", "frontier", "splits"])]
+    by_missing: Option<u32>,
+    /// Report too how often such a promise is broken on N random splits of the validation and calibration samples. 200 take minutes. It checks the
+    /// arithmetic; samples that depend on each other, or that the network has learnt, it cannot see.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), requires = "loss")]
+    splits: Option<u32>,
+    /// States that the network has learnt none of the calibration samples, where its report names other data than --data. Whoever is wrong here gets a
+    /// promise that means nothing.
     #[arg(long)]
     kept_apart: bool,
     /// File for the frontier as JSON: every setting that no other beats in loss, bytes and compute (docs/tune.md).
     #[arg(long, value_name = "FILE")]
     frontier: Option<PathBuf>,
-    /// File for the frontier as an SVG picture, for light and dark pages.
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
     /// File of the bundle with the chosen thresholds, which may be BUNDLE, then replaced; without it no bundle is written.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -99,22 +127,48 @@ pub(crate) struct Tune {
     json: bool,
 }
 
+/// Bounds on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum BoundName {
+    Net,
+    Losses,
+}
+
+impl BoundName {
+    fn bound(self) -> Bound {
+        match self {
+            Self::Net => Bound::Net,
+            Self::Losses => Bound::Losses,
+        }
+    }
+}
+
 /// Settings of a bundle, the parts they were measured on, and the choice.
 struct Tuned<'a> {
     bundle: &'a Bundle,
     /// Why the figures may say nothing of new samples.
     warning: Option<String>,
+    target: Target,
     criteria: Criteria,
     /// How far the loss is kept; `None` without a target of the loss.
     limit: Option<LossLimit>,
     validation: CostedPart<'a>,
-    /// The calibration part where it may be used, else the reason why not.
-    calibration: Result<CostedPart<'a>, &'a str>,
+    /// The calibration part where it may be used.
+    calibration: Option<CostedPart<'a>>,
     settings: Vec<Setting>,
     /// Settings that no other beats, with their costs on the validation part; empty where nobody asked for them.
     frontier: Vec<(usize, MeasuredCost)>,
     /// The choice; `None` without a target.
     choice: Option<Choice>,
+    /// Certificates by number of slots without a view, from 0; empty without `--by-missing`.
+    certificates: Vec<Certificate>,
+    /// Broken promises on random splits, where they were asked for.
+    splits: Option<SplitReport>,
+}
+
+/// A mistake in the usage.
+fn usage<T>(text: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::usage(anyhow::anyhow!(text.into())))
 }
 
 impl Tune {
@@ -123,6 +177,7 @@ impl Tune {
         let (target, targets) = (self.target()?, self.targets()?);
         self.check_files().map_err(Failure::usage)?;
         let bundle = open_bundle(&self.bundle)?;
+        self.check_slots(&bundle)?;
         let prior = &bundle.manifest().class_prior;
         let cost = NetworkCost::of(bundle.manifest());
         targets.check(cost.least_body_bytes()).map_err(Failure::usage)?;
@@ -133,17 +188,42 @@ impl Tune {
         let samples = self.validation_samples(&parts)?;
         targets.check_macs(cost.least_macs(&samples)).map_err(Failure::usage)?;
         let mut status = SlowStatus::new();
-        let validation = PartOfBundle::run(&bundle, samples, "validation", &mut status)?;
+        let validation = self.run_part(&bundle, samples, Part::Validation, &mut status)?.swap_remove(0);
         let calibration = self.calibration(&bundle, &parts, &mut status)?;
 
         status.stage("choosing the rule of the exits and the order of the thresholds");
         let fitted = Fitted::of(&validation.logits, &validation.samples, &target)?;
-        let limit = self.loss.map(|_| loss_limit(&fitted, &target, &calibration));
+        let part = calibration.as_ref().map_err(|why| match parts.data.len(Part::Calibration) {
+            0 => format!("{why}{}{}", needed(&bundle, &validation, &target), too_few_groups(&parts, &target)),
+            _ => why.clone(),
+        });
+        let part = part.and_then(|part| self.part_of_promise(&fitted, &parts, &validation.samples, part));
+        let limit = self.loss.map(|_| {
+            let mut limit = fitted.limit(&target, part.clone());
+            if limit.tested.is_none() && part.as_ref().is_ok_and(|part| part.units.groups().is_none()) {
+                limit.why_measured += &needed(&bundle, &validation, &target);
+            }
+            limit
+        });
+        self.check_promise(limit.as_ref())?;
+        let certificates = match (&part, self.by_missing) {
+            (Ok(part), Some(most)) => self.certificates(&fitted, &validation, (&target, part), most)?,
+            (Err(_), _) | (_, None) => Vec::new(),
+        };
+        let splits = match (part, self.splits, &calibration) {
+            (Ok(part), Some(splits), Ok(calibration)) => {
+                let halves = [&validation, &calibration[0]];
+                let [first, second] = halves.map(|half| (half.logits.clone(), half.samples.clone()));
+                let pool = Pool::new(first, second, &part.units);
+                Some(pool.split(&target, splits).map_err(Failure::usage)?)
+            }
+            _ => None,
+        };
         let validation = validation.costed(prior, &cost);
         let settings = settings(&fitted, &validation, &mut |done| {
             status.show(|| format!("figures of {done} of {} settings", fitted.path.len() + 1));
         });
-        let last_within_loss = limit.as_ref().map_or(settings.len() - 1, |limit| limit.last);
+        let last_within_loss = limit.as_ref().map_or(settings.len() - 1, LossLimit::setting);
         let criteria = Criteria { targets, bound: target.bound, last_within_loss };
         let has_target = !targets.measures().is_empty();
         let frontier = self.frontier_costs(&validation, &settings, target.bound, &mut status);
@@ -153,17 +233,20 @@ impl Tune {
             frontier,
             bundle: &bundle,
             warning,
+            target,
             criteria,
             limit,
             validation,
-            calibration: calibration.as_ref().map(|part| part.costed(prior, &cost)).map_err(String::as_str),
+            calibration: calibration.as_ref().ok().map(|masks| masks[0].costed(prior, &cost)),
             settings,
+            certificates,
+            splits,
         };
         self.write_frontier(&tuned)?;
         match &tuned.choice {
             Some(Choice::NotMet { unreachable, nearest }) => self.refuse(&tuned, unreachable, nearest),
             Some(Choice::Met(index)) => {
-                let policy = self.policy(&tuned, *index, &target);
+                let policy = self.policy(&tuned, &fitted, *index)?;
                 if let Some(out) = &self.out {
                     let bytes = bundle.with_policy(&policy).context("writing the bundle")?;
                     write_whole(out, &bytes).with_context(|| format!("writing {}", out.display()))?;
@@ -174,26 +257,36 @@ impl Tune {
         }
     }
 
-    /// The target of the promise.
+    /// The target of the promise; the first argument that is out of range is named.
     fn target(&self) -> Result<Target, Failure> {
-        let Self { promise, confidence, simultaneous, .. } = *self;
+        let Self { promise, confidence, missing, simultaneous, .. } = *self;
         let loss_points = self.loss.unwrap_or(USUAL_LOSS_POINTS);
-        PromiseTarget { bound: promise, loss_points, confidence, simultaneous }.check()
+        check_loss(loss_points).map_err(Failure::usage)?;
+        if !(0.5..1.0).contains(&confidence) {
+            return usage(format!("--confidence: expected 0.5 to below 1, found {confidence}"));
+        }
+        if simultaneous == 0 {
+            return usage("--simultaneous: expected 1 or more, found 0");
+        }
+        if !(0.0..1.0).contains(&missing) {
+            return usage(format!("--missing: expected 0 to below 1, found {missing}"));
+        }
+        let confidence = 1.0 - (1.0 - confidence) / f64::from(simultaneous);
+        Ok(Target { bound: promise.bound(), loss: loss_points / 100.0, confidence })
     }
 
     /// The targets; without one a file of the frontier must be asked for.
     fn targets(&self) -> Result<Targets, Failure> {
         let targets = Targets { loss_points: self.loss, body_bytes: self.bytes, macs: self.macs };
         let has_target = !targets.measures().is_empty();
-        let mistake = |text: &str| Err(Failure::usage(anyhow::anyhow!(text.to_owned())));
         if !has_target && self.out.is_some() {
-            return mistake(
+            return usage(
                 "--out: expected a target (--loss, --bytes or --macs), found none: which thresholds?",
             );
         }
-        if !has_target && self.frontier.is_none() && self.plot.is_none() {
-            return mistake(
-                "expected a target (--loss, --bytes or --macs), or --frontier or --plot to see what can be had; found none",
+        if !has_target && self.frontier.is_none() {
+            return usage(
+                "expected a target (--loss, --bytes or --macs), or --frontier to see what can be had; found none",
             );
         }
         Ok(targets)
@@ -201,9 +294,29 @@ impl Tune {
 
     /// Checks the files that are to be written; the frontier must not take the place of the bundle.
     fn check_files(&self) -> Result<(), anyhow::Error> {
-        let frontier = [("--frontier", &self.frontier), ("--plot", &self.plot)];
+        let frontier = [("--frontier", &self.frontier)];
         check_output_files(&OutputFile::asked(frontier.into_iter().chain([("--out", &self.out)])))?;
         check_not_read(&OutputFile::asked(frontier), &OutputFile { flag: "BUNDLE", file: &self.bundle })
+    }
+
+    /// Refuses a number of missing slots that leaves none.
+    fn check_slots(&self, bundle: &Bundle) -> Result<(), Failure> {
+        let slots = u32::from(bundle.manifest().slots);
+        match self.by_missing {
+            Some(found) if found >= slots => usage(format!(
+                "--by-missing: expected less than the {slots} slots of the network, found {found}: the class prior answers a sample without a view"
+            )),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Refuses a loss that is measured where a promise is required.
+    fn check_promise(&self, limit: Option<&LossLimit>) -> Result<(), Failure> {
+        let is_required = self.require_promise || self.by_missing.is_some() || self.splits.is_some();
+        match limit {
+            Some(limit) if is_required && limit.tested.is_none() => usage(limit.why_measured.clone()),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Settings that no other beats with their costs, where a file of them is asked for.
@@ -214,7 +327,7 @@ impl Tune {
         bound: Bound,
         status: &mut SlowStatus,
     ) -> Vec<(usize, MeasuredCost)> {
-        if self.frontier.is_none() && self.plot.is_none() {
+        if self.frontier.is_none() {
             return Vec::new();
         }
         let found = frontier(settings, bound);
@@ -225,13 +338,25 @@ impl Tune {
         costs.collect()
     }
 
-    /// The policy of a setting, with a promise where the loss of the setting is promised. The waits are those of the bundle.
-    fn policy(&self, tuned: &Tuned<'_>, index: usize, target: &Target) -> Policy {
-        let policy = tuned.settings[index].policy.clone().with_waits_of(tuned.bundle.policy());
-        let tested = tuned.limit.as_ref().and_then(|limit| limit.tested.as_ref());
-        // Without early exits nothing is lost, and nothing was tested.
-        let promise = tested.filter(|_| index > 0);
-        let promise = promise.map(|part| target.promise(&self.dataset.identity(), part, 0.0));
-        Policy { promise, ..policy }
+    /// The promise of a test on a part.
+    fn promise_on(&self, target: &Target, part: &CalibrationPart) -> Promise {
+        let blocks =
+            self.block_length.map(|frames| format!(", blocks of {frames} frames")).unwrap_or_default();
+        target.promise(&(self.dataset.identity() + &blocks), part, self.missing)
+    }
+
+    /// The policy of a setting, with a promise where its loss is promised. The waits are those of the bundle.
+    fn policy(&self, tuned: &Tuned<'_>, fitted: &Fitted, index: usize) -> Result<Policy, Failure> {
+        let limit = tuned.limit.as_ref();
+        let policy = match self.by_missing {
+            Some(_) => self.certified(tuned, fitted)?,
+            None => {
+                let promise = limit.and_then(|limit| {
+                    limit.promise(index.checked_sub(1), |part| self.promise_on(&tuned.target, part))
+                });
+                Policy { promise, ..tuned.settings[index].policy.clone() }
+            }
+        };
+        Ok(policy.with_waits_of(tuned.bundle.policy()))
     }
 }

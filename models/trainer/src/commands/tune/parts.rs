@@ -1,21 +1,28 @@
-//! Parts of the data for `tune`, run through the bundle, and how far along the path the loss is kept.
+//! Parts of the data for `tune`, run through the bundle, and why the calibration part allows no promise.
+
+use std::collections::BTreeSet;
 
 use anyhow::Context;
 use headwater_calibration::data::{Parts, Samples};
 use headwater_calibration::evaluation::bundle_logits_watched;
 use headwater_calibration::part_logits::PartLogits;
 use headwater_calibration::promise::outcomes::Outcomes;
-use headwater_calibration::promise::{CalibrationPart, Target, Units};
+use headwater_calibration::promise::presence::draw_masks;
+use headwater_calibration::promise::{CalibrationPart, Target, Units, binomial};
 use headwater_calibration::sample_cost::NetworkCost;
+use headwater_calibration::tuning::Fitted;
 use headwater_calibration::tuning::frontier::CostedPart;
-use headwater_calibration::tuning::{Fitted, ORDER_SEED};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
+use headwater_inference::policy::Bound;
 use headwater_samples::Part;
 
-use super::super::kept_apart::KeptApart;
+use super::super::kept_apart::learnt_calibration_part;
 use super::super::progress::SlowStatus;
-use super::{Failure, Tune};
+use super::{Failure, Tune, usage};
+
+/// Masks of missing devices that are drawn for each sample of a `net` promise.
+const NET_MASKS: u64 = 4;
 
 /// A part without its pixels, and the logits of a bundle for it.
 pub(super) struct PartOfBundle {
@@ -23,33 +30,7 @@ pub(super) struct PartOfBundle {
     pub(super) logits: PartLogits,
 }
 
-/// The last setting that keeps the loss; all before it keep the loss too. Setting 0 has no early exit, setting `n` is step `n - 1` of the path.
-pub(super) struct LossLimit {
-    /// Index of the setting.
-    pub(super) last: usize,
-    /// The part whose test the settings have passed; `None` where the loss is measured.
-    pub(super) tested: Option<CalibrationPart>,
-    /// Why the loss is measured; empty where it is promised.
-    pub(super) why_measured: String,
-}
-
 impl PartOfBundle {
-    /// Runs the bundle over the samples of a part.
-    pub(super) fn run(
-        bundle: &Bundle,
-        samples: Samples,
-        part: &str,
-        status: &mut SlowStatus,
-    ) -> Result<Self, Failure> {
-        let all = samples.len();
-        status.stage(&format!("{part}: {all} samples"));
-        let logits = bundle_logits_watched(bundle, &TractEngine, &samples, &mut |done| {
-            status.show(|| format!("{part}: {done} of {all} samples"));
-        })
-        .with_context(|| format!("running the bundle on the part {part}"))?;
-        Ok(Self { samples: samples.without_pixels(), logits })
-    }
-
     /// The part with the costs of the network.
     pub(super) fn costed<'a>(&'a self, class_prior: &'a [f32], cost: &'a NetworkCost) -> CostedPart<'a> {
         CostedPart { logits: &self.logits, samples: &self.samples, class_prior, cost }
@@ -57,71 +38,178 @@ impl PartOfBundle {
 }
 
 impl Tune {
-    /// The validation part, which must not be empty.
+    /// The samples of a part. A recording is one group unless a block length is stated: its frames depend on each other.
+    pub(super) fn samples(&self, parts: &Parts, part: Part) -> Result<Samples, Failure> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let samples = parts.part(part, None, threads);
+        let Some(frames) = self.block_length else {
+            let groups =
+                if parts.data.is_recording() { vec![0; samples.len()] } else { samples.groups.clone() };
+            return Ok(Samples { groups, ..samples });
+        };
+        let blocks = samples.in_blocks(frames);
+        if blocks.is_empty() {
+            return usage(format!(
+                "--block-length: expected two blocks of {frames} frames or more in the part {}, found fewer",
+                part.name()
+            ));
+        }
+        Ok(blocks)
+    }
+
+    /// The validation part, which must not be empty; blocks and groups are refused for data without them.
     pub(super) fn validation_samples(&self, parts: &Parts) -> Result<Samples, Failure> {
-        let samples = samples(parts, Part::Validation);
+        let data = &self.dataset.data;
+        if self.block_length.is_some() && !parts.data.is_recording() {
+            return usage(format!(
+                "--block-length: expected the frames of a recording (folders named FRAME-OBJECT), found {data} without frames"
+            ));
+        }
+        let samples = self.samples(parts, Part::Validation)?;
         if samples.is_empty() {
-            return Err(Failure::usage(anyhow::anyhow!(
-                "{}: expected a validation part to choose thresholds on, found none; --split divides data without parts",
-                self.dataset.data
-            )));
+            return usage(format!(
+                "{data}: expected a validation part to choose thresholds on, found none; --split divides data without parts"
+            ));
+        }
+        if self.largest_group.is_some() && samples.groups.is_empty() {
+            return usage(
+                "--largest-group: expected data whose samples form groups, found independent samples",
+            );
         }
         Ok(samples)
     }
 
-    /// The calibration part; the reason where there is none, or one that the network may have learnt.
+    /// Runs the bundle over the samples of a part, with the devices that are there at each draw: one in the validation part, one or several in the
+    /// calibration part.
+    pub(super) fn run_part(
+        &self,
+        bundle: &Bundle,
+        samples: Samples,
+        part: Part,
+        status: &mut SlowStatus,
+    ) -> Result<Vec<PartOfBundle>, Failure> {
+        let masks = match (part, self.promise.bound()) {
+            (Part::Calibration, Bound::Net) if self.missing > 0.0 && self.by_missing.is_none() => NET_MASKS,
+            _ => 1,
+        };
+        let (all, name) = (samples.len(), part.name());
+        status.stage(&format!("{name}: {all} samples"));
+        let (seen, mut samples) = (samples.seen.clone(), samples);
+        // Masks differ from network to network and from part to part: nothing is chosen on those of a test.
+        let network = bundle.network_id().0.iter().take(8).fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+        let run = |mask| {
+            if self.missing > 0.0 {
+                samples.seen = draw_masks(&seen, self.missing, [network, part as u64, mask]);
+            }
+            let logits = bundle_logits_watched(bundle, &TractEngine, &samples, &mut |done| {
+                status.show(|| format!("{name}: {done} of {all} samples"));
+            })
+            .with_context(|| format!("running the bundle on the part {name}"))?;
+            let pixels = std::mem::take(&mut samples.pixels);
+            let without_pixels = samples.clone();
+            samples.pixels = pixels;
+            Ok(PartOfBundle { samples: without_pixels, logits })
+        };
+        (0..masks).map(run).collect()
+    }
+
+    /// The calibration part, once for each draw of missing devices; or why it allows no promise.
     pub(super) fn calibration(
         &self,
         bundle: &Bundle,
         parts: &Parts,
         status: &mut SlowStatus,
-    ) -> Result<Result<PartOfBundle, String>, Failure> {
+    ) -> Result<Result<Vec<PartOfBundle>, String>, Failure> {
         let (data, count) = (&self.dataset.data, parts.data.len(Part::Calibration));
         if count == 0 {
-            return Ok(Err(format!("{data} has no calibration part")));
+            return Ok(Err(format!("{data}: expected a calibration part, found none")));
         }
-        let kept_apart =
-            KeptApart { bundle, file: &self.bundle, dataset: &self.dataset, is_stated: self.kept_apart };
-        if let Err(error) = kept_apart.check(count) {
-            return Ok(Err(error.to_string()));
+        let learnt = learnt_calibration_part(bundle, &self.bundle, &self.dataset, count, self.kept_apart);
+        let obstacle = parts.data.promise_obstacle();
+        let obstacle = obstacle
+            .map(|obstacle| format!("{data}: expected a calibration part for a promise, found {obstacle}"));
+        match learnt.or(obstacle) {
+            Some(why) => Ok(Err(why)),
+            None => {
+                let samples = self.samples(parts, Part::Calibration)?;
+                self.run_part(bundle, samples, Part::Calibration, status).map(Ok)
+            }
         }
-        if let Some(obstacle) = parts.data.promise_obstacle() {
-            return Ok(Err(format!("{data}: {obstacle}")));
-        }
-        PartOfBundle::run(bundle, samples(parts, Part::Calibration), "calibration", status).map(Ok)
+    }
+
+    /// The outcomes of a calibration part in its independent units: samples, or groups where the data has them.
+    pub(super) fn part_of_promise(
+        &self,
+        fitted: &Fitted,
+        parts: &Parts,
+        validation: &Samples,
+        calibration: &[PartOfBundle],
+    ) -> Result<CalibrationPart, String> {
+        let data = &self.dataset.data;
+        let groups = &calibration[0].samples.groups;
+        let units = match self.largest_group {
+            _ if parts.data.is_recording() && self.block_length.is_none() => {
+                return Err(format!(
+                    "{data}: expected independent samples, found the frames of one recording, which depend on each other: together they are one \
+                     group, and one group allows no promise; --block-length N states after how many frames they no longer do"
+                ));
+            }
+            _ if groups.is_empty() => Units::Samples,
+            None => {
+                return Err(format!(
+                    "{data}: samples of the calibration part share scenes or objects; give --largest-group N, the most samples that a group can have"
+                ));
+            }
+            Some(largest) => {
+                let count = validation.group_count();
+                let typical =
+                    count.map_or(f64::from(largest), |count| validation.len() as f64 / count as f64);
+                Units::Groups { of: groups.clone(), largest, typical }
+            }
+        };
+        let masks = calibration.iter().map(|part| Outcomes::of(&part.logits, &part.samples, &fitted.policy));
+        Ok(CalibrationPart { masks: masks.collect(), units })
     }
 }
 
-/// The samples of a part. A recording is one group: its frames depend on each other.
-fn samples(parts: &Parts, part: Part) -> Samples {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let samples = parts.part(part, None, threads);
-    let groups = if parts.data.is_recording() { vec![0; samples.len()] } else { samples.groups.clone() };
-    Samples { groups, ..samples }
+/// The independent samples that a promise needs: at least, and for the present thresholds, by their losses on the validation part.
+pub(super) fn needed(bundle: &Bundle, validation: &PartOfBundle, target: &Target) -> String {
+    let outcomes = Outcomes::of(&validation.logits, &validation.samples, bundle.policy());
+    let (lost, won) = outcomes.losses_and_wins(bundle.policy());
+    let least = binomial::least_samples(target.loss, target.delta());
+    let promise = format!(
+        "; a promise of {} points at {} % needs at least {least} independent samples that nothing else has used",
+        rounded(100.0 * target.loss),
+        rounded(100.0 * target.confidence)
+    );
+    let present = target.samples_needed(lost, won).map_or_else(
+        || {
+            format!(
+                "; no number is enough for the present thresholds, which lose {:.2} points on validation",
+                100.0 * target.bound.risk(lost, won)
+            )
+        },
+        |needed| format!("; about {needed} independent samples for the present thresholds, by their losses on validation"),
+    );
+    promise + &present
 }
 
-/// How far the loss is kept: as promised on the calibration part where that allows a promise, else as measured on the validation part.
-pub(super) fn loss_limit(
-    fitted: &Fitted,
-    target: &Target,
-    calibration: &Result<PartOfBundle, String>,
-) -> LossLimit {
-    let after = |step: Option<usize>| step.map_or(0, |step| step + 1);
-    let measured =
-        |why_measured| LossLimit { last: after(fitted.measured_step(target)), tested: None, why_measured };
-    let calibration = match calibration {
-        Ok(calibration) if calibration.samples.groups.is_empty() => calibration,
-        Ok(_) => {
-            return measured(
-                "samples of the calibration part depend on each other; `headwater-train calibrate` can promise over groups".to_owned(),
-            );
-        }
-        Err(why) => return measured(why.clone()),
+/// Without the digits of a division by 100.
+pub(super) fn rounded(percent: f64) -> f64 {
+    (1e4 * percent).round() / 1e4
+}
+
+/// Remark about data whose parts together have too few groups for a promise; empty for other data.
+pub(super) fn too_few_groups(parts: &Parts, target: &Target) -> String {
+    let of_part = |part: Part| {
+        let groups = (0..parts.data.len(part)).filter_map(move |index| parts.data.group(part, index));
+        groups.collect::<BTreeSet<u32>>().len()
     };
-    let outcomes = Outcomes::of(&calibration.logits, &calibration.samples, &fitted.policy);
-    let part = CalibrationPart { masks: vec![outcomes], units: Units::Samples };
-    match target.last_step(&fitted.path, &part, ORDER_SEED) {
-        Ok(step) => LossLimit { last: after(step), tested: Some(part), why_measured: String::new() },
-        Err(error) => measured(error.to_string()),
+    let groups: usize = Part::ALL.into_iter().map(of_part).sum();
+    if groups == 0 || groups as u64 >= binomial::least_samples(target.loss, target.delta()) {
+        return String::new();
     }
+    format!(
+        "; the samples of one object or scene count once, and all parts together have {groups} objects or scenes: this data allows no promise"
+    )
 }

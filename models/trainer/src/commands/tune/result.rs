@@ -5,13 +5,15 @@ use headwater_calibration::number_file::write_whole;
 use headwater_calibration::tuning::choice::{Choice, Measure};
 use headwater_calibration::tuning::frontier::{CostedPart, Figures};
 use headwater_calibration::tuning::interval::{CONFIDENCE, Measured, MeasuredCost};
+use headwater_calibration::tuning::splits::SplitReport;
 use headwater_inference::policy::{Bound, Policy};
 use headwater_protocol::Exit;
 use serde_json::{Map, Value, json};
 
 use super::super::output::print;
 use super::super::print_json;
-use super::{Failure, Tune, Tuned, plot};
+use super::certificates::certificate_json;
+use super::{Failure, Tune, Tuned};
 
 /// Said of every mean cost.
 const NOT_PROMISED: &str = "measured, not promised";
@@ -27,28 +29,38 @@ impl Tune {
         let (part_name, part) = tuned.measuring_part();
         let cost = part.measured_cost(policy);
         let figures = part.figures(policy);
+        let chosen = &tuned.validation.figures(policy);
         if self.json {
-            let mut value = self.json_of(tuned, Some(index));
+            let mut value = self.json_of(tuned, Some(policy));
             value["chosen"] = json!({
                 "thresholds": thresholds(tuned, policy),
-                "validation": figures_json(&tuned.settings[index].figures, tuned.criteria.bound),
+                "validation": figures_json(chosen, tuned.criteria.bound),
                 "measured": measured_json(part_name, &part, &cost, &figures, tuned.criteria.bound),
             });
             value["chosen"]["measured"]["above"] =
                 tuned.missed_targets(&figures).iter().map(|measure| measure.flag()).collect();
             value["promise"] = json!(policy.promise);
             value["policy"] = json!(policy);
+            if !tuned.certificates.is_empty() {
+                value["by_missing"] = tuned.certificates.iter().map(certificate_json).collect();
+            }
+            if let Some(splits) = &tuned.splits {
+                value["splits"] = json!(splits);
+            }
             return print_json(&value);
         }
-        let chosen = &tuned.settings[index].figures;
         let mut text = policy.promise_line() + "\n";
+        text += &self.certificate_lines(tuned);
         text += &tuned.why_measured();
-        if index == 0 {
+        if index == 0 && tuned.certificates.is_empty() {
             let which = match tuned.limit {
                 Some(_) => "no setting with an early exit keeps these targets",
                 None => "of the settings that keep these targets, none with an early exit loses less",
             };
             text += &format!("{which}: every sample goes to the last exit, and nothing is lost\n");
+            if tuned.limit.as_ref().is_some_and(|limit| limit.tested.is_some() && limit.step.is_none()) {
+                text += "a larger --loss, or a network trained anew, is a second test on the same calibration part: --simultaneous 2 counts it\n";
+            }
         }
         text += &format!(
             "validation   {} samples: {}\n",
@@ -80,11 +92,12 @@ impl Tune {
         if part_name == "validation" {
             text += "  the intervals do not count that the setting was chosen on the same samples\n";
         }
+        text += &tuned.splits.as_ref().map_or_else(String::new, split_lines);
         match &self.out {
             Some(out) => text += &format!("written: {}\n", out.display()),
             None => text += "no bundle was written; --out FILE writes one with these thresholds\n",
         }
-        print(&(text + &self.files_line()))
+        print(&(text + &self.frontier_line()))
     }
 
     /// Prints what can be had, where nothing was asked for.
@@ -101,34 +114,30 @@ impl Tune {
         for (end, (index, _)) in ["from", "to"].iter().zip(ends.into_iter().flatten()) {
             text += &format!("{end:<5} {}\n", tuned.cost_text(&tuned.settings[*index].figures));
         }
-        print(&(text + &self.files_line()))
+        print(&(text + &self.frontier_line()))
     }
 
-    /// Writes the files of the frontier that were asked for.
+    /// Writes the file of the frontier, where it was asked for.
     pub(super) fn write_frontier(&self, tuned: &Tuned<'_>) -> Result<(), Failure> {
         if let Some(file) = &self.frontier {
             let text =
                 serde_json::to_string_pretty(&self.frontier_json(tuned)).context("writing JSON")? + "\n";
             write_whole(file, text.as_bytes()).with_context(|| format!("writing {}", file.display()))?;
         }
-        if let Some(file) = &self.plot {
-            let picture = plot::picture(tuned, &self.dataset.identity());
-            write_whole(file, picture.as_bytes()).with_context(|| format!("writing {}", file.display()))?;
-        }
         Ok(())
     }
 
-    fn files_line(&self) -> String {
-        let files = [&self.frontier, &self.plot].into_iter().flatten();
-        files.map(|file| format!("written: {}\n", file.display())).collect()
+    fn frontier_line(&self) -> String {
+        let file = self.frontier.as_ref();
+        file.map_or_else(String::new, |file| format!("written: {}\n", file.display()))
     }
 
-    /// The JSON result without its figures: targets, and whether they are met. `chosen` is the setting that keeps them all.
-    pub(super) fn json_of(&self, tuned: &Tuned<'_>, chosen: Option<usize>) -> Value {
+    /// The JSON result without its figures: targets, and whether they are met. `chosen` is the policy that keeps them all.
+    pub(super) fn json_of(&self, tuned: &Tuned<'_>, chosen: Option<&Policy>) -> Value {
         let targets = tuned.criteria.targets;
         let limit = tuned.limit.as_ref();
-        let loss_is = limit.zip(chosen).map(|(limit, setting)| match &limit.tested {
-            Some(_) if tuned.is_promised(setting) => "promised",
+        let loss_is = limit.zip(chosen).map(|(limit, policy)| match &limit.tested {
+            Some(_) if policy.promise.is_some() => "promised",
             Some(_) => "none",
             None => "measured",
         });
@@ -258,7 +267,7 @@ fn points(figures: &Figures, bound: Bound) -> String {
 fn thresholds(tuned: &Tuned<'_>, policy: &Policy) -> Value {
     let mut exits: Vec<Exit> = tuned.validation.logits.exits.iter().map(|(exit, _)| exit).collect();
     exits.pop();
-    let of = |exit: Exit| (exit.name().to_owned(), json!(policy.of(exit).threshold.at(u32::MAX).get()));
+    let of = |exit: Exit| (exit.name().to_owned(), json!(policy.of(exit).threshold));
     exits.into_iter().map(of).collect::<Map<String, Value>>().into()
 }
 
@@ -289,6 +298,18 @@ fn measured_json(
     value["interval_confidence"] = CONFIDENCE.into();
     value["costs_are"] = NOT_PROMISED.into();
     value
+}
+
+fn split_lines(report: &SplitReport) -> String {
+    let SplitReport { splits, promised, violations, interval, predicted, leaves_first } = report;
+    let [low, high] = interval.map(|share| 100.0 * share);
+    format!(
+        "splits       {violations} of {splits} break the promise: {:.1} % (95 % interval {low:.1} to {high:.1} %; {:.1} % expected at most); {promised} \
+         make one, and {:.1} % of samples leave at the first exit\n",
+        100.0 * f64::from(*violations) / f64::from((*splits).max(1)),
+        100.0 * predicted,
+        100.0 * leaves_first,
+    )
 }
 
 /// `5000 samples`, `5000 samples in 40 groups`.

@@ -66,6 +66,16 @@ impl Tune {
         let mut words = vec!["headwater-train".to_owned(), "tune".to_owned(), file];
         words.extend(self.dataset.arguments());
         words.extend(self.kept_apart.then(|| "--kept-apart".to_owned()));
+        let block_length = self.block_length.map(|frames| f64::from(frames.get()));
+        let missing = Some(self.missing).filter(|missing| *missing > 0.0);
+        let data = [
+            ("--largest-group", self.largest_group.map(f64::from)),
+            ("--block-length", block_length),
+            ("--missing", missing),
+        ];
+        for (flag, value) in data {
+            words.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value.to_string()]));
+        }
         if self.promise != BoundName::Net {
             words.extend(["--promise".to_owned(), "losses".to_owned()]);
         }

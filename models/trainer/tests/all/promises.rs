@@ -1,4 +1,4 @@
-//! `headwater-train calibrate` as a command: promises of the shipped network on drawn figures, and refusals.
+//! `headwater-train tune` as a command: promises of the shipped network on drawn figures, and refusals.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,23 +10,23 @@ use serde_json::Value;
 
 const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shipped/fashion-6cam.hwb");
 
-fn calibrate(arguments: &[&str]) -> Output {
+fn tune(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_headwater-train"))
-        .args(["calibrate", SHIPPED, "--data", "drawn", "--data-dir", ".", "--kept-apart"])
+        .args(["tune", SHIPPED, "--data", "drawn", "--data-dir", ".", "--kept-apart"])
         .args(arguments)
         .output()
         .unwrap()
 }
 
 fn json(arguments: &[&str]) -> Value {
-    let output = calibrate(&[arguments, &["--json"]].concat());
+    let output = tune(&[arguments, &["--json"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[track_caller]
 fn is_refused(arguments: &[&str], part: &str) {
-    let output = calibrate(arguments);
+    let output = tune(&[arguments, &["--require-promise"]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains(part), "{said}");
@@ -41,7 +41,7 @@ fn a_promise_is_made_and_written_and_ends_with_other_thresholds() {
     assert_eq!(found["promise"]["bound"], "losses");
     assert_eq!((&found["promise"]["loss"], &found["promise"]["confidence"]), (&0.02.into(), &0.95.into()));
     assert_eq!((&found["promise"]["samples"], &found["promise"]["data"]), (&1000.into(), &"drawn".into()));
-    assert!(found["parts"]["calibration"]["lost"].as_f64().unwrap() <= 0.02, "{found}");
+    assert!(found["chosen"]["measured"]["lost"].as_f64().unwrap() <= 0.02, "{found}");
 
     let (before, after) = (Bundle::open(Path::new(SHIPPED)).unwrap(), Bundle::open(Path::new(out)).unwrap());
     assert_eq!(before.network_id(), after.network_id(), "the network stays");
@@ -63,7 +63,7 @@ fn equal_arguments_give_equal_promises_and_missing_devices_are_stated() {
     assert_eq!(all["promise"]["missing"], 0.0);
     let missing = json(&["--loss", "2", "--missing", "0.2"]);
     assert_eq!(missing["promise"]["missing"], 0.2);
-    assert_ne!(missing["parts"]["calibration"], all["parts"]["calibration"]);
+    assert_ne!(missing["chosen"], all["chosen"]);
 }
 
 #[test]
@@ -83,11 +83,11 @@ fn promises_by_number_of_missing_slots_name_the_numbers_and_send_the_rest_on() {
         let is_promised = named.iter().any(|count| count["missing"] == missing);
         assert_eq!(threshold.as_f64().unwrap() >= 0.0, is_promised, "{missing} missing: {found}");
     }
-    let output = calibrate(&["--promise", "losses", "--loss", "3", "--by-missing", "1"]);
+    let output = tune(&["--promise", "losses", "--loss", "3", "--by-missing", "1"]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("--simultaneous 2 makes them hold together"), "{said}");
     is_refused(
-        &["--by-missing", "6"],
+        &["--loss", "3", "--by-missing", "6"],
         "--by-missing: expected less than the 6 slots of the network, found 6",
     );
 }
@@ -99,7 +99,7 @@ fn splits_report_how_often_such_a_promise_is_broken() {
     assert_eq!(splits["splits"], 6);
     assert!(splits["violations"].as_u64().unwrap() <= splits["promised"].as_u64().unwrap());
     assert!(splits["predicted"].as_f64().unwrap() <= 0.05, "{splits}");
-    is_refused(&["--splits", "0"], "--splits");
+    is_refused(&["--loss", "3", "--splits", "0"], "--splits");
 }
 
 /// The folder of Fashion-MNIST; `None`, and a line that says so, where it is not there.
@@ -114,18 +114,28 @@ fn fashion_mnist() -> Option<PathBuf> {
     None
 }
 
-fn calibrate_on_fashion(bundle: &str, folder: &Path) -> Output {
+fn tune_on_fashion(bundle: &str, folder: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_headwater-train"))
-        .args(["calibrate", bundle, "--data", "fashion-6cam", "--json", "--data-dir"])
+        .args([
+            "tune",
+            bundle,
+            "--loss",
+            "0.5",
+            "--require-promise",
+            "--data",
+            "fashion-6cam",
+            "--json",
+            "--data-dir",
+        ])
         .arg(folder)
         .output()
         .unwrap()
 }
 
 #[test]
-fn the_shipped_policy_is_what_calibration_gives() {
+fn the_shipped_policy_is_what_tuning_gives() {
     let Some(folder) = fashion_mnist() else { return };
-    let output = calibrate_on_fashion(SHIPPED, &folder);
+    let output = tune_on_fashion(SHIPPED, &folder);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let shipped = Bundle::open(SHIPPED).unwrap();
@@ -136,7 +146,7 @@ fn the_shipped_policy_is_what_calibration_gives() {
         "{threshold}"
     );
     assert_eq!(found["promise"], serde_json::json!(shipped.policy().promise));
-    let left = found["parts"]["calibration"]["left"]["local"].as_f64().unwrap();
+    let left = found["chosen"]["measured"]["local_share"].as_f64().unwrap();
     assert!(left > 0.82, "{left}");
 }
 
@@ -153,7 +163,7 @@ fn a_network_that_may_have_learnt_the_calibration_part_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let without_report = dir.path().join("without-report.hwb");
     std::fs::write(&without_report, writer.finish().unwrap()).unwrap();
-    let output = calibrate_on_fashion(without_report.to_str().unwrap(), &folder);
+    let output = tune_on_fashion(without_report.to_str().unwrap(), &folder);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
@@ -165,7 +175,7 @@ fn a_network_that_may_have_learnt_the_calibration_part_is_refused() {
 #[test]
 fn a_network_that_was_trained_on_other_data_needs_the_word_of_its_user() {
     let output = Command::new(env!("CARGO_BIN_EXE_headwater-train"))
-        .args(["calibrate", SHIPPED, "--data", "drawn", "--data-dir", "."])
+        .args(["tune", SHIPPED, "--loss", "1", "--require-promise", "--data", "drawn", "--data-dir", "."])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -186,10 +196,10 @@ fn what_cannot_be_promised_is_refused_with_what_is_needed() {
     is_refused(&["--loss", "0.1"], "the present thresholds, ");
     is_refused(&["--loss", "0"], "--loss: expected points from 0.001 to below 100, found 0");
     is_refused(&["--loss", "1e-300"], "--loss: expected points from 0.001 to below 100, found 0.000");
-    is_refused(&["--confidence", "1"], "--confidence: expected 0.5 to below 1, found 1");
-    is_refused(&["--missing", "1"], "--missing: expected 0 to below 1, found 1");
-    is_refused(&["--simultaneous", "0"], "--simultaneous: expected 1 or more, found 0");
-    is_refused(&["--largest-group", "4"], "expected data whose samples form groups");
+    is_refused(&["--loss", "1", "--confidence", "1"], "--confidence: expected 0.5 to below 1, found 1");
+    is_refused(&["--loss", "1", "--missing", "1"], "--missing: expected 0 to below 1, found 1");
+    is_refused(&["--loss", "1", "--simultaneous", "0"], "--simultaneous: expected 1 or more, found 0");
+    is_refused(&["--loss", "1", "--largest-group", "4"], "expected data whose samples form groups");
     // Two promises at 97.5 % each need more samples than one at 95 %.
     is_refused(&["--loss", "0.35", "--simultaneous", "2"], "expected at least 1053 independent samples");
 }

@@ -1,0 +1,78 @@
+//! Thresholds by a loss: how far along the path it is kept. `train`, `tune` and tables choose here.
+
+use headwater_inference::policy::{Policy, Promise};
+
+use super::{Fitted, ORDER_SEED};
+use crate::data::Samples;
+use crate::part_logits::PartLogits;
+use crate::promise::outcomes::Outcomes;
+use crate::promise::{CalibrationPart, Target, Units};
+
+/// The last step of a path that keeps a target; all steps before it keep the target too.
+#[derive(Clone, Debug)]
+pub struct LossLimit {
+    /// Index of the step; `None` where no sample may leave early.
+    pub step: Option<usize>,
+    /// The part whose tests the steps have passed. Without one they keep the target as measured on the part of the path.
+    pub tested: Option<CalibrationPart>,
+    /// Why the loss is measured; empty where it was tested, and where there is no calibration part.
+    pub why_measured: String,
+}
+
+impl LossLimit {
+    /// Index of the last setting that keeps the target: 0 has no early exit, `n` is step `n - 1`.
+    pub fn setting(&self) -> usize {
+        self.step.map_or(0, |step| step + 1)
+    }
+
+    /// The promise of a step within the limit. Without early exits nothing is lost, and nothing was tested.
+    pub fn promise(
+        &self,
+        step: Option<usize>,
+        of: impl FnOnce(&CalibrationPart) -> Promise,
+    ) -> Option<Promise> {
+        step.and(self.tested.as_ref()).map(of)
+    }
+}
+
+impl Fitted {
+    /// Tests the path on a calibration part. Measures on the part of the path where there is none, for the reason given, or where the part allows no
+    /// promise.
+    pub fn limit(&self, target: &Target, part: Result<CalibrationPart, String>) -> LossLimit {
+        let tested = part.and_then(|part| {
+            let step = target.last_step(&self.path, &part, ORDER_SEED).map_err(|error| error.to_string())?;
+            Ok((step, part))
+        });
+        match tested {
+            Ok((step, part)) => LossLimit { step, tested: Some(part), why_measured: String::new() },
+            Err(why_measured) => LossLimit { step: self.measured_step(target), tested: None, why_measured },
+        }
+    }
+
+    /// The calibration part of independent samples, or why it allows no promise; the reason is empty where there are no samples.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn calibration_part(
+        &self,
+        logits: &PartLogits,
+        samples: &Samples,
+    ) -> Result<CalibrationPart, String> {
+        if samples.is_empty() {
+            return Err(String::new());
+        }
+        if !samples.groups.is_empty() {
+            return Err("samples of the calibration part share scenes or objects; `headwater-train tune \
+                        --largest-group N` promises over groups"
+                .to_owned());
+        }
+        let outcomes = Outcomes::of(logits, samples, &self.policy);
+        Ok(CalibrationPart { masks: vec![outcomes], units: Units::Samples })
+    }
+
+    /// The policy of the last step within a limit, with a promise on a data set where it was tested.
+    pub fn within(&self, limit: &LossLimit, target: &Target, data: &str) -> Policy {
+        let promise = limit.promise(limit.step, |part| target.promise(data, part, 0.0));
+        Policy { promise, ..self.with_thresholds(limit.step) }
+    }
+}
