@@ -17,7 +17,7 @@ const SOURCES: [&str; 4] = [
 
 const TOPICS: &str = include_str!("../../../core/protocol/src/topic.rs");
 
-const MESSAGES: &str = include_str!("../../../core/protocol/src/message.rs");
+const MESSAGES: &str = include_str!("../../../core/protocol/src/kind.rs");
 
 /// Lines of each public type of that kind, `enum` or `struct`, in a source.
 fn bodies<'a>(source: &'a str, kind: &str) -> Vec<&'a str> {
