@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use headwater_link::{Acknowledgement, Delivery, PublishRefusal};
 use headwater_protocol::{Topic, Topics};
+use headwater_transport::LogLimit;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::log_limit::LogLimit;
 use crate::report::{LeaderReport, REFUSED_TOPICS};
 
 /// The broker's answers to the claims and results of a group's leader.
