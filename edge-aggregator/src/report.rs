@@ -6,6 +6,7 @@ use headwater_inference::leader::Counts;
 use headwater_link::WireBytes;
 use headwater_protocol::{
     Decision, Degraded, DeviceId, Dropped, EdgeId, EdgeSet, Exit, InstanceId, Numbering, PolicyId, SlotSet,
+    Undecided,
 };
 use headwater_telemetry::{DurationCounts, MetricValue, report};
 
@@ -51,6 +52,10 @@ report! {
             "Degraded decisions by reason.",
             "reason"
         ) => |reasons| named(reasons, Degraded::name);
+        /// No device had a view, or the cloud failed before any exit. They count as decisions too.
+        undecided: BTreeMap<Undecided, u64> =
+            counters("headwater_aggregator_undecided_samples_total", "Results without a class by reason.", "reason")
+                .from_zero(&Undecided::NAMES) => |reasons| named(reasons, Undecided::name);
         dropped: BTreeMap<Dropped, u64> =
             counters("headwater_aggregator_dropped_samples_total", "Dropped samples by reason.", "reason")
                 .from_zero(&Dropped::NAMES) => |reasons| named(reasons, Dropped::name);
@@ -311,6 +316,9 @@ impl LeaderReport {
         }
         for reason in &decision.degraded {
             *self.degraded.entry(*reason).or_default() += 1;
+        }
+        if let Some(reason) = decision.undecided {
+            *self.undecided.entry(reason).or_default() += 1;
         }
     }
 }

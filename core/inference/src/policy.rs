@@ -40,6 +40,9 @@ pub struct Policy {
     pub deadline_ms: u32,
     /// Time in which a sample from a device's spool collects summaries: other devices return from the same outage meanwhile.
     pub late_ms: u32,
+    /// Result of a sample that no exit answers.
+    #[serde(skip_serializing_if = "NoAnswer::is_undecided")]
+    pub no_answer: NoAnswer,
     /// Promise about the exits; `None` where their loss was measured at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promise: Option<Promise>,
@@ -60,8 +63,27 @@ impl Default for Policy {
             features_ms: 50,
             deadline_ms: 300,
             late_ms: 2000,
+            no_answer: NoAnswer::Undecided,
             promise: None,
         }
+    }
+}
+
+/// Result of a sample that no exit answers: no device has a view, or the cloud fails and no exit comes before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoAnswer {
+    /// No class.
+    #[default]
+    Undecided,
+    /// The most frequent class of the training samples, with confidence 0.
+    ClassPrior,
+}
+
+impl NoAnswer {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+    fn is_undecided(&self) -> bool {
+        *self == Self::Undecided
     }
 }
 
@@ -242,11 +264,11 @@ impl Policy {
         Self::id_of(&serde_json::to_vec(self).expect("numbers and names become JSON"))
     }
 
-    /// These exits with the waits of another policy.
+    /// These exits with the waits of another policy, and its result of a sample that no exit answers.
     #[must_use]
     pub fn with_waits_of(self, other: &Self) -> Self {
-        let Self { window_ms, features_ms, deadline_ms, late_ms, .. } = *other;
-        Self { window_ms, features_ms, deadline_ms, late_ms, ..self }
+        let Self { window_ms, features_ms, deadline_ms, late_ms, no_answer, .. } = *other;
+        Self { window_ms, features_ms, deadline_ms, late_ms, no_answer, ..self }
     }
 
     /// Longest time, ms, for which devices may collect answers into one message. Devices begin to collect at different times, so that their

@@ -28,7 +28,7 @@ pub enum Degraded {
     FeaturesMissing,
     /// A slot had no device that answered in time.
     DeviceMissing,
-    /// No device had a view, so the class prior answered.
+    /// No device had a view.
     NoView,
     /// The sample's first message came from a spool, or after the sample's deadline.
     Late,
@@ -57,6 +57,34 @@ impl Degraded {
             Self::DeviceMissing => "device_missing",
             Self::NoView => "no_view",
             Self::Late => "late",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Reason why a sample ended without a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Undecided {
+    /// No device had a view.
+    NoView,
+    /// The cloud did not answer, and no exit comes before it.
+    NoExit,
+    /// A reason of a later version.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Undecided {
+    /// Names of the reasons of this version.
+    pub const NAMES: [&'static str; 2] = [Self::NoView.name(), Self::NoExit.name()];
+
+    /// Name in metrics and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoView => "no_view",
+            Self::NoExit => "no_exit",
             Self::Unknown => "unknown",
         }
     }
@@ -132,11 +160,16 @@ pub struct Decision {
     /// Origin of the capture time.
     #[serde(default, skip_serializing_if = "TimeSource::is_unknown")]
     pub captured_by: TimeSource,
-    /// Index of the class in the network's labels.
-    pub class: u16,
-    /// Name of the class in the network's labels.
-    pub label: String,
-    /// One minus the exit's uncertainty, in `[0, 1]`.
+    /// Index of the class in the network's labels; `None` where the sample is undecided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<u16>,
+    /// Name of the class in the network's labels; `None` where the sample is undecided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Reason why there is no class; `None` where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undecided: Option<Undecided>,
+    /// One minus the exit's uncertainty, in `[0, 1]`; 0 where no exit was applied.
     pub confidence: f32,
     /// Exit at which the sample left; the shallowest one with [`Degraded::NoView`], where no exit was applied.
     pub exit: Exit,

@@ -46,7 +46,9 @@ mod varint;
 
 pub use batch::{BATCHES, Batch, BatchEntry, BatchedAnswer, encode_batch};
 pub use bit_set::{BitSet, EdgeSet, SlotSet, SourceSet};
-pub use decision::{Decision, Degraded, Dropped, HopBytes, ResultMessage, Settled, SettledNotice, Stages};
+pub use decision::{
+    Decision, Degraded, Dropped, HopBytes, ResultMessage, Settled, SettledNotice, Stages, Undecided,
+};
 pub use exit::{ByExit, Exit, ExitWord};
 pub use exit_record::{AppliedExit, LeaveReason, TimeSource};
 pub use fault::{Fault, MqttHandling};

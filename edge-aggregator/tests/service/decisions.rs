@@ -33,7 +33,10 @@ async fn a_sure_sample_is_decided_locally_when_every_device_has_answered() {
     cameras[1].sees(7, 2);
     cameras[2].sees_nothing(7);
     let decision = observer.result().await;
-    assert_eq!((decision.sample, decision.class, decision.label.as_str()), (SampleId(7), 2, "class 2"));
+    assert_eq!(
+        (decision.sample, decision.class.unwrap(), decision.label.as_deref().unwrap()),
+        (SampleId(7), 2, "class 2")
+    );
     assert_eq!((decision.exit, decision.degraded.as_slice()), (Exit::LOCAL, &[][..]));
     assert_eq!(
         decision.presence,
@@ -60,7 +63,7 @@ async fn an_unsure_sample_needs_features_and_without_a_cloud_is_decided_degraded
         camera.delivers(3);
     }
     let decision = observer.result().await;
-    assert_eq!((decision.class, decision.exit), (1, Exit::LOCAL));
+    assert_eq!((decision.class.unwrap(), decision.exit), (1, Exit::LOCAL));
     assert_eq!(decision.degraded, [Degraded::DeviceMissing, Degraded::CloudUnreachable]);
     assert_eq!(decision.missing, ["slot 2"]);
     assert_eq!(
@@ -106,7 +109,7 @@ async fn a_batch_is_decided_as_messages_of_their_own_and_notices_allow_batches_t
     batching.sees_together(&classes);
     for (sample, class) in classes {
         let decision = observer.result().await;
-        assert_eq!((decision.sample.0, decision.class), (sample, class as u16), "{decision:?}");
+        assert_eq!((decision.sample.0, decision.class.unwrap()), (sample, class as u16), "{decision:?}");
         assert_eq!(decision.presence.present_count(), 2);
     }
     // Half of the window of the group's policy.
@@ -130,7 +133,7 @@ async fn garbage_and_another_network_are_counted_and_the_other_devices_still_dec
     noisy.sees(5, 3);
     let decision = observer.result().await;
     assert_eq!(
-        (decision.class, decision.presence),
+        (decision.class.unwrap(), decision.presence),
         (3, views([SlotPresence::Present, SlotPresence::Present, SlotPresence::Missing]))
     );
     let report = leader.shutdown().await.unwrap();
@@ -150,7 +153,7 @@ async fn a_leader_waits_for_an_absent_broker() {
     filled(&leader, 1).await;
     let mut observer = group.observer().await;
     camera.sees(1, 0);
-    assert_eq!(observer.result().await.class, 0);
+    assert_eq!(observer.result().await.class.unwrap(), 0);
     leader.shutdown().await.unwrap();
 }
 

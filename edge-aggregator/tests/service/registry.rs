@@ -40,7 +40,7 @@ async fn a_new_camera_gets_the_slot_of_a_ghost() {
             () = sleep(Duration::from_millis(100)) => assert!(sample < 300),
         }
     };
-    assert_eq!(decision.class, 1);
+    assert_eq!(decision.class.unwrap(), 1);
     leader.shutdown().await.unwrap();
 }
 

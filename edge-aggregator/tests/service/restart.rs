@@ -36,7 +36,7 @@ async fn a_killed_leader_publishes_its_decisions_again_and_decides_open_samples_
     cameras.iter().for_each(|camera| camera.sees(1, 0));
     cameras.iter().for_each(|camera| camera.sees(2, 1));
     let second = observer.result().await;
-    assert_eq!((second.sample, second.class), (SampleId(2), 1));
+    assert_eq!((second.sample, second.class.unwrap()), (SampleId(2), 1));
     let settled = observer.settled(2).await;
     assert_eq!((settled.highest, settled.dropped.len()), (SampleId(2), 0));
     let report = leader.shutdown().await.unwrap();

@@ -15,7 +15,7 @@ use headwater_calibration::by_exit::ByExit;
 use headwater_calibration::number_file::{self, Magic, write_whole};
 use headwater_calibration::part_logits::ExitShares;
 
-const MAGIC: Magic = *b"HWCKPT01";
+const MAGIC: Magic = *b"HWCKPT02";
 /// Number of checkpoints kept in a folder.
 const KEPT: usize = 2;
 
@@ -35,9 +35,8 @@ pub struct Progress {
     pub epochs: Vec<EpochRecord>,
     /// Seconds of training so far, over all starts.
     pub seconds: f64,
-    /// Exchange among ranks so far; `None` in a run of one process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scale_out: Option<ScaleOutProgress>,
+    /// Exchange among ranks so far.
+    pub scale_out: ScaleOutProgress,
 }
 
 /// Results of one epoch.
@@ -61,7 +60,7 @@ pub struct EpochRecord {
 pub struct ScaleOutProgress {
     /// Ranks of the run since its last start.
     pub ranks: usize,
-    /// Exchanges of gradients or weights.
+    /// Exchanges of gradients or weights; steps in a run of one rank.
     pub exchanges: u64,
     /// Bytes that rank 0 has sent to others, without the headers of the transport.
     pub sent_bytes: u64,
@@ -105,6 +104,19 @@ pub enum CheckpointError {
         /// The contradiction.
         reason: String,
     },
+    /// Of another version of the program.
+    #[error(
+        "checkpoint {}: expected form {}, found form {found}, of another version of headwater-train; choose another --out to train again, or finish the \
+         run with that version",
+        file.display(),
+        String::from_utf8_lossy(&MAGIC)
+    )]
+    OtherForm {
+        /// The file.
+        file: PathBuf,
+        /// First bytes of the file.
+        found: String,
+    },
     /// Of a run with another spec, recipe, seed or data.
     #[error("checkpoint {}: expected run {expected}, found run {found}; choose another --out", file.display())]
     OtherRun {
@@ -137,7 +149,7 @@ impl Checkpoint {
     /// The newest valid checkpoint in `folder`, and the errors of newer ones that were skipped.
     ///
     /// # Errors
-    /// [`CheckpointError::OtherRun`] for a valid one of another run, [`CheckpointError::Io`] when the folder cannot be listed.
+    /// [`CheckpointError::OtherRun`] and [`CheckpointError::OtherForm`] for one of another run or version, [`CheckpointError::Io`] when the folder cannot be listed.
     pub fn newest(folder: &Path, run: &str) -> Result<(Option<Self>, Vec<CheckpointError>), CheckpointError> {
         Self::newest_before(folder, run, u64::MAX)
     }
@@ -158,7 +170,9 @@ impl Checkpoint {
             let read = fs::read(&file).map_err(|source| CheckpointError::Io { file: file.clone(), source });
             match read.and_then(|bytes| Self::decode(&file, &bytes, run)) {
                 Ok(checkpoint) => return Ok((Some(checkpoint), skipped)),
-                Err(error @ CheckpointError::OtherRun { .. }) => return Err(error),
+                Err(error @ (CheckpointError::OtherRun { .. } | CheckpointError::OtherForm { .. })) => {
+                    return Err(error);
+                }
                 Err(error) => skipped.push(error),
             }
         }
@@ -169,29 +183,29 @@ impl Checkpoint {
     pub fn encode(&self, run: &str) -> Vec<u8> {
         let Moments { first, second } = &self.moments;
         let lists = [&self.state.parameters, &self.state.statistics, first, second, &self.outer_velocity];
-        // Runs without an outer optimiser have the four lists of earlier versions.
-        let count = if self.outer_velocity.is_empty() { 4 } else { 5 };
         let header = Header { run: run.to_owned(), progress: self.progress.clone() };
-        number_file::encode(MAGIC, header, &lists.map(Vec::as_slice)[..count])
+        number_file::encode(MAGIC, header, &lists.map(Vec::as_slice))
     }
 
     /// The checkpoint in the bytes of a file.
     ///
     /// # Errors
-    /// [`CheckpointError`]: damaged, or of another run.
+    /// [`CheckpointError`]: damaged, of another version, or of another run.
     pub fn decode(file: &Path, bytes: &[u8], run: &str) -> Result<Self, CheckpointError> {
         let damaged = |reason: String| CheckpointError::Damaged { file: file.to_owned(), reason };
-        let (header, mut lists): (Header, Vec<Vec<f32>>) =
+        if let Some(form) = bytes.first_chunk::<8>().filter(|form| **form != MAGIC && form[..6] == MAGIC[..6])
+        {
+            let found = String::from_utf8_lossy(form).into_owned();
+            return Err(CheckpointError::OtherForm { file: file.to_owned(), found });
+        }
+        let (header, lists): (Header, Vec<Vec<f32>>) =
             number_file::decode(MAGIC, bytes).map_err(|error| damaged(error.to_string()))?;
         if header.run != run {
             let (expected, found) = (run.to_owned(), header.run);
             return Err(CheckpointError::OtherRun { file: file.to_owned(), expected, found });
         }
-        if lists.len() == 4 {
-            lists.push(Vec::new());
-        }
         let lists: [Vec<f32>; 5] =
-            lists.try_into().map_err(|_| damaged("expected four or five lists of numbers".to_owned()))?;
+            lists.try_into().map_err(|_| damaged("expected five lists of numbers".to_owned()))?;
         let [parameters, statistics, first, second, outer_velocity] = lists;
         let state = State { parameters, statistics, coding: None };
         Ok(Self { progress: header.progress, state, moments: Moments { first, second }, outer_velocity })

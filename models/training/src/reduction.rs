@@ -1,7 +1,7 @@
 //! The reduction over workers: one gradient from the gradients of all workers.
 
 use crate::fused::BatchStatistics;
-use crate::layers::Layout;
+use crate::layers::{Layout, State};
 use crate::loss::LossSums;
 
 /// Result of one step, of one worker or of all.
@@ -34,6 +34,17 @@ pub fn sums_of(workers: &[Gradients]) -> LossSums {
     let mut sums = LossSums::default();
     workers.iter().for_each(|worker| sums.add(&worker.sums));
     sums
+}
+
+/// Moves the running statistics towards the statistics of a step.
+pub fn update_statistics(layout: &Layout, state: &mut State, found: &Gradients, momentum: f32) {
+    for (range, found) in layout.statistics.iter().zip(&found.statistics) {
+        let Some(found) = found else { continue };
+        let values = found.mean.iter().chain(&found.variance);
+        for (running, value) in state.statistics[range.clone()].iter_mut().zip(values) {
+            *running += momentum * (value - *running);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -50,6 +50,6 @@ pub fn run_report(
         "test": parts.test,
         "seconds": progress.seconds,
         "epochs": progress.epochs,
-        "scale_out": progress.scale_out,
+        "scale_out": Some(progress.scale_out).filter(|progress| progress.ranks > 1),
     })
 }

@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::evaluation::evaluate;
 use crate::experiment::{Experiment, RunInfo};
 use crate::recipe::Recipe;
+use crate::scale_out::Alone;
 use crate::training::{Diverged, Trainer};
 use headwater_calibration::data::{Augment, Samples};
 use headwater_spec::Spec;
@@ -84,7 +85,7 @@ pub fn single_camera(
         part_indices: Vec::new(),
         ..camera_train
     };
-    let mut trainer = Trainer::new(&experiment, &camera_train, &no_validation, None);
+    let mut trainer = Trainer::new(&experiment, &Alone, [&camera_train, &no_validation], None);
     trainer.run(|_| Ok::<(), Diverged>(()))?;
     let logits = evaluate(&experiment, &trainer.checkpoint.state, &camera_test);
     let seen = camera_test.len();

@@ -158,7 +158,7 @@ mod tests {
     use headwater_protocol::{Degraded, testing};
 
     fn decision(sample: u64, class: u16) -> Decision {
-        Decision { class, degraded: vec![Degraded::NoView], ..testing::decision(sample) }
+        Decision { class: Some(class), degraded: vec![Degraded::NoView], ..testing::decision(sample) }
     }
 
     fn shed(highest: u64, count: u64) -> Settled {
@@ -183,7 +183,7 @@ mod tests {
         assert!(!account.decided(decision(2, 5), now));
         assert_eq!(account.contradicted_count(), 1);
         assert_eq!((account.decided_count, account.unsettled_count()), (2, 1));
-        assert_eq!(account.decision(SampleId(2)).map(|first| first.class), Some(4));
+        assert_eq!(account.decision(SampleId(2)).and_then(|first| first.class), Some(4));
     }
 
     #[test]

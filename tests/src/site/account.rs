@@ -18,7 +18,7 @@ const FRAMES: u64 = 300;
 const SEEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Answers of complete samples by frame, from a time without faults.
-pub type Reference = BTreeMap<u64, (Exit, u16)>;
+pub type Reference = BTreeMap<u64, (Exit, Option<u16>)>;
 
 /// The samples of a stretch of time.
 #[derive(Clone, Debug)]

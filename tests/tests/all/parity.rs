@@ -66,7 +66,11 @@ async fn check(settings: InProcessSettings, exits: &[Exit]) {
     for (index, (expected, decision)) in expected.iter().zip(&decisions).enumerate() {
         assert!(decision.degraded.is_empty(), "sample {index}: {decision:?}");
         assert_eq!(decision.presence.missing_count(), 0, "sample {index}");
-        assert_eq!((decision.exit, decision.class), (expected.exit, expected.class), "sample {index}");
+        assert_eq!(
+            (decision.exit, decision.class.unwrap()),
+            (expected.exit, expected.class),
+            "sample {index}"
+        );
         let difference = (decision.confidence - expected.confidence).abs();
         assert!(difference <= CONFIDENCE_TOLERANCE, "sample {index}: confidences differ by {difference}");
     }

@@ -2,7 +2,7 @@
 
 use headwater_protocol::{
     Decision, Degraded, DeviceDecision, Dropped, Exit, NetworkId, Numbering, PolicyId, SampleId,
-    SettledNotice, Slot, SlotPresence, SlotSet,
+    SettledNotice, Slot, SlotPresence, SlotSet, Undecided,
 };
 
 use super::journal::{Entry, replay};
@@ -10,7 +10,7 @@ use super::{
     Action, Counts, DeviceAnswer, EdgeAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros, Now,
 };
 use crate::manifest::{Aggregation, Configuration};
-use crate::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
+use crate::policy::{ExitPolicy, ExitThreshold, NoAnswer, Policy, Threshold};
 use crate::sections::ScoresExit;
 
 mod account;
@@ -185,8 +185,8 @@ fn a_sure_sample_leaves_when_the_last_device_has_answered() {
     assert_eq!(group.summary(1, 7, &SURE), []);
     let actions = group.summary(2, 7, &SURE);
     let decision = decision(&actions);
-    assert_eq!((decision.sample, decision.exit, decision.class), (SampleId(7), Exit::LOCAL, 2));
-    assert_eq!(decision.label, "class 2");
+    assert_eq!((decision.sample, decision.exit, decision.class.unwrap()), (SampleId(7), Exit::LOCAL, 2));
+    assert_eq!(decision.label.as_deref().unwrap(), "class 2");
     assert!(decision.degraded.is_empty() && decision.confidence > 0.5);
     assert_eq!(decision.bytes.device_edge, 3 * 16);
     assert_eq!(group.leader.settled().highest, SampleId(7));
@@ -218,7 +218,7 @@ fn an_unsure_sample_asks_for_features_and_then_the_cloud() {
     assert_eq!(actions, [expected]);
     let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
     let decision = decision(&actions);
-    assert_eq!((decision.exit, decision.class), (Exit::CLOUD, 2));
+    assert_eq!((decision.exit, decision.class.unwrap()), (Exit::CLOUD, 2));
     assert_eq!(decision.presence.get(slot(1)), SlotPresence::NotInView);
     assert_eq!(decision.bytes.device_edge, 2 * 16 + 2 * 2);
 }
@@ -261,13 +261,18 @@ fn a_device_that_goes_down_owes_no_features() {
 }
 
 #[test]
-fn no_view_at_all_is_answered_by_the_prior() {
-    let mut group = Group::new();
-    group.not_in_view(0, 1);
-    group.not_in_view(1, 1);
-    let actions = group.not_in_view(2, 1);
-    assert_eq!((decision(&actions).class, decision(&actions).confidence), (3, 0.0));
-    assert_eq!(decision(&actions).degraded, [Degraded::NoView]);
+fn no_view_at_all_is_undecided_unless_the_policy_has_the_prior_answer() {
+    for (no_answer, class) in [(NoAnswer::Undecided, None), (NoAnswer::ClassPrior, Some(3))] {
+        let mut group = Group::new();
+        group.leader.set_policy(Policy { no_answer, ..config().policy }, PolicyId([no_answer as u8; 8]));
+        group.not_in_view(0, 1);
+        group.not_in_view(1, 1);
+        let actions = group.not_in_view(2, 1);
+        let found = decision(&actions);
+        assert_eq!((found.class, found.label.is_some(), found.confidence), (class, class.is_some(), 0.0));
+        assert_eq!(found.undecided, class.is_none().then_some(Undecided::NoView));
+        assert_eq!((found.exit, &found.degraded[..]), (Exit::LOCAL, &[Degraded::NoView][..]));
+    }
 }
 
 #[test]
@@ -279,7 +284,7 @@ fn features_that_never_come_leave_the_local_answer() {
     assert_eq!(group.after_ms(49), []);
     let actions = group.after_ms(1);
     assert_eq!(decision(&actions).degraded, [Degraded::FeaturesMissing]);
-    assert_eq!((decision(&actions).exit, decision(&actions).class), (Exit::LOCAL, 1));
+    assert_eq!((decision(&actions).exit, decision(&actions).class.unwrap()), (Exit::LOCAL, 1));
 }
 
 #[test]
@@ -301,7 +306,7 @@ fn a_sample_is_decided_at_the_deadline_when_the_cloud_is_silent_and_revised_by_i
     let actions = group.after_ms(1);
     assert_eq!(decision(&actions).degraded, [Degraded::CloudTimeout]);
     let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
-    assert!(matches!(&actions[..], [Action::Revise(d)] if d.class == 2 && d.exit == Exit::CLOUD));
+    assert!(matches!(&actions[..], [Action::Revise(d)] if d.class.unwrap() == 2 && d.exit == Exit::CLOUD));
     assert_eq!(group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE }), []);
 }
 
@@ -411,7 +416,7 @@ fn a_device_that_is_alone_decides_under_its_own_policy_and_once() {
     let (mut leader, mut actions) = (alone(), Vec::new());
     leader.handle(at(Micros::from_ms(9)), Generation::Current, decided(2), &mut actions);
     let found = decision(&actions);
-    assert_eq!((found.exit, found.class, found.confidence), (Exit::DEVICE, 2, 0.75));
+    assert_eq!((found.exit, found.class.unwrap(), found.confidence), (Exit::DEVICE, 2, 0.75));
     assert_eq!((found.policy, found.bytes.device_edge), (PolicyId([9; 8]), 14));
     assert_eq!(leader.settled().decided, 1);
     actions.clear();
@@ -448,7 +453,7 @@ fn features_that_come_with_the_summary_go_to_the_cloud_unasked() {
     let failed = Event::CloudFailed { sample, reason: Degraded::CloudUnreachable };
     leader.handle(at(Micros(0)), Generation::Current, failed, &mut actions);
     // The device's scores answer, though it was not sure.
-    assert_eq!((decision(&actions).exit, decision(&actions).class), (Exit::DEVICE, 1));
+    assert_eq!((decision(&actions).exit, decision(&actions).class.unwrap()), (Exit::DEVICE, 1));
 }
 
 #[test]
@@ -470,8 +475,8 @@ fn features_that_overtake_their_summary_are_kept_and_without_it_go_to_the_cloud_
     actions.clear();
     let failed = Event::CloudFailed { sample, reason: Degraded::CloudUnreachable };
     leader.handle(at(Micros::from_ms(51)), Generation::Current, failed, &mut actions);
-    // No scores came, so the prior is all there is.
-    assert_eq!((decision(&actions).class, decision(&actions).confidence), (3, 0.0));
+    // No scores came, so no exit has an answer.
+    assert_eq!((decision(&actions).class, decision(&actions).undecided), (None, Some(Undecided::NoExit)));
     leader.handle(at(Micros::from_ms(52)), Generation::Current, features, &mut actions);
     assert_eq!((actions.len(), leader.counts().after_close), (1, 1));
 }

@@ -12,7 +12,9 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
 use super::key::{ByKey, Key, read};
 use super::waits::WAITS;
-use super::{ExitPolicy, ExitRule, LearnedWeights, Policy, PolicyError, Temperature, Threshold, check_wait};
+use super::{
+    ExitPolicy, ExitRule, LearnedWeights, NoAnswer, Policy, PolicyError, Temperature, Threshold, check_wait,
+};
 use crate::regular_file;
 
 /// Largest policy file in bytes.
@@ -31,6 +33,7 @@ pub struct PolicyChanges {
 struct Stated {
     exits: ByExit<StatedExit>,
     waits: BTreeMap<&'static str, u32>,
+    no_answer: Option<NoAnswer>,
 }
 
 /// Values of one exit as a file states them.
@@ -105,6 +108,7 @@ impl PolicyChanges {
                 *(wait.value_mut)(&mut policy) = *stated;
             }
         }
+        policy.no_answer = self.stated.no_answer.unwrap_or(policy.no_answer);
         policy.check().map_err(|error| PolicyFileError::new(vec![self.mistake(&error)]))?;
         Ok(policy.with_id(calibrated))
     }
@@ -180,6 +184,7 @@ impl ByKey for Stated {
                 return Err(A::Error::custom(format_args!("expected [{}] without quotes", exit.name())));
             }
             Key::Wait(wait) => drop(self.waits.insert(wait.key, from.next_value()?)),
+            Key::NoAnswer => self.no_answer = from.next_value()?,
             Key::Promise => return Err(A::Error::custom("`promise`: only a bundle's policy has one")),
         }
         Ok(())

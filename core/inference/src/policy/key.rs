@@ -9,11 +9,15 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use super::Policy;
 use super::waits::{WAITS, Wait};
 
+/// Key of [`Policy::no_answer`].
+pub(super) const NO_ANSWER: &str = "no_answer";
+
 /// A key at the top of a policy.
 #[derive(Clone, Copy)]
 pub(super) enum Key {
     Exit(Exit),
     Wait(&'static Wait),
+    NoAnswer,
     Promise,
 }
 
@@ -22,6 +26,7 @@ impl Key {
         match self {
             Self::Exit(exit) => exit.name(),
             Self::Wait(wait) => wait.key,
+            Self::NoAnswer => NO_ANSWER,
             Self::Promise => "promise",
         }
     }
@@ -29,7 +34,12 @@ impl Key {
     fn from_name(name: &str) -> Option<Self> {
         let of_exit = || Exit::from_name(name).map(Self::Exit);
         let of_wait = || WAITS.iter().find(|wait| wait.key == name).map(Self::Wait);
-        of_exit().or_else(of_wait).or_else(|| (name == "promise").then_some(Self::Promise))
+        let other = match name {
+            NO_ANSWER => Some(Self::NoAnswer),
+            "promise" => Some(Self::Promise),
+            _ => None,
+        };
+        of_exit().or_else(of_wait).or(other)
     }
 }
 
@@ -43,7 +53,8 @@ impl<'de> Deserialize<'de> for Key {
 
 /// Keys at the top of a policy, without further exits such as `cloud.1`.
 static KNOWN: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
-    Exit::FIRST.into_iter().map(Exit::name).chain(WAITS.iter().map(|wait| wait.key)).collect()
+    let waits = WAITS.iter().map(|wait| wait.key);
+    Exit::FIRST.into_iter().map(Exit::name).chain(waits).chain([NO_ANSWER]).collect()
 });
 
 /// Values that are read by key: a policy, or what a file states of one.
@@ -83,6 +94,7 @@ impl ByKey for Policy {
         match key {
             Key::Exit(exit) => *self.of_mut(exit) = from.next_value()?,
             Key::Wait(wait) => *(wait.value_mut)(self) = from.next_value()?,
+            Key::NoAnswer => self.no_answer = from.next_value()?,
             Key::Promise => self.promise = from.next_value()?,
         }
         Ok(())

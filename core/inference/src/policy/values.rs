@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Policy;
+use super::key::NO_ANSWER;
 use super::waits::WAITS;
 
 /// A value that differs between two policies.
@@ -42,6 +43,8 @@ impl Policy {
         let policy: Value = serde_json::from_str(&text).expect("the text is JSON");
         let value = |key: &String| match key.rsplit_once('.') {
             Some((exit, name)) => PolicyValue(policy[exit][name].clone()),
+            // A policy does not write it where it is the default.
+            None if key == NO_ANSWER => PolicyValue(serde_json::json!(self.no_answer)),
             None => PolicyValue(policy[key].clone()),
         };
         let keys = Self::keys(self.exits.iter().map(|(exit, _)| exit)).into_iter();
@@ -67,6 +70,7 @@ impl Policy {
             ["rule", "temperature", "threshold", "weights"].map(|name| format!("{}.{name}", exit.name()))
         };
         let waits = WAITS.iter().map(|wait| wait.key.to_owned());
+        let waits = waits.chain([NO_ANSWER.to_owned()]);
         waits.chain(exits.into_iter().flat_map(of_exit)).collect()
     }
 }
@@ -101,7 +105,7 @@ impl fmt::Display for PolicyValue {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ExitRule, ExitThreshold, LearnedWeights, Threshold, Weight};
+    use super::super::{ExitRule, ExitThreshold, LearnedWeights, NoAnswer, Threshold, Weight};
     use super::*;
 
     fn with_weights() -> Policy {
@@ -113,7 +117,7 @@ mod tests {
             present: weight(-0.1),
             disagreement: weight(2.0),
         };
-        let mut policy = Policy::default();
+        let mut policy = Policy { no_answer: NoAnswer::ClassPrior, ..Policy::default() };
         Exit::FIRST.iter().for_each(|exit| policy.of_mut(*exit).weights = Some(weights));
         policy
     }
@@ -138,7 +142,7 @@ mod tests {
     #[test]
     fn weights_are_one_value() {
         let (old, new) = (Policy::default(), with_weights());
-        let found = old.differences(&new)[1].to_string();
+        let found = old.differences(&new)[2].to_string();
         let expected = "{ bias = -4.5, disagreement = 2.0, entropy = 3.0, margin = 0.1, present = -0.1 }";
         assert_eq!(found, format!("local.weights none -> {expected}"));
     }

@@ -17,6 +17,7 @@ use headwater_training::coding_fit::fitted_coding;
 use headwater_training::evaluation::evaluate;
 use headwater_training::experiment::{Experiment, RunInfo};
 use headwater_training::run::{RunError, RunFolder, train};
+use headwater_training::scale_out::Alone;
 use headwater_training::training::Event;
 
 /// Parts of the data, as one group of runs uses them.
@@ -150,7 +151,7 @@ pub fn complete(
     let spec = plan.rows[run.row].spec.clone();
     let experiment = Experiment::new(spec, recipe, info).map_err(io::Error::other)?;
     let folder = RunFolder::create(&folder.join(run.folder(plan)), &experiment)?;
-    let mut checkpoint = train(&experiment, &folder, &parts.train, &parts.validation, notify)?;
+    let mut checkpoint = train(&experiment, &Alone, &folder, [&parts.train, &parts.validation], notify)?;
     let state = &mut checkpoint.state;
     state.coding = fitted_coding(&experiment, state, &parts.train, &parts.validation);
     let files = LogitsFolder(folder.file("logits"));

@@ -1,5 +1,7 @@
 //! The commands of `headwater-train`.
 
+#[cfg(feature = "mpi")]
+mod agreement;
 mod convert;
 mod dataset;
 mod eval;
@@ -12,7 +14,6 @@ mod output_files;
 mod parity;
 mod part_report;
 mod progress;
-#[cfg(feature = "mpi")]
 mod ranks;
 mod saved;
 mod single_camera;
@@ -135,7 +136,7 @@ impl Failure {
     /// The error with the rank that has it.
     #[cfg(feature = "mpi")]
     fn on_rank(self, rank: usize) -> Self {
-        Self { error: self.error.context(format!("rank {rank} on {}", ranks::host())), ..self }
+        Self { error: self.error.context(format!("rank {rank} on {}", agreement::host())), ..self }
     }
 
     /// An error in the usage: exit code 2.

@@ -51,7 +51,7 @@ impl Watch {
                 std::thread::sleep(Duration::from_millis(500).min(limit));
                 let until = watched.until.load(Ordering::Relaxed);
                 if until > 0 && watched.now() > until {
-                    let host = super::ranks::host();
+                    let host = super::agreement::host();
                     print_error(&format!(
                         "headwater-train on {host}: expected all ranks to answer within {} s, found one that does not; this rank ends, and with it \
                          the job. Look for a rank that hangs, or raise --rank-timeout-s; the same command goes on from the last checkpoint, if \

@@ -14,14 +14,13 @@ use headwater_spec::Spec;
 use headwater_training::checkpoint::Checkpoint;
 use headwater_training::experiment::{Experiment, RunInfo};
 use headwater_training::recipe::Recipe;
-use headwater_training::run::{
-    EvaluationParts, Finished, Folds, OtherParts, RunFolder, finish, out_of_fold, train,
-};
+use headwater_training::run::{EvaluationParts, Finished, Folds, OtherParts, RunFolder, finish, out_of_fold};
 use headwater_training::scale_out::{Alone, Communicator};
 
 use super::dataset::Dataset;
-use super::output::print;
+use super::output::{print, quoted};
 use super::progress::Reporter;
+use super::ranks::{check_rows, check_size, shards};
 use super::{Failure, part_report, print_json};
 
 /// Arguments of `train`.
@@ -98,15 +97,15 @@ impl Train {
         let recipe = Recipe { scale_out: None, ..recipe };
         let parts = self.dataset.open_for(&spec)?;
         let out = self.out(&spec);
-        self.check_resume(&out)?;
+        self.train(&self.experiment(spec, recipe, &parts)?, &Alone, &out, &parts)
+    }
+
+    /// The experiment of a spec, a recipe and the data.
+    fn experiment(&self, spec: Spec, recipe: Recipe, parts: &Parts) -> Result<Experiment, Failure> {
         let info = RunInfo::new(&spec, &recipe, self.dataset.identity(), self.limit_train());
-        let fingerprint = Some(fingerprint_of_all(&parts, self.limit_train()));
+        let fingerprint = Some(fingerprint_of_all(parts, self.limit_train()));
         let info = RunInfo { commit: commit(), fingerprint, ..info };
-        let experiment = Experiment::new(spec, recipe, info).context("starting the workers")?;
-        let folder = RunFolder::create(&out, &experiment).map_err(Failure::usage)?;
-        let _lock = folder.lock().map_err(Failure::usage)?;
-        let finished = self.train(&experiment, &folder, &parts)?;
-        self.print(&finished, &folder)
+        Ok(Experiment::new(spec, recipe, info).context("starting the workers")?)
     }
 
     /// Spec and recipe of the arguments.
@@ -148,11 +147,10 @@ impl Train {
         )))
     }
 
-    /// Trains as one of the ranks that `mpirun` started. Rank 0 shows progress, and chooses, measures and exports at the end.
+    /// Trains as one of the ranks that `mpirun` started.
     #[cfg(feature = "mpi")]
     fn run_on_ranks(&self) -> Result<(), Failure> {
         use super::mpi::Mpi;
-        use super::ranks::RankSetup;
 
         let ranks = Mpi::start(std::time::Duration::from_secs(self.rank_timeout_s))
             .map_err(|error| anyhow::anyhow!("--workers mpi: {error}"))?;
@@ -160,8 +158,8 @@ impl Train {
             let (spec, mut recipe) = self.spec_and_recipe()?;
             recipe.scale_out.get_or_insert_default();
             let parts = self.dataset.open_for(&spec)?;
-            let setup = RankSetup { ranks: &ranks, parts: &parts, limit_train: self.limit_train() };
-            let agreed = setup.check(&spec, &recipe, &self.dataset.identity());
+            let data = (&parts, self.limit_train(), self.dataset.identity());
+            let agreed = super::agreement::check(&ranks, &spec, &recipe, data);
             if agreed.is_err() && ranks.rank() != 0 {
                 // Every rank knows of it, and rank 0 says so: `mpirun` ends all ranks when one does.
                 std::thread::sleep(std::time::Duration::from_secs(2));
@@ -169,11 +167,7 @@ impl Train {
             }
             agreed?;
             let out = self.out(&spec);
-            let info = RunInfo::new(&spec, &recipe, self.dataset.identity(), self.limit_train());
-            let fingerprint = Some(fingerprint_of_all(&parts, self.limit_train()));
-            let info = RunInfo { commit: commit(), fingerprint, ..info };
-            let experiment = Experiment::new(spec, recipe, info).context("starting the workers")?;
-            self.train_rank(&setup, &experiment, &out)
+            self.train(&self.experiment(spec, recipe, &parts)?, &ranks, &out, &parts)
         })();
         match result {
             Ok(()) => {
@@ -184,18 +178,16 @@ impl Train {
         }
     }
 
-    #[cfg(feature = "mpi")]
-    fn train_rank(
+    /// Trains a rank; a run of one process is one rank. Rank 0 shows progress, and chooses, measures and exports at the end.
+    fn train(
         &self,
-        setup: &super::ranks::RankSetup<'_>,
         experiment: &Experiment,
+        ranks: &dyn Communicator,
         out: &Path,
+        parts: &Parts,
     ) -> Result<(), Failure> {
-        let is_first = setup.ranks.rank() == 0;
+        let (is_first, count) = (ranks.rank() == 0, ranks.ranks());
         let mut reporter = Reporter::new(experiment.recipe.epochs);
-        let [train, validation] = setup.shards(experiment.recipe.workers)?;
-        setup.check_size(experiment)?;
-        setup.check_rows(experiment, &train)?;
         let folder = if is_first {
             self.check_resume(out)?;
             RunFolder::create(out, experiment).map_err(Failure::usage)?
@@ -205,30 +197,39 @@ impl Train {
         };
         let lock = is_first.then(|| folder.lock().map_err(Failure::usage));
         let _lock = lock.transpose()?;
+        let (identity, shown) = (&experiment.info.identity, out.display());
         if is_first {
-            let ranks = setup.ranks.ranks();
-            folder.write("resume.txt", resume_text(ranks).as_bytes()).context("writing resume.txt")?;
-            let (identity, parameters) =
-                (&experiment.info.identity, experiment.network.layout.parameter_count());
-            reporter.status.line(&format!(
-                "run {identity} in {}: {ranks} ranks train {parameters} parameters, {} samples on this one",
-                out.display(),
-                train.len()
-            ));
+            reporter.status.line(&format!("run {identity} in {shown}: computing the views"));
         }
-        let shards = [&train, &validation];
-        let mut checkpoint = setup.train(experiment, &folder, shards, |event| {
-            if is_first {
-                reporter.show(event);
-            }
-        })?;
+        let [train, validation] = shards(ranks, parts, self.limit_train(), experiment.recipe.workers)?;
+        if count > 1 {
+            check_size(experiment)?;
+            check_rows(experiment, ranks, &train)?;
+        }
+        self.train_folds(experiment, ranks, &folder, parts)?;
+        if is_first {
+            let parameters = experiment.network.layout.parameter_count();
+            let on_ranks = if count > 1 {
+                folder.write("resume.txt", resume_text(count).as_bytes()).context("writing resume.txt")?;
+                format!(" on this one of {count} ranks")
+            } else {
+                String::new()
+            };
+            let samples = train.len();
+            reporter.status.line(&format!("training {parameters} parameters on {samples} samples{on_ranks}"));
+        }
+        let mut checkpoint =
+            headwater_training::run::train(experiment, ranks, &folder, [&train, &validation], |event| {
+                if is_first {
+                    reporter.show(event);
+                }
+            })?;
         drop((train, validation));
-        self.train_folds(experiment, setup.ranks, &folder, setup.parts)?;
         if is_first {
-            reporter.status.line(FINISHING);
+            reporter.status.line("choosing temperatures and thresholds, measuring the test part, exporting");
         }
-        let data = (setup.parts, self.dataset.identity());
-        let parts = EvaluationParts::load(&folder, experiment, setup.ranks, &mut checkpoint.state, data)?;
+        let data = (parts, self.dataset.identity());
+        let parts = EvaluationParts::load(&folder, experiment, ranks, &mut checkpoint.state, data)?;
         if !is_first {
             return Ok(());
         }
@@ -249,24 +250,6 @@ impl Train {
 
     fn limit_train(&self) -> Option<usize> {
         self.limit_train.map(NonZero::get)
-    }
-
-    fn train(&self, experiment: &Experiment, folder: &RunFolder, parts: &Parts) -> Result<Finished, Failure> {
-        let threads = experiment.recipe.workers;
-        let mut reporter = Reporter::new(experiment.recipe.epochs);
-        let (identity, out) = (&experiment.info.identity, folder.path.display());
-        reporter.status.line(&format!("run {identity} in {out}: computing the views"));
-        self.train_folds(experiment, &Alone, folder, parts)?;
-        let samples = parts.part(Part::Train, self.limit_train(), threads);
-        let validation = parts.part(Part::Validation, None, threads);
-        let parameters = experiment.network.layout.parameter_count();
-        reporter.status.line(&format!("training {parameters} parameters on {} samples", samples.len()));
-        let mut checkpoint = train(experiment, folder, &samples, &validation, |event| reporter.show(event))?;
-        drop((samples, validation));
-        reporter.status.line(FINISHING);
-        let data = (parts, self.dataset.identity());
-        let parts = EvaluationParts::load(folder, experiment, &Alone, &mut checkpoint.state, data)?;
-        export(folder, experiment, &checkpoint, &parts)
     }
 
     /// Trains the networks of the folds, where thresholds come from them and the run has not trained them yet. Every rank must come here; the folder
@@ -328,9 +311,6 @@ pub(crate) fn folds(experiment: &Experiment, parts: &Parts) -> Option<Folds> {
     Folds::divide(&labels, &groups, Folds::asked(experiment.recipe.exit, !groups.is_empty(), others))
 }
 
-/// Line of progress after the last epoch.
-const FINISHING: &str = "choosing temperatures and thresholds, measuring the test part, exporting";
-
 /// Chooses the policy, measures, writes `bundle.hwb` and `report.json` into the run folder.
 pub(crate) fn export(
     folder: &RunFolder,
@@ -346,7 +326,6 @@ pub(crate) fn export(
 }
 
 /// Text of `resume.txt`: the command that goes on with an unfinished run on ranks.
-#[cfg(feature = "mpi")]
 fn resume_text(ranks: usize) -> String {
     let arguments: Vec<String> = std::env::args().map(|argument| quoted(&argument)).collect();
     let folder = std::env::current_dir().unwrap_or_default().display().to_string();
@@ -356,16 +335,6 @@ fn resume_text(ranks: usize) -> String {
         quoted(&folder),
         arguments.join(" ")
     )
-}
-
-/// An argument as a shell takes it.
-#[cfg(feature = "mpi")]
-fn quoted(argument: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,@+".contains(&byte);
-    if !argument.is_empty() && argument.bytes().all(is_plain) {
-        return argument.to_owned();
-    }
-    format!("'{}'", argument.replace('\'', "'\\''"))
 }
 
 /// Commit of the folder that holds the program, marked when the folder has changes; `None` without git.

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use headwater_protocol::Exit;
 use headwater_training::checkpoint::{Checkpoint, Progress};
 use headwater_training::layers::State;
 use headwater_training::optimiser::Moments;
@@ -71,9 +70,14 @@ fn a_checkpoint_of_another_run_is_refused() {
 }
 
 #[test]
-fn progress_written_before_the_other_exits_existed_is_read_and_written_unchanged() {
-    let progress = r#"{"epoch":1,"step_in_epoch":2,"step":9,"figures":{"samples":32,"loss":0.5,"local":20,"cloud":21},"epochs":[{"epoch":1,"loss":2.5,"train_local":0.25,"train_cloud":0.5,"validation":{"devices":[0.5,0.75],"local":0.125,"cloud":0.375},"learning_rate":0.5}],"seconds":1.5}"#;
-    let read: Progress = serde_json::from_str(progress).unwrap();
-    assert_eq!((read.sums.correct[Exit::LOCAL], read.epochs[0].validation.exits[Exit::CLOUD]), (20, 0.375));
-    assert_eq!(serde_json::to_string(&read).unwrap(), progress);
+fn a_checkpoint_of_another_version_is_refused_by_name_with_what_to_do() {
+    let folder = folder("version");
+    checkpoint(1).write(&folder, "run").unwrap();
+    let file = files(&folder).remove(0);
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, [&b"HWCKPT01"[..], &bytes[8..]].concat()).unwrap();
+    let error = Checkpoint::newest(&folder, "run").unwrap_err().to_string();
+    for part in ["expected form HWCKPT02, found form HWCKPT01", "choose another --out"] {
+        assert!(error.contains(part), "{error}");
+    }
 }

@@ -16,6 +16,7 @@ use headwater_training::experiment::{Experiment, RunInfo};
 use headwater_training::export::NoPackedForm;
 use headwater_training::recipe::Recipe;
 use headwater_training::run::{EvaluatedPart, EvaluationParts, Finished, finish};
+use headwater_training::scale_out::Alone;
 use headwater_training::training::{Diverged, Trainer};
 
 /// Tolerance of floats after up to three sections that sum in another order; relative for numbers above 1.
@@ -85,7 +86,7 @@ fn check(spec: Spec, limit: usize, epochs: u32) -> Run {
     let parts = if spec.network.slots() == 1 { parts.first_slot() } else { parts };
     let [train, validation, test, calibration] = Part::ALL.map(|part| parts.part(part, None, 2));
     let experiment = Experiment::new(spec, recipe, RunInfo::default()).unwrap();
-    let mut trainer = Trainer::new(&experiment, &train, &validation, None);
+    let mut trainer = Trainer::new(&experiment, &Alone, [&train, &validation], None);
     trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
     let checkpoint = trainer.checkpoint;
     let evaluated = |samples| EvaluatedPart::of(&experiment, &checkpoint.state, samples);

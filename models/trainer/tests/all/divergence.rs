@@ -9,6 +9,7 @@ use headwater_training::checkpoint::Checkpoint;
 use headwater_training::experiment::{Experiment, RunInfo};
 use headwater_training::recipe::Recipe;
 use headwater_training::run::{RunError, RunFolder, train};
+use headwater_training::scale_out::Alone;
 
 #[test]
 fn a_diverging_run_stops_names_the_batch_and_keeps_its_last_checkpoint() {
@@ -23,7 +24,7 @@ fn a_diverging_run_stops_names_the_batch_and_keeps_its_last_checkpoint() {
     let experiment = Experiment::new(spec, recipe, RunInfo::default()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let folder = RunFolder::create(&folder.path().join("run"), &experiment).unwrap();
-    let error = train(&experiment, &folder, &samples, &validation, |_| {}).unwrap_err();
+    let error = train(&experiment, &Alone, &folder, [&samples, &validation], |_| {}).unwrap_err();
     let RunError::Diverged(diverged) = &error else { panic!("{error}") };
     assert!(
         diverged.epoch == 1 && diverged.step_in_epoch > 1 && !diverged.samples.is_empty(),

@@ -124,7 +124,7 @@ impl Group {
             let decision = self.decide(SampleId(1 + sample as u64), &views);
             let count = account.exits.get_or_insert_with(decision.exit, ExitCount::default);
             count.samples += 1;
-            count.right += usize::from(decision.class == *label);
+            count.right += usize::from(decision.class == Some(*label));
             account.no_view += usize::from(decision.degraded.contains(&Degraded::NoView));
             let present = views.iter().flatten().count();
             account.views += present;

@@ -16,6 +16,7 @@ use headwater_training::coding_fit::fitted_coding;
 use headwater_training::experiment::{Experiment, RunInfo};
 use headwater_training::recipe::Recipe;
 use headwater_training::run::{EvaluatedPart, EvaluationParts, Finished, finish};
+use headwater_training::scale_out::Alone;
 use headwater_training::training::{Diverged, Trainer};
 
 const SHIPPED: &str = include_str!("../../../networks/ddnn-c.toml");
@@ -34,7 +35,7 @@ fn trained(spec: Spec, parts: &Parts, limit: usize, epochs: u32) -> Finished {
     let test = parts.part(Part::Test, Some(400), 2);
     let calibration = parts.part(Part::Calibration, None, 2);
     let experiment = Experiment::new(spec, recipe, RunInfo::default()).unwrap();
-    let mut trainer = Trainer::new(&experiment, &train, &validation, None);
+    let mut trainer = Trainer::new(&experiment, &Alone, [&train, &validation], None);
     trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
     let mut checkpoint = trainer.checkpoint;
     checkpoint.state.coding = fitted_coding(&experiment, &checkpoint.state, &train, &validation);

@@ -180,6 +180,11 @@ impl From<ExitTarget> for Target {
 }
 
 impl Recipe {
+    /// How ranks train together.
+    pub fn scale_out(&self) -> ScaleOutRecipe {
+        self.scale_out.unwrap_or_default()
+    }
+
     /// The loss of an epoch, counted from 0.
     pub fn loss_of_epoch(&self, epoch: u32) -> LossRecipe {
         if self.loss.cloud_first_epochs.is_none_or(|epochs| epoch >= epochs) {
@@ -348,7 +353,7 @@ impl Recipe {
         number("exit.confidence", self.exit.confidence as f32, 0.5, 0.999_999);
         number("checkpoint.steps", self.checkpoint.steps as f32, 1.0, 1e9);
         number("shards", self.shards.unwrap_or(1) as f32, 1.0, 4096.0);
-        for (key, found, low, high) in self.scale_out.unwrap_or_default().ranges() {
+        for (key, found, low, high) in self.scale_out().ranges() {
             number(key, found, low, high);
         }
         if let Some(found) = self.loss.cloud_first_epochs.filter(|found| *found >= self.epochs) {

@@ -7,7 +7,7 @@ use super::{Folds, RunFolder};
 use crate::coding_fit::fitted_coding;
 use crate::evaluation::evaluate;
 use crate::experiment::Experiment;
-use crate::scale_out::Communicator;
+use crate::scale_out::{Alone, Communicator};
 use crate::training::{Diverged, Event, Trainer};
 use headwater_calibration::data::Samples;
 use headwater_calibration::logits_file::{self, PartFile};
@@ -34,7 +34,7 @@ pub fn train(
     let mut message = Vec::new();
     for fold in (0..folds.count()).filter(|fold| rank_of(*fold) == ranks.rank()) {
         let (kept, fold_samples) = (train.subset(&folds.kept(fold)), train.subset(&folds.left_out(fold)));
-        let mut trainer = Trainer::new(experiment, &kept, &fold_samples, None);
+        let mut trainer = Trainer::new(experiment, &Alone, [&kept, &fold_samples], None);
         trainer.run(|event| {
             ranks.is_working();
             notify(fold, &event);

@@ -1,29 +1,18 @@
-//! Trains in a run folder, from its newest checkpoint; after the last epoch chooses the policy, measures, and makes the bundle.
+//! Training in run folders, from the newest checkpoint: rank 0 writes the checkpoints; each rank writes what it alone has into the run folder of its
+//! machine, which may be the same folder. A run of one process is a run of one rank.
 
 use std::io;
 use std::time::Instant;
 
-use headwater_inference::cost::{DeviceBody, LinkBytes};
-use headwater_inference::policy::Policy;
-use headwater_samples::Part;
 use thiserror::Error;
 
-use super::{EvaluatedPart, RunFolder, out_of_fold};
+use super::RunFolder;
+use super::rank_file::RankFile;
 use crate::checkpoint::{Checkpoint, CheckpointError};
-use crate::coding_fit::{FITTED_SAMPLES, fitted_coding};
 use crate::experiment::Experiment;
-use crate::export::parity::COMPARED_SAMPLES;
-use crate::export::{ExportError, Exported, TrainedNetwork, export};
-use crate::layers::State;
-use crate::report::{PartReports, run_report};
-use crate::scale_out::Communicator;
+use crate::scale_out::{Communicator, RankState};
 use crate::training::{Diverged, Event, Trainer};
-use headwater_calibration::account::PartReport;
-use headwater_calibration::data::{Parts, Samples};
-use headwater_calibration::logits_file::PartFile;
-use headwater_calibration::promise::Target;
-use headwater_calibration::tuning::{Fitted, FittedPart, ThresholdOrigin};
-use headwater_spec::manifest;
+use headwater_calibration::data::Samples;
 
 /// A run that cannot continue.
 #[derive(Debug, Error)]
@@ -57,36 +46,45 @@ pub enum RunError {
 
 impl RunError {
     /// Refuses to begin a run anew over checkpoints that were skipped.
-    pub(super) fn unless_new(skipped: &[String]) -> Result<(), Self> {
+    fn unless_new(skipped: &[String]) -> Result<(), Self> {
         skipped.first().map_or(Ok(()), |reason| Err(Self::AllDamaged(reason.clone())))
     }
 }
 
-/// Trains to the end of the recipe and returns the last checkpoint.
+/// Trains to the end of the recipe on all ranks, from the newest checkpoint of rank 0, and returns the last checkpoint. `train` and `validation` are
+/// the shards of this rank. Every rank must come here.
 ///
 /// # Errors
-/// [`RunError`] when the folder cannot be written or has checkpoints of another run.
+/// [`RunError`]: a folder cannot be written, has checkpoints of another run, or lacks the file of a rank.
 pub fn train(
     experiment: &Experiment,
+    ranks: &dyn Communicator,
     folder: &RunFolder,
-    train: &Samples,
-    validation: &Samples,
+    [train, validation]: [&Samples; 2],
     mut notify: impl FnMut(&Event<'_>),
 ) -> Result<Checkpoint, RunError> {
     let identity = &experiment.info.identity;
-    let (from, skipped) = Checkpoint::newest(&folder.path, identity)?;
-    let skipped: Vec<String> = skipped.iter().map(ToString::to_string).collect();
-    match &from {
-        Some(from) => notify(&Event::Resumed { progress: &from.progress, skipped: &skipped }),
-        None => RunError::unless_new(&skipped)?,
+    let mut skipped = Vec::new();
+    let from = newest(experiment, ranks, folder, &mut skipped)?;
+    if let Some((from, _)) = &from {
+        notify(&Event::Resumed { progress: &from.progress, skipped: &skipped });
     }
-    let mut trainer = Trainer::new(experiment, train, validation, from);
+    let seconds = from.as_ref().map_or(0.0, |(from, _)| from.progress.seconds);
+    let mut trainer = Trainer::new(experiment, ranks, [train, validation], from);
     let started = Instant::now();
-    let seconds = trainer.checkpoint.progress.seconds;
     trainer.run(|mut event| -> Result<(), RunError> {
         notify(&event);
-        if let Event::Checkpoint(checkpoint, _) = &mut event {
-            save(checkpoint, folder, identity, seconds + started.elapsed().as_secs_f64())?;
+        if let Event::Checkpoint(checkpoint, state) = &mut event {
+            if let Some(state) = state {
+                let step = checkpoint.progress.step;
+                let file = RankFile { run: identity.clone(), step, rank: ranks.rank(), ranks: ranks.ranks() };
+                file.write(&folder.path, state)?;
+                // Every rank has written its file before the checkpoint says that there are files.
+                ranks.all_gather(&[]);
+            }
+            if ranks.rank() == 0 {
+                save(checkpoint, folder, identity, seconds + started.elapsed().as_secs_f64())?;
+            }
         }
         Ok(())
     })?;
@@ -94,7 +92,7 @@ pub fn train(
 }
 
 /// Writes a checkpoint, and the figures of its epochs, after `seconds` of training.
-pub(super) fn save(
+fn save(
     checkpoint: &mut Checkpoint,
     folder: &RunFolder,
     identity: &str,
@@ -105,102 +103,68 @@ pub(super) fn save(
     Ok(folder.write_metrics(&checkpoint.progress.epochs)?)
 }
 
-/// The parts that are evaluated after training.
-pub struct EvaluationParts {
-    /// For choices, where there are no out-of-fold logits.
-    pub validation: EvaluatedPart,
-    /// Samples with their views, on which the bundle is compared with the trained network.
-    pub compared: Samples,
-    /// For the promise; empty where the data has no such part.
-    pub calibration: EvaluatedPart,
-    /// Why the calibration part allows no promise, in words; `None` where nothing speaks against one.
-    pub promise_obstacle: Option<String>,
-    /// For the report.
-    pub test: EvaluatedPart,
-    /// Name of the data set with its split, for the promise.
-    pub data: String,
-    /// Share of each class in the train part.
-    pub class_prior: Vec<f32>,
-    /// For choices.
-    pub out_of_fold: Option<PartFile>,
-}
-
-impl EvaluationParts {
-    /// Fits the coding of messages, and evaluates the parts of the data of the run in a folder; `data` is their name with the split. Every rank must come here.
-    ///
-    /// # Errors
-    /// The out-of-fold logits of the run cannot be used.
-    pub fn load(
-        folder: &RunFolder,
-        experiment: &Experiment,
-        ranks: &dyn Communicator,
-        state: &mut State,
-        (parts, data): (&Parts, String),
-    ) -> io::Result<Self> {
-        let limit = |of: Option<usize>| Some(of.unwrap_or(usize::MAX).min(FITTED_SAMPLES));
-        let fitted = |part, of| parts.part(part, limit(of), experiment.recipe.workers);
-        let (train, validation) =
-            (fitted(Part::Train, experiment.info.limit_train), fitted(Part::Validation, None));
-        state.coding = fitted_coding(experiment, state, &train, &validation);
-        drop((train, validation));
-        let state = &*state;
-        let part = |part| EvaluatedPart::over_ranks(experiment, state, ranks, (parts, part));
-        Ok(Self {
-            validation: part(Part::Validation),
-            compared: parts.part(Part::Validation, Some(COMPARED_SAMPLES), experiment.recipe.workers),
-            calibration: part(Part::Calibration),
-            promise_obstacle: parts.data.promise_obstacle(),
-            test: part(Part::Test),
-            data,
-            class_prior: parts.prior(Part::Train, experiment.info.limit_train),
-            out_of_fold: out_of_fold::read(folder, &experiment.info.identity)?,
-        })
+/// The newest checkpoint of rank 0 whose files of ranks are there, with these states, wherever the files are. `skipped` gets why newer ones are not used.
+fn newest(
+    experiment: &Experiment,
+    ranks: &dyn Communicator,
+    folder: &RunFolder,
+    skipped: &mut Vec<String>,
+) -> Result<Option<(Checkpoint, Vec<RankState>)>, RunError> {
+    let identity = &experiment.info.identity;
+    let has_states = ranks.ranks() > 1 && experiment.recipe.scale_out().has_rank_state();
+    let (mut before, mut missing) = (u64::MAX, None);
+    loop {
+        let mut own = Vec::new();
+        if ranks.rank() == 0 {
+            let (found, errors) = Checkpoint::newest_before(&folder.path, identity, before)?;
+            skipped.extend(errors.iter().map(ToString::to_string));
+            match found {
+                Some(found) => own = found.encode(identity),
+                None if missing.is_none() => RunError::unless_new(skipped)?,
+                None => {}
+            }
+        }
+        let bytes = ranks.all_gather(&own).swap_remove(0);
+        if bytes.is_empty() {
+            return missing.map_or(Ok(None), Err);
+        }
+        let checkpoint = Checkpoint::decode(&folder.path, &bytes, identity)?;
+        if !has_states {
+            return Ok(Some((checkpoint, Vec::new())));
+        }
+        let step = checkpoint.progress.step;
+        let count = checkpoint.progress.scale_out.ranks;
+        match rank_states(ranks, folder, (identity, step), count) {
+            Ok(states) => return Ok(Some((checkpoint, states))),
+            Err(error) => {
+                skipped.push(error.to_string());
+                missing.get_or_insert(error);
+                before = step;
+            }
+        }
     }
 }
 
-/// A trained network with its policy, measured and exported.
-pub struct Finished {
-    /// The bundle.
-    pub exported: Exported,
-    /// The policy that was chosen.
-    pub policy: Policy,
-    /// Figures of both parts under the policy.
-    pub reports: PartReports,
-}
-
-/// Chooses the policy, with a promise where the calibration part allows one, measures validation and test part, writes the bundle.
-///
-/// # Errors
-/// [`ExportError`] when a number is out of range or an engine disagrees.
-pub fn finish(
-    experiment: &Experiment,
-    checkpoint: &Checkpoint,
-    parts: &EvaluationParts,
-) -> Result<Finished, ExportError> {
-    let EvaluationParts { validation, calibration, test, class_prior, .. } = parts;
-    let network = &experiment.network;
-    let manifest = manifest(&network.spec, class_prior.clone());
-    let body = DeviceBody::of(&manifest);
-    let target = Target::from(experiment.recipe.exit);
-    let (part, fitted_logits, samples) = match &parts.out_of_fold {
-        Some(found) => (FittedPart::OutOfFold, &found.logits, &found.samples),
-        None => (FittedPart::Validation, &validation.logits, &validation.samples),
+/// The states of `before` ranks at a step, each from the first rank that has its file.
+fn rank_states(
+    ranks: &dyn Communicator,
+    folder: &RunFolder,
+    (run, step): (&str, u64),
+    before: usize,
+) -> Result<Vec<RankState>, RunError> {
+    let file = |rank| RankFile { run: run.to_owned(), step, rank, ranks: before };
+    let of_rank = |rank| {
+        let own = file(rank).read(&folder.path);
+        let has = ranks.all_gather(&[u8::from(own.is_some())]);
+        let sender = has.iter().position(|has| *has == [1])?;
+        let message = own.filter(|_| sender == ranks.rank()).unwrap_or_default();
+        file(rank).decode(&ranks.all_gather(&message)[sender])
     };
-    let fitted = Fitted::of(fitted_logits, samples, &target)?;
-    let calibration_samples = calibration.samples.len();
-    let part_of_promise = match &parts.promise_obstacle {
-        Some(obstacle) => Err(obstacle.clone()),
-        None => fitted.calibration_part(&calibration.logits, &calibration.samples),
-    };
-    let limit = fitted.limit(&target, part_of_promise);
-    let policy = fitted.within(&limit, &target, &parts.data);
-    let thresholds = ThresholdOrigin::new(part, samples, &fitted, &limit);
-    let report =
-        |part: &EvaluatedPart| PartReport::of(&part.logits, &part.samples, class_prior, &policy, body);
-    let reports =
-        PartReports { validation: report(validation), test: report(test), calibration_samples, thresholds };
-    let report = run_report(experiment, &checkpoint.progress, &LinkBytes::of(&manifest), &policy, &reports);
-    let network = TrainedNetwork { layers: network, state: &checkpoint.state };
-    let exported = export(&network, manifest, &policy, report, &parts.compared)?;
-    Ok(Finished { exported, policy, reports })
+    let found: Vec<Option<RankState>> = (0..before).map(of_rank).collect();
+    let missing: Vec<String> =
+        (0..before).filter(|rank| found[*rank].is_none()).map(|rank| rank.to_string()).collect();
+    if !missing.is_empty() {
+        return Err(RunError::MissingRankFiles { step, ranks: before, missing: missing.join(", ") });
+    }
+    Ok(found.into_iter().flatten().collect())
 }

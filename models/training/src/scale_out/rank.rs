@@ -15,7 +15,7 @@ use crate::layers::{Layout, ParameterKind, State};
 use crate::loss::LossSums;
 use crate::optimiser::OptimiserStep;
 use crate::recipe::{Algorithm, CompressionKind, Reduction, ScaleOutRecipe, Strategy};
-use crate::reduction::{Gradients, reduce, sums_of};
+use crate::reduction::{Gradients, reduce, sums_of, update_statistics};
 use headwater_calibration::message::Reader;
 
 /// The training of one rank.
@@ -96,10 +96,15 @@ impl<'a> Rank<'a> {
         checkpoint: &mut Checkpoint,
         workers: &[Gradients],
     ) -> Result<LossSums, NotFinite> {
-        if !workers.iter().all(|worker| worker.sums.loss.is_finite() && is_finite(&worker.gradient)) {
+        // A number that is none would spoil the messages to other ranks; in a run of one rank the sum tells.
+        let is_alone = self.ranks().ranks() == 1;
+        if !is_alone
+            && !workers.iter().all(|worker| worker.sums.loss.is_finite() && is_finite(&worker.gradient))
+        {
             return Err(NotFinite);
         }
         let sums = match self.recipe.strategy {
+            Strategy::Synchronous if is_alone => lone_step(step, layout, checkpoint, workers)?,
             Strategy::Synchronous => self.synchronous_step(step, layout, checkpoint, workers)?,
             Strategy::LocalSteps => {
                 let found = reduce(workers, layout);
@@ -112,8 +117,7 @@ impl<'a> Rank<'a> {
                 self.outer_step(layout, checkpoint)?
             }
         };
-        let progress = checkpoint.progress.scale_out.get_or_insert_default();
-        progress.exchanges += 1;
+        checkpoint.progress.scale_out.exchanges += 1;
         Ok(sums)
     }
 
@@ -214,6 +218,11 @@ impl<'a> Rank<'a> {
         Ok(sums)
     }
 
+    /// Whether this rank has numbers that others do not have.
+    pub fn has_state(&self) -> bool {
+        self.recipe.has_rank_state()
+    }
+
     /// Numbers that this rank alone has.
     pub fn state(&self, checkpoint: &Checkpoint) -> RankState {
         RankState {
@@ -230,6 +239,22 @@ impl<'a> Rank<'a> {
         self.exchange.sent_residual = own.sent_residual;
         self.exchange.owned_residual = own.owned_residual;
     }
+}
+
+/// A step of a run of one rank. It keeps running statistics, and copies no gradient for an exchange.
+fn lone_step(
+    step: OptimiserStep,
+    layout: &Layout,
+    Checkpoint { state, moments, .. }: &mut Checkpoint,
+    workers: &[Gradients],
+) -> Result<LossSums, NotFinite> {
+    let found = reduce(workers, layout);
+    if !is_finite(&found.gradient) {
+        return Err(NotFinite);
+    }
+    moments.step(step, layout, state, &found.gradient);
+    update_statistics(layout, state, &found, step.optimiser.statistics_momentum);
+    Ok(found.sums)
 }
 
 fn is_finite(values: &[f32]) -> bool {

@@ -4,7 +4,7 @@ use super::*;
 use crate::checkpoint::Checkpoint;
 use crate::experiment::{Experiment, RunInfo};
 use crate::recipe::{Algorithm, BatchOf, CompressionKind, Recipe, Reduction, ScaleOutRecipe, Strategy};
-use crate::run::{Folds, RunFolder, out_of_fold, train_on_ranks};
+use crate::run::{self, Folds, RunFolder, out_of_fold};
 use crate::single_camera::plain_network;
 use crate::training::{Diverged, Event, Trainer};
 use headwater_calibration::data::{Parts, Samples};
@@ -74,7 +74,7 @@ impl Job {
         let recipe = Recipe { scale_out: None, workers: ranks, shards: Some(ranks), ..self.recipe.clone() };
         let experiment = self.experiment(recipe);
         let [train, validation] = [Part::Train, Part::Validation].map(|part| self.parts.part(part, None, 2));
-        let mut trainer = Trainer::new(&experiment, &train, &validation, None);
+        let mut trainer = Trainer::new(&experiment, &Alone, [&train, &validation], None);
         trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
         trainer.checkpoint
     }
@@ -94,7 +94,7 @@ impl Job {
                 let (checkpoints, states): (Vec<_>, Vec<_>) = from.into_iter().unzip();
                 (checkpoints[0].clone(), states.into_iter().flatten().collect())
             });
-            let mut trainer = Trainer::on_ranks(&experiment, rank, [&train, &validation], from);
+            let mut trainer = Trainer::new(&experiment, rank, [&train, &validation], from);
             let mut saved = None;
             let result = trainer.run(|event| match event {
                 Event::Checkpoint(checkpoint, state) => {
@@ -147,7 +147,7 @@ fn ranks_of_two_threads_equal_twice_as_many_threads() {
     let recipe = Recipe { scale_out: None, workers: 4, shards: Some(2), ..job.recipe.clone() };
     let experiment = job.experiment(recipe);
     let [train, validation] = [Part::Train, Part::Validation].map(|part| job.parts.part(part, None, 2));
-    let mut threads = Trainer::new(&experiment, &train, &validation, None);
+    let mut threads = Trainer::new(&experiment, &Alone, [&train, &validation], None);
     threads.run(|_| Ok::<(), Diverged>(())).unwrap();
     job.recipe.workers = 2;
     assert_eq!(job.end(2).state, threads.checkpoint.state);
@@ -211,7 +211,7 @@ fn a_run_goes_on_with_another_number_of_ranks() {
         let stopped = job.ranks(2, None, Some(4));
         let resumed = job.ranks(3, Some(&stopped), None);
         let progress = &resumed[0].0.progress;
-        assert_eq!((progress.epoch, progress.scale_out.unwrap().ranks), (2, 3));
+        assert_eq!((progress.epoch, progress.scale_out.ranks), (2, 3));
         assert!(resumed.iter().all(|(checkpoint, _)| checkpoint.state == resumed[0].0.state));
     }
 }
@@ -240,7 +240,7 @@ fn a_run_goes_on_from_the_newest_checkpoint_that_all_ranks_have() {
             let [train, validation] = [Part::Train, Part::Validation].map(|part| job.shard(part, rank));
             let folder = RunFolder { path: folders[rank.rank()].path().to_owned() };
             let mut resumed = None;
-            let end = train_on_ranks(&experiment, rank, &folder, [&train, &validation], |event| {
+            let end = run::train(&experiment, rank, &folder, [&train, &validation], |event| {
                 if let Event::Resumed { progress, skipped } = event {
                     resumed = Some((progress.step, skipped.len()));
                 }

@@ -6,7 +6,6 @@ mod trainer;
 
 pub use order::{EpochOrder, OwnShards, Shard};
 pub use step::{
-    combined, exact_statistics, put_statistics, read_statistics, set_statistics, step, update_statistics,
-    worker_gradients,
+    combined, exact_statistics, put_statistics, read_statistics, set_statistics, worker_gradients,
 };
 pub use trainer::{Diverged, Event, Trainer};

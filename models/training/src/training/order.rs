@@ -5,6 +5,8 @@
 //! more shards  a permutation of each shard; a batch has as many samples of each, and a shard that ends begins again
 //! ```
 
+use crate::scale_out::shards;
+use headwater_calibration::data::Samples;
 use headwater_calibration::random::Random;
 
 /// A shard of the train part in this process.
@@ -26,16 +28,18 @@ pub struct OwnShards {
 }
 
 impl OwnShards {
-    /// One shard with all samples.
-    pub fn whole(samples: usize) -> Self {
-        Self { all: 1, own: vec![Shard { number: 0, members: (0..samples as u32).collect() }] }
+    /// The shards of process `rank` of `ranks`, each of which divides its train part into as many.
+    pub fn of(samples: &Samples, shards: usize, (rank, ranks): (usize, usize)) -> Self {
+        let own = shards::divide(&samples.groups, samples.len(), shards).into_iter().enumerate();
+        let own = own.map(|(at, members)| Shard { number: rank * shards + at, members });
+        Self { all: ranks * shards, own: own.collect() }
     }
 
     /// The order of one epoch, for steps of `batch` samples over all shards. `stream` separates orders for different uses.
     pub fn order(&self, (seed, stream): (u64, u64), epoch: u32, batch: usize) -> EpochOrder {
         let shuffled = |shard: &Shard| {
             let stream = [stream, u64::from(epoch), shard.number as u64];
-            // A run of one shard has the stream that it had before there were shards.
+            // The number of the only shard is no part of the stream: weights of such runs are compared with recorded ones.
             let stream = if self.all == 1 { &stream[..2] } else { &stream[..] };
             let order = Random::new(seed, stream).permutation(shard.members.len());
             order.into_iter().map(|at| shard.members[at as usize]).collect()
@@ -78,7 +82,8 @@ mod tests {
 
     #[test]
     fn one_shard_ends_with_what_is_left() {
-        let order = OwnShards::whole(10).order((1, 2), 1, 4);
+        let own = vec![Shard { number: 0, members: (0..10).collect() }];
+        let order = OwnShards { all: 1, own }.order((1, 2), 1, 4);
         let steps: Vec<usize> = (0..4).map(|step| order.step(step).len()).collect();
         assert_eq!(steps, [4, 4, 2, 0]);
         let mut all: Vec<u32> = (0..3).flat_map(|step| order.step(step)).collect();

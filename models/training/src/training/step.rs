@@ -6,20 +6,9 @@ use crate::experiment::Experiment;
 use crate::fused::BatchStatistics;
 use crate::layers::{Layout, Pass, State, TrainedState};
 use crate::loss::LossSums;
-use crate::reduction::{Gradients, reduce};
+use crate::reduction::Gradients;
 use headwater_calibration::data::{Batch, Samples};
 use headwater_calibration::message::{Reader, put_f32s, put_u64};
-
-/// Gradient and statistics of the samples at `indices`, over all workers of this process.
-pub fn step(
-    experiment: &Experiment,
-    state: &State,
-    samples: &Samples,
-    indices: &[u32],
-    epoch: u32,
-) -> Gradients {
-    reduce(&worker_gradients(experiment, state, samples, indices, epoch), &experiment.network.layout)
-}
 
 /// Gradients and statistics of each worker of this process, for its share of the samples at `indices`.
 pub fn worker_gradients(
@@ -120,17 +109,6 @@ pub fn set_statistics(layout: &Layout, state: &mut State, found: &[Option<BatchS
         let Some(found) = found else { continue };
         let values = found.mean.iter().chain(&found.variance);
         state.statistics[range.clone()].iter_mut().zip(values).for_each(|(running, value)| *running = *value);
-    }
-}
-
-/// Moves the running statistics towards the statistics of a step.
-pub fn update_statistics(layout: &Layout, state: &mut State, found: &Gradients, momentum: f32) {
-    for (range, found) in layout.statistics.iter().zip(&found.statistics) {
-        let Some(found) = found else { continue };
-        let values = found.mean.iter().chain(&found.variance);
-        for (running, value) in state.statistics[range.clone()].iter_mut().zip(values) {
-            *running += momentum * (value - *running);
-        }
     }
 }
 

@@ -3,8 +3,7 @@
 use thiserror::Error;
 
 use super::{
-    OwnShards, Shard, combined, exact_statistics, put_statistics, read_statistics, set_statistics, step,
-    update_statistics, worker_gradients,
+    OwnShards, combined, exact_statistics, put_statistics, read_statistics, set_statistics, worker_gradients,
 };
 use crate::checkpoint::{Checkpoint, EpochRecord, Progress};
 use crate::evaluation::evaluate;
@@ -14,19 +13,18 @@ use crate::loss::LossSums;
 use crate::optimiser::{Moments, OptimiserStep};
 use crate::recipe::{Optimiser, ScaleOutRecipe};
 use crate::reduction::sums_of;
-use crate::scale_out::{Alone, Communicator, NotFinite, Rank, RankState, RankStep, shards};
+use crate::scale_out::{Communicator, NotFinite, Rank, RankState, RankStep};
 use headwater_calibration::data::Samples;
 use headwater_calibration::message::{Reader, put_u64};
 use headwater_calibration::part_logits::{ExitCounts, ExitShares};
 
-/// A run in memory, or one rank of a run.
+/// One rank of a run in memory; a run of one process is a run of one rank.
 pub struct Trainer<'a> {
     experiment: &'a Experiment,
     train: &'a Samples,
     validation: &'a Samples,
     ranks: &'a dyn Communicator,
-    /// `None` in a run of one process.
-    rank: Option<Rank<'a>>,
+    rank: Rank<'a>,
     shards: OwnShards,
     schedule: Schedule,
     /// Bytes that training had sent before this start.
@@ -101,10 +99,7 @@ const STATISTICS_SAMPLES: usize = 10_000;
 
 impl Schedule {
     fn new(experiment: &Experiment, samples: usize, ranks: usize) -> Self {
-        let recipe = &experiment.recipe;
-        let Some(scale_out) = recipe.scale_out else {
-            return Self { samples, batch: recipe.batch, optimiser: recipe.optimiser };
-        };
+        let (recipe, scale_out) = (&experiment.recipe, experiment.recipe.scale_out());
         let batch = scale_out.batch(recipe.batch, ranks);
         let mut optimiser = recipe.optimiser;
         optimiser.learning_rate *= scale_out.rate_factor(ranks);
@@ -123,58 +118,25 @@ impl Schedule {
 }
 
 impl<'a> Trainer<'a> {
-    /// A run of one process from its beginning, or from a checkpoint.
-    pub fn new(
-        experiment: &'a Experiment,
-        train: &'a Samples,
-        validation: &'a Samples,
-        from: Option<Checkpoint>,
-    ) -> Self {
-        let own = match experiment.recipe.shards {
-            None => OwnShards::whole(train.len()),
-            Some(all) => {
-                let shards = shards::divide(&train.groups, train.len(), all).into_iter().enumerate();
-                OwnShards { all, own: shards.map(|(number, members)| Shard { number, members }).collect() }
-            }
-        };
-        let schedule = Schedule::new(experiment, train.len(), 1);
-        let class_prior = train.prior();
-        let checkpoint = from.unwrap_or_else(|| first_checkpoint(experiment));
-        Self {
-            experiment,
-            train,
-            validation,
-            ranks: &Alone,
-            rank: None,
-            shards: own,
-            schedule,
-            sent_before: 0,
-            sent_to_resume: 0,
-            class_prior,
-            checkpoint,
-        }
-    }
-
-    /// One rank of a run whose recipe has `scale_out`, from its beginning, or from a checkpoint with the states of all ranks that wrote it. `train` and
+    /// One rank of a run, from its beginning, or from a checkpoint with the states of all ranks that wrote it, where ranks have some. `train` and
     /// `validation` are the shards of this rank. Every rank must come here.
-    ///
-    /// # Panics
-    /// When the recipe has no `scale_out`.
-    pub fn on_ranks(
+    pub fn new(
         experiment: &'a Experiment,
         ranks: &'a dyn Communicator,
         [train, validation]: [&'a Samples; 2],
         from: Option<(Checkpoint, Vec<RankState>)>,
     ) -> Self {
-        let recipe = experiment.recipe.scale_out.expect("the recipe of a run on ranks has `scale_out`");
+        // One rank has nobody to exchange with.
+        let is_alone = ranks.ranks() == 1;
+        let recipe = if is_alone { ScaleOutRecipe::default() } else { experiment.recipe.scale_out() };
         // Bytes that ranks sent to find the checkpoint do not count as training.
         let sent_to_resume = ranks.sent_bytes();
         let counts = class_counts(ranks, train);
         let samples = counts.iter().sum::<u64>() as usize;
         let class_prior = counts.iter().map(|count| *count as f32 / samples.max(1) as f32).collect();
         let schedule = Schedule::new(experiment, samples, ranks.ranks());
-        let members = (0..train.len() as u32).collect();
-        let shards = OwnShards { all: ranks.ranks(), own: vec![Shard { number: ranks.rank(), members }] };
+        let own = (ranks.rank(), ranks.ranks());
+        let shards = OwnShards::of(train, experiment.recipe.shards.unwrap_or(1), own);
         let (mut checkpoint, states) = from.unwrap_or_else(|| (first_checkpoint(experiment), Vec::new()));
         let layout = &experiment.network.layout;
         let parameters = (layout, checkpoint.state.parameters.as_slice());
@@ -186,7 +148,7 @@ impl<'a> Trainer<'a> {
             rank.resume(&mut checkpoint, &states);
         }
         let is_finished = checkpoint.progress.epoch >= experiment.recipe.epochs;
-        let progress = checkpoint.progress.scale_out.get_or_insert_default();
+        let progress = &mut checkpoint.progress.scale_out;
         let sent_before = progress.sent_bytes;
         let before = progress.ranks;
         if !is_finished {
@@ -206,7 +168,7 @@ impl<'a> Trainer<'a> {
             train,
             validation,
             ranks,
-            rank: Some(rank),
+            rank,
             shards,
             schedule,
             sent_before,
@@ -218,8 +180,7 @@ impl<'a> Trainer<'a> {
 
     /// Numbers that this rank alone has; `None` where all ranks have the same.
     pub fn rank_state(&self) -> Option<RankState> {
-        let has_state = self.experiment.recipe.scale_out.is_some_and(|recipe| recipe.has_rank_state());
-        self.rank.as_ref().filter(|_| has_state).map(|rank| rank.state(&self.checkpoint))
+        self.rank.has_state().then(|| self.rank.state(&self.checkpoint))
     }
 
     /// Steps in one epoch.
@@ -248,7 +209,7 @@ impl<'a> Trainer<'a> {
                 let inside = progress.step_in_epoch < steps_per_epoch;
                 is_due |= inside && progress.step.is_multiple_of(u64::from(recipe.checkpoint.steps));
                 // Between two exchanges each rank has weights of its own.
-                if is_due && self.rank.as_ref().is_none_or(Rank::is_exchanged) {
+                if is_due && self.rank.is_exchanged() {
                     is_due = false;
                     self.count_sent();
                     let rank = self.rank_state();
@@ -274,31 +235,15 @@ impl<'a> Trainer<'a> {
             let samples = indices.iter().take(4).map(|index| self.train.part_index(*index as usize) as u32);
             Diverged { epoch, step_in_epoch, samples: samples.collect(), loss }
         };
-        let sums = match &mut self.rank {
-            None => {
-                let found = step(self.experiment, &self.checkpoint.state, self.train, indices, epoch);
-                let loss = mean_loss(&found.sums);
-                if !(loss.abs() <= MAX_LOSS && found.gradient.iter().all(|slope| slope.is_finite())) {
-                    return Err(diverged(loss));
-                }
-                let Checkpoint { state, moments, .. } = &mut self.checkpoint;
-                moments.step(step_of, layout, state, &found.gradient);
-                update_statistics(layout, state, &found, step_of.optimiser.statistics_momentum);
-                found.sums
-            }
-            Some(rank) => {
-                rank.begin_step(&mut self.checkpoint.state);
-                let found =
-                    worker_gradients(self.experiment, &self.checkpoint.state, self.train, indices, epoch);
-                let loss = mean_loss(&sums_of(&found));
-                if loss.is_nan() || loss.abs() > MAX_LOSS {
-                    return Err(diverged(loss));
-                }
-                let step = RankStep { step: step_of, in_epoch: step_in_epoch, steps_per_epoch };
-                let taken = rank.step(step, layout, &mut self.checkpoint, &found);
-                taken.map_err(|NotFinite| diverged(loss))?
-            }
-        };
+        self.rank.begin_step(&mut self.checkpoint.state);
+        let found = worker_gradients(self.experiment, &self.checkpoint.state, self.train, indices, epoch);
+        let loss = mean_loss(&sums_of(&found));
+        if loss.is_nan() || loss.abs() > MAX_LOSS {
+            return Err(diverged(loss));
+        }
+        let step = RankStep { step: step_of, in_epoch: step_in_epoch, steps_per_epoch };
+        let taken = self.rank.step(step, layout, &mut self.checkpoint, &found);
+        let sums = taken.map_err(|NotFinite| diverged(loss))?;
         let progress = &mut self.checkpoint.progress;
         progress.step = number;
         progress.step_in_epoch += 1;
@@ -324,26 +269,22 @@ impl<'a> Trainer<'a> {
         let samples = (self.train, &indices[..]);
         let workers =
             exact_statistics(self.experiment, &self.checkpoint.state, samples, batch, recipe.epochs);
-        let found = if self.rank.is_some() {
-            let mut message = Vec::new();
-            put_u64(&mut message, workers.len() as u64);
-            workers.iter().for_each(|worker| put_statistics(&mut message, worker));
-            let all = self.ranks.all_gather(&message);
-            let of_rank = |message: &Vec<u8>| {
-                let mut reader = Reader(message);
-                let channels = || layout.statistics.iter().map(|range| range.len() / 2);
-                (0..reader.u64()).map(|_| read_statistics(&mut reader, channels())).collect::<Vec<_>>()
-            };
-            combined(&all.iter().flat_map(of_rank).collect::<Vec<_>>(), layout)
-        } else {
-            combined(&workers, layout)
+        let mut message = Vec::new();
+        put_u64(&mut message, workers.len() as u64);
+        workers.iter().for_each(|worker| put_statistics(&mut message, worker));
+        let all = self.ranks.all_gather(&message);
+        let of_rank = |message: &Vec<u8>| {
+            let mut reader = Reader(message);
+            let channels = || layout.statistics.iter().map(|range| range.len() / 2);
+            (0..reader.u64()).map(|_| read_statistics(&mut reader, channels())).collect::<Vec<_>>()
         };
+        let found = combined(&all.iter().flat_map(of_rank).collect::<Vec<_>>(), layout);
         set_statistics(layout, &mut self.checkpoint.state, &found);
     }
 
     fn end_epoch(&mut self, epoch: u32) -> EpochRecord {
-        // Ranks keep no running statistics while they train.
-        if epoch == self.experiment.recipe.epochs || self.rank.is_some() {
+        // Several ranks keep no running statistics while they train.
+        if epoch == self.experiment.recipe.epochs || self.ranks.ranks() > 1 {
             self.set_exact_statistics();
         }
         let validation = self.validation_shares();
@@ -363,17 +304,13 @@ impl<'a> Trainer<'a> {
     }
 
     fn count_sent(&mut self) {
-        if let Some(scale_out) = &mut self.checkpoint.progress.scale_out {
-            scale_out.sent_bytes = self.sent_before + self.ranks.sent_bytes() - self.sent_to_resume;
-        }
+        let sent = self.sent_before + self.ranks.sent_bytes() - self.sent_to_resume;
+        self.checkpoint.progress.scale_out.sent_bytes = sent;
     }
 
     /// Right answers on the validation part of all ranks.
     fn validation_shares(&self) -> ExitShares {
         let logits = evaluate(self.experiment, &self.checkpoint.state, self.validation);
-        if self.rank.is_none() {
-            return ExitShares::of(&logits, self.validation, &self.class_prior);
-        }
         let network = &self.experiment.network.spec.network;
         let none = ExitCounts::none(network.configuration(), network.slots());
         let own = match self.validation.is_empty() {

@@ -76,7 +76,7 @@ impl DemoReport {
         for sample in account.triggered_samples() {
             let (Some((decision, _)), Some(latency)) = (&sample.decision, sample.latency()) else { continue };
             let class = frames.labels.classes[(decision.sample.0 % frames.len() as u64) as usize];
-            let is_right = u64::from(class == Some(decision.class));
+            let is_right = u64::from(class.is_some() && class == decision.class);
             right += is_right;
             cloud_bytes += decision.bytes.edge_cloud;
             report.missing += u64::from(decision.presence.missing_count());

@@ -230,7 +230,7 @@ impl<'a> Run<'a> {
                 self.args.group
             );
         }
-        if let Some(undecided) = summary.undecided() {
+        if let Some(undecided) = summary.not_decided() {
             bail!("{undecided}");
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use headwater_protocol::{Decision, Dropped};
+use headwater_protocol::{Decision, Dropped, Undecided};
 use serde::Serialize;
 
 use super::Run;
@@ -43,7 +43,7 @@ impl Summary {
     }
 
     /// Sentence about samples without a decision; `None` where each has one, or results were not waited for.
-    pub(super) fn undecided(&self) -> Option<String> {
+    pub(super) fn not_decided(&self) -> Option<String> {
         let undecided = self.triggered.saturating_sub(self.decided);
         (self.watched && undecided > 0).then(|| {
             let dropped: Vec<_> =
@@ -76,8 +76,15 @@ impl Display for Summary {
 
 /// One result for people.
 pub(super) fn result_line(decision: &Decision, latency: Option<Duration>) -> String {
-    let Decision { sample, label, confidence, exit, .. } = decision;
-    let mut line = format!("sample {sample}  {label}  confidence {confidence:.2}  exit {}", exit.name());
+    let Decision { sample, label, undecided, confidence, exit, .. } = decision;
+    let mut line = match (label, undecided) {
+        (Some(label), _) => {
+            format!("sample {sample}  {label}  confidence {confidence:.2}  exit {}", exit.name())
+        }
+        (None, reason) => {
+            format!("sample {sample}  undecided: {}", reason.unwrap_or(Undecided::Unknown).name())
+        }
+    };
     if let Some(latency) = latency {
         line += &format!("  {:.1} ms", latency.as_secs_f64() * 1e3);
     }
@@ -100,7 +107,7 @@ mod tests {
     #[test]
     fn a_result_is_one_line_with_what_a_person_asks_first() {
         let mut decision = Decision {
-            label: "dress".into(),
+            label: Some("dress".into()),
             confidence: 0.934,
             presence: Presence::missing(2),
             missing: vec!["cam-0".into(), "slot 1".into()],
@@ -118,6 +125,8 @@ mod tests {
         );
         (decision.degraded, decision.presence) = (Vec::new(), Presence::missing(0));
         assert_eq!(result_line(&decision, None), "sample 17  dress  confidence 0.93  exit local");
+        (decision.label, decision.undecided) = (None, Some(Undecided::NoView));
+        assert_eq!(result_line(&decision, None), "sample 17  undecided: no_view");
     }
 
     #[test]
@@ -135,12 +144,12 @@ mod tests {
             summary.to_string(),
             "triggered 3 samples, 5 to 7; decided 1, dropped shed 1, without result 1"
         );
-        let undecided = summary.undecided().unwrap();
-        assert_eq!(undecided, "2 of 3 samples were not decided; dropped: shed 1");
+        let not_decided = summary.not_decided().unwrap();
+        assert_eq!(not_decided, "2 of 3 samples were not decided; dropped: shed 1");
         summary.decided = 3;
-        assert_eq!(summary.undecided(), None);
+        assert_eq!(summary.not_decided(), None);
         (summary.watched, summary.triggered, summary.decided) = (false, 1, 0);
-        assert_eq!(summary.undecided(), None, "nobody waited for results");
+        assert_eq!(summary.not_decided(), None, "nobody waited for results");
         assert_eq!(summary.to_string(), "triggered sample 5");
     }
 }

@@ -2,6 +2,7 @@
 
 use headwater_protocol::{
     AppliedExit, Decision, Degraded, Dropped, Exit, LeaveReason, PolicyId, SampleId, Schema, Stages,
+    Undecided,
 };
 
 use super::Leader;
@@ -10,6 +11,7 @@ use crate::exit::Assessment;
 use crate::leader::Action;
 use crate::leader::closed::Revisable;
 use crate::leader::open_sample::OpenSample;
+use crate::policy::NoAnswer;
 
 impl Leader {
     /// Decides a sample by the deepest exit so far, marked with the reason.
@@ -26,18 +28,29 @@ impl Leader {
                 }
             }
         };
-        // Without an exit's answer the class prior decides: no exit precedes the cloud, or its section failed.
-        let config = &self.networks[open.generation].config;
-        let best = open.best.unwrap_or_else(|| ExitAnswer {
-            exit: config.configuration.exits()[0],
-            assessment: Assessment::of_prior(&config.class_prior),
-        });
-        self.decide(sample, best, left);
+        match open.best {
+            Some(best) => self.decide(sample, best, left),
+            // No exit comes before the cloud, or its section failed.
+            None => self.end_without_answer(sample, Undecided::NoExit, left),
+        }
+    }
+
+    /// Ends a sample that no exit answers, as the policy says.
+    pub(super) fn end_without_answer(&mut self, sample: SampleId, reason: Undecided, left: LeaveReason) {
+        let Some(open) = self.open.get(&sample) else { return };
+        let network = &self.networks[open.generation];
+        let policy = network.earlier_policies.find(&network.config, open.policy);
+        let undecided = (policy.no_answer == NoAnswer::Undecided).then_some(reason);
+        let answer = ExitAnswer {
+            exit: network.config.configuration.exits()[0],
+            assessment: Assessment::of_prior(&network.config.class_prior),
+        };
+        self.end(sample, (answer, undecided), left, None);
     }
 
     /// Decides a sample under the leader's own policy.
     pub(super) fn decide(&mut self, sample: SampleId, answer: ExitAnswer, left: LeaveReason) {
-        self.decide_under(sample, answer, left, None);
+        self.end(sample, (answer, None), left, None);
     }
 
     /// Decides a sample; `policy` is that of a device which decided by itself.
@@ -45,6 +58,17 @@ impl Leader {
         &mut self,
         sample: SampleId,
         answer: ExitAnswer,
+        left: LeaveReason,
+        policy: PolicyId,
+    ) {
+        self.end(sample, (answer, None), left, Some(policy));
+    }
+
+    /// Ends a sample with an answer, or undecided.
+    fn end(
+        &mut self,
+        sample: SampleId,
+        (answer, undecided): (ExitAnswer, Option<Undecided>),
         left: LeaveReason,
         policy: Option<PolicyId>,
     ) {
@@ -63,8 +87,9 @@ impl Leader {
             sample,
             captured_at,
             captured_by,
-            class: assessment.class,
-            label: network.label(assessment.class),
+            class: undecided.is_none().then_some(assessment.class),
+            label: undecided.is_none().then(|| network.label(assessment.class)),
+            undecided,
             confidence: assessment.confidence,
             exit,
             left,
@@ -106,8 +131,9 @@ impl Leader {
         let confidence = assessment.confidence;
         decision.exits.push(AppliedExit { exit: Exit::CLOUD, confidence, threshold_confidence: None });
         (decision.exit, decision.left) = (Exit::CLOUD, LeaveReason::LastExit);
-        decision.class = assessment.class;
-        decision.label = network.label(assessment.class);
+        decision.class = Some(assessment.class);
+        decision.label = Some(network.label(assessment.class));
+        decision.undecided = None;
         decision.confidence = confidence;
         decision.degraded.retain(|reason| *reason != Degraded::CloudTimeout);
         self.actions.push(Action::Revise(decision));

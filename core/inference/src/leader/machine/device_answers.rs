@@ -96,7 +96,7 @@ impl Leader {
         let config = &self.networks[message.generation].config;
         let is_our_policy = policy == config.policy_id;
         open.note_exit(answer, is_our_policy.then(|| config.policy.of(Exit::DEVICE).threshold_confidence(1)));
-        self.decide_under(message.sample, answer, LeaveReason::Sure, Some(policy));
+        self.decide_under(message.sample, answer, LeaveReason::Sure, policy);
     }
 
     /// Whether the network has answers of this kind and size.

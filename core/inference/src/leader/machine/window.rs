@@ -1,10 +1,11 @@
 //! The window that collects summaries, and the exit at its end.
 
-use headwater_protocol::{Degraded, Dropped, Exit, ExitWord, LeaveReason, SampleId, SlotPresence, SlotSet};
+use headwater_protocol::{
+    Degraded, Dropped, Exit, ExitWord, LeaveReason, SampleId, SlotPresence, SlotSet, Undecided,
+};
 
 use super::Leader;
 use crate::cascade::ExitAnswer;
-use crate::exit::Assessment;
 use crate::leader::open_sample::Stage;
 
 impl Leader {
@@ -56,8 +57,7 @@ impl Leader {
                 return self.drop_sample(sample, Dropped::SpoolFull);
             }
             open.degrade(Degraded::NoView);
-            let assessment = Assessment::of_prior(&network.config.class_prior);
-            return self.decide(sample, ExitAnswer { exit: first, assessment }, LeaveReason::NoView);
+            return self.end_without_answer(sample, Undecided::NoView, LeaveReason::NoView);
         }
         let logits = match first.word() {
             // The device sent its scores because it was not sure; they answer if no deeper exit does.

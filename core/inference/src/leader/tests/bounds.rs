@@ -51,7 +51,7 @@ fn a_device_answers_in_the_way_of_its_configuration() {
 fn the_last_class_is_one_that_a_device_may_decide() {
     let (mut leader, mut actions) = (alone(), Vec::new());
     leader.handle(at(Micros(0)), Generation::Current, decided(CLASSES as u16 - 1), &mut actions);
-    assert_eq!(decision(&actions).label, "class 3");
+    assert_eq!(decision(&actions).label.as_deref().unwrap(), "class 3");
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_journal_adds_up_to_its_account() {
         group.summary(index, 4, &SURE);
     }
     let Some(Action::Decide(decision)) = group.done.last().cloned() else { panic!("{:?}", group.done) };
-    let other = Decision { class: 0, ..decision.clone() };
+    let other = Decision { class: Some(0), ..decision.clone() };
     let earlier = Decision { sample: SampleId(1), ..decision.clone() };
     let dropped = |sample| Entry::Dropped { sample: SampleId(sample), reason: Dropped::Shed };
     let entries = [

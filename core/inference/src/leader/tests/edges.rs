@@ -75,7 +75,7 @@ fn an_unsure_sample_leaves_at_the_edge_when_all_edges_with_a_view_have_answered(
     assert_eq!(group.edge_answer(1, 0b010, &SURE), []);
     let actions = group.edge_answer(0, 0b101, &SURE);
     let found = decision(&actions);
-    assert_eq!((found.exit, found.class, &found.degraded[..]), (Exit::EDGE, 2, &[][..]));
+    assert_eq!((found.exit, found.class.unwrap(), &found.degraded[..]), (Exit::EDGE, 2, &[][..]));
     assert_eq!(found.presence.present_count(), 3);
     let maps = 3 * PACKED as u64;
     assert_eq!(found.bytes, HopBytes { device_edge: 3 * 16 + maps, edge_leader: 2 * BODY, edge_cloud: 0 });
@@ -121,7 +121,7 @@ fn the_answer_of_the_edges_stands_when_the_cloud_fails() {
     group.edge_answer(1, 0b010, &cold);
     let reason = Degraded::CloudRefused;
     let actions = group.event(Event::CloudFailed { sample: SampleId(1), reason });
-    assert_eq!((decision(&actions).exit, decision(&actions).class), (Exit::EDGE, 0));
+    assert_eq!((decision(&actions).exit, decision(&actions).class.unwrap()), (Exit::EDGE, 0));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn without_any_edge_the_local_answer_stands() {
     let actions = group.unsure();
     assert_eq!(actions[..2], asked(0b111));
     let found = decision(&actions);
-    assert_eq!((found.exit, found.class), (Exit::LOCAL, 1));
+    assert_eq!((found.exit, found.class.unwrap()), (Exit::LOCAL, 1));
     assert_eq!(found.degraded, [Degraded::FeaturesMissing]);
 }
 

@@ -407,7 +407,7 @@ fn an_answer_before_its_trigger_is_held_and_counts_when_the_trigger_comes() {
     group.summary(1, 1001, &SURE);
     group.summary(2, 1001, &SURE);
     let decision = decided(&group, 1001);
-    assert_eq!((decision.presence.missing_count(), decision.class), (0, 2));
+    assert_eq!((decision.presence.missing_count(), decision.class.unwrap()), (0, 2));
     assert!(decision.degraded.is_empty());
     assert_eq!((group.leader.counts().implausible, group.leader.counts().duplicates), (0, 1));
 }
@@ -448,7 +448,7 @@ fn one_device_cannot_have_samples_decided_before_they_exist() {
         group.summary(index, 1001, &SURE);
     }
     let decision = decided(&group, 1001);
-    assert_eq!((decision.presence.missing_count(), decision.class), (0, 2));
+    assert_eq!((decision.presence.missing_count(), decision.class.unwrap()), (0, 2));
 }
 
 #[test]

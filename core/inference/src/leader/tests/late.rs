@@ -50,7 +50,10 @@ fn a_late_sample_waits_for_every_device_and_is_named_in_the_notice() {
     group.late(1, 90, &SURE);
     let actions = group.late(2, 90, &SURE);
     let found = decision(&actions);
-    assert_eq!((found.sample, found.class, &found.degraded[..]), (SampleId(90), 2, &[Degraded::Late][..]));
+    assert_eq!(
+        (found.sample, found.class.unwrap(), &found.degraded[..]),
+        (SampleId(90), 2, &[Degraded::Late][..])
+    );
     assert_eq!(found.presence.missing_count(), 0);
     assert_eq!(group.published_late(), [90]);
     assert_eq!(group.published_late(), [] as [u64; 0], "once");

@@ -158,7 +158,10 @@ fn the_wait_for_features_ends_at_the_deadline_and_the_cloud_is_then_not_asked() 
     assert_eq!((found.exit, found.presence.present_count()), (Exit::LOCAL, 3));
     let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
     let [Action::Revise(revised)] = &actions[..] else { panic!("{actions:?}") };
-    assert_eq!((revised.exit, revised.class, &revised.label[..]), (Exit::CLOUD, 2, "class 2"));
+    assert_eq!(
+        (revised.exit, revised.class.unwrap(), revised.label.as_deref().unwrap()),
+        (Exit::CLOUD, 2, "class 2")
+    );
     assert_eq!(revised.degraded, [Degraded::FeaturesMissing]);
     assert_eq!(revised.presence.present().iter().collect::<Vec<_>>(), [slot(0)], "only its features came");
     assert!(revised.confidence > found.confidence);

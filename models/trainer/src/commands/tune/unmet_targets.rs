@@ -3,6 +3,7 @@
 use headwater_calibration::tuning::choice::{Measure, Nearest};
 use serde_json::{Value, json};
 
+use super::super::output::quoted;
 use super::super::print_json;
 use super::result::figures_json;
 use super::{BoundName, Failure, Tune, Tuned, USUAL_CONFIDENCE};
@@ -119,26 +120,9 @@ fn rounded_up(measure: Measure, value: f64) -> f64 {
     }
 }
 
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./,=:+@%".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        assert_eq!(quoted("runs/mine.hwb"), "runs/mine.hwb");
-        assert_eq!(quoted("my data"), "'my data'");
-        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
-        assert_eq!(quoted(""), "''");
-    }
 
     #[test]
     fn costs_are_rounded_up_so_that_the_setting_keeps_them() {

@@ -1,0 +1,123 @@
+//! After the last epoch: chooses the policy, measures, and makes the bundle.
+
+use std::io;
+
+use headwater_inference::cost::{DeviceBody, LinkBytes};
+use headwater_inference::policy::Policy;
+use headwater_samples::Part;
+
+use super::{EvaluatedPart, RunFolder, out_of_fold};
+use crate::checkpoint::Checkpoint;
+use crate::coding_fit::{FITTED_SAMPLES, fitted_coding};
+use crate::experiment::Experiment;
+use crate::export::parity::COMPARED_SAMPLES;
+use crate::export::{ExportError, Exported, TrainedNetwork, export};
+use crate::layers::State;
+use crate::report::{PartReports, run_report};
+use crate::scale_out::Communicator;
+use headwater_calibration::account::PartReport;
+use headwater_calibration::data::{Parts, Samples};
+use headwater_calibration::logits_file::PartFile;
+use headwater_calibration::promise::Target;
+use headwater_calibration::tuning::{Fitted, FittedPart, ThresholdOrigin};
+use headwater_spec::manifest;
+
+/// The parts that are evaluated after training.
+pub struct EvaluationParts {
+    /// For choices, where there are no out-of-fold logits.
+    pub validation: EvaluatedPart,
+    /// Samples with their views, on which the bundle is compared with the trained network.
+    pub compared: Samples,
+    /// For the promise; empty where the data has no such part.
+    pub calibration: EvaluatedPart,
+    /// Why the calibration part allows no promise, in words; `None` where nothing speaks against one.
+    pub promise_obstacle: Option<String>,
+    /// For the report.
+    pub test: EvaluatedPart,
+    /// Name of the data set with its split, for the promise.
+    pub data: String,
+    /// Share of each class in the train part.
+    pub class_prior: Vec<f32>,
+    /// For choices.
+    pub out_of_fold: Option<PartFile>,
+}
+
+impl EvaluationParts {
+    /// Fits the coding of messages, and evaluates the parts of the data of the run in a folder; `data` is their name with the split. Every rank must come here.
+    ///
+    /// # Errors
+    /// The out-of-fold logits of the run cannot be used.
+    pub fn load(
+        folder: &RunFolder,
+        experiment: &Experiment,
+        ranks: &dyn Communicator,
+        state: &mut State,
+        (parts, data): (&Parts, String),
+    ) -> io::Result<Self> {
+        let limit = |of: Option<usize>| Some(of.unwrap_or(usize::MAX).min(FITTED_SAMPLES));
+        let fitted = |part, of| parts.part(part, limit(of), experiment.recipe.workers);
+        let (train, validation) =
+            (fitted(Part::Train, experiment.info.limit_train), fitted(Part::Validation, None));
+        state.coding = fitted_coding(experiment, state, &train, &validation);
+        drop((train, validation));
+        let state = &*state;
+        let part = |part| EvaluatedPart::over_ranks(experiment, state, ranks, (parts, part));
+        Ok(Self {
+            validation: part(Part::Validation),
+            compared: parts.part(Part::Validation, Some(COMPARED_SAMPLES), experiment.recipe.workers),
+            calibration: part(Part::Calibration),
+            promise_obstacle: parts.data.promise_obstacle(),
+            test: part(Part::Test),
+            data,
+            class_prior: parts.prior(Part::Train, experiment.info.limit_train),
+            out_of_fold: out_of_fold::read(folder, &experiment.info.identity)?,
+        })
+    }
+}
+
+/// A trained network with its policy, measured and exported.
+pub struct Finished {
+    /// The bundle.
+    pub exported: Exported,
+    /// The policy that was chosen.
+    pub policy: Policy,
+    /// Figures of both parts under the policy.
+    pub reports: PartReports,
+}
+
+/// Chooses the policy, with a promise where the calibration part allows one, measures validation and test part, writes the bundle.
+///
+/// # Errors
+/// [`ExportError`] when a number is out of range or an engine disagrees.
+pub fn finish(
+    experiment: &Experiment,
+    checkpoint: &Checkpoint,
+    parts: &EvaluationParts,
+) -> Result<Finished, ExportError> {
+    let EvaluationParts { validation, calibration, test, class_prior, .. } = parts;
+    let network = &experiment.network;
+    let manifest = manifest(&network.spec, class_prior.clone());
+    let body = DeviceBody::of(&manifest);
+    let target = Target::from(experiment.recipe.exit);
+    let (part, fitted_logits, samples) = match &parts.out_of_fold {
+        Some(found) => (FittedPart::OutOfFold, &found.logits, &found.samples),
+        None => (FittedPart::Validation, &validation.logits, &validation.samples),
+    };
+    let fitted = Fitted::of(fitted_logits, samples, &target)?;
+    let calibration_samples = calibration.samples.len();
+    let part_of_promise = match &parts.promise_obstacle {
+        Some(obstacle) => Err(obstacle.clone()),
+        None => fitted.calibration_part(&calibration.logits, &calibration.samples),
+    };
+    let limit = fitted.limit(&target, part_of_promise);
+    let policy = fitted.within(&limit, &target, &parts.data);
+    let thresholds = ThresholdOrigin::new(part, samples, &fitted, &limit);
+    let report =
+        |part: &EvaluatedPart| PartReport::of(&part.logits, &part.samples, class_prior, &policy, body);
+    let reports =
+        PartReports { validation: report(validation), test: report(test), calibration_samples, thresholds };
+    let report = run_report(experiment, &checkpoint.progress, &LinkBytes::of(&manifest), &policy, &reports);
+    let network = TrainedNetwork { layers: network, state: &checkpoint.state };
+    let exported = export(&network, manifest, &policy, report, &parts.compared)?;
+    Ok(Finished { exported, policy, reports })
+}
