@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Weak};
 
-use headwater_telemetry::{Health, Liveness, certificate_status};
+use headwater_protocol::status::{CloudStatus, ModelStatus, RequestCounts};
+use headwater_telemetry::{Health, Liveness, certificate_status, fields_of};
 use headwater_transport::tls::ServerIdentity;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::health::{Health as ModelHealth, Healths};
 use crate::state::Shared;
@@ -34,31 +35,28 @@ impl Health for ServiceStatus {
     fn status(&self) -> Map<String, Value> {
         let Some(shared) = self.shared.upgrade() else { return Map::new() };
         let report = shared.metrics.report();
-        let models = shared.networks.iter().map(|(generation, network)| {
-            json!({
-                "name": shared.model_name,
-                "network": network.id,
-                "generation": generation.name(),
-                "engine": shared.engine,
-                "state": model_state(&network.health.borrow()),
-                "waiting_requests": network.queue.waiting(),
-                "max_requests": network.queue.max_requests(),
-                "samples": report.samples_by_network.get(&network.id),
-            })
+        let models = shared.networks.iter().map(|(generation, network)| ModelStatus {
+            name: shared.model_name.to_string(),
+            network: network.id,
+            generation: generation.name().into(),
+            engine: shared.engine.to_string(),
+            state: model_state(&network.health.borrow()).into(),
+            waiting_requests: network.queue.waiting(),
+            max_requests: network.queue.max_requests(),
+            samples: report.samples_by_network.get(&network.id).copied(),
         });
-        let models: Vec<Value> = models.collect();
-        let requests = json!({
-            "answered": report.answered,
-            "refused": report.refused,
-            "skipped_deadline": report.skipped_deadline,
-            "skipped_caller_gone": report.skipped_caller_gone,
-        });
+        let refused = report.refused.into_iter().map(|(code, count)| (code.to_owned(), count));
         let certificate = shared.admission.identity().and_then(ServerIdentity::certificate_state);
-        Map::from_iter([
-            ("models".into(), models.into()),
-            ("requests".into(), requests),
-            ("certificate".into(), certificate_status(certificate)),
-        ])
+        fields_of(&CloudStatus {
+            models: models.collect(),
+            requests: RequestCounts {
+                answered: report.answered,
+                refused: refused.collect(),
+                skipped_deadline: report.skipped_deadline,
+                skipped_caller_gone: report.skipped_caller_gone,
+            },
+            certificate: certificate.map(certificate_status),
+        })
     }
 }
 

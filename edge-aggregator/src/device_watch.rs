@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use headwater_inference::leader::{ClockOff, Generation, Leader};
+use headwater_protocol::status::ReportedState;
 use headwater_protocol::{DeviceId, Fault, Numbering, Slot};
 use headwater_transport::LogLimit;
 use tokio::time::Instant;
@@ -35,43 +36,6 @@ const MAX_LINES: u32 = 64;
 
 /// Samples without an answer of any device after which a silent device is named.
 const SILENT_SAMPLES: u32 = 3;
-
-/// State of a device as the status, the metrics and the log report it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ReportedState {
-    /// It fills its slot and answers.
-    Up,
-    /// It answers after the window.
-    Late,
-    /// It is up and does not answer.
-    Silent,
-    /// It comes and goes.
-    Flapping,
-    /// It runs another network.
-    WrongNetwork,
-    /// Its birth is refused, or its slot is taken.
-    Refused,
-    /// Its clock differs from its group's.
-    ClockOff,
-    /// Its connection has ended.
-    Down,
-}
-
-impl ReportedState {
-    /// Name in the status and in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Late => "late",
-            Self::Silent => "silent",
-            Self::Flapping => "flapping",
-            Self::WrongNetwork => "wrong_network",
-            Self::Refused => "refused",
-            Self::ClockOff => "clock_off",
-            Self::Down => "down",
-        }
-    }
-}
 
 /// A device with its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -274,11 +238,11 @@ impl Check<'_> {
 
 /// Whether the registry has a log line for a change: the begin and the end of a connection, and refusals.
 fn is_logged_by_registry(was: ReportedState, state: ReportedState) -> bool {
-    use ReportedState::{ClockOff, Down, Flapping, Late, Refused, Silent, Up, WrongNetwork};
+    use ReportedState::{ClockOff, Down, Flapping, Late, Refused, Silent, Unknown, Up, WrongNetwork};
     match state {
         Down | Refused | WrongNetwork => true,
         Up => matches!(was, Down | Refused | WrongNetwork),
-        Late | Silent | Flapping | ClockOff => false,
+        Late | Silent | Flapping | ClockOff | Unknown => false,
     }
 }
 

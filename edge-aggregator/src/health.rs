@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use headwater_protocol::status::{AggregatorStatus, CloudLink};
 use headwater_protocol::{GroupId, SiteId};
-use headwater_telemetry::{Health, IntGaugeVec, Liveness, Metrics, WorkLoops};
+use headwater_telemetry::{Health, IntGaugeVec, Liveness, Metrics, WorkLoops, fields_of};
 use headwater_transport::Endpoint;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::cloud::CloudConnection;
 use crate::config::OpenedGroup;
@@ -81,9 +82,8 @@ impl Health for GroupsHealth {
 
     fn status(&self) -> Map<String, Value> {
         let cloud = self.cloud.as_ref();
-        let cloud =
-            cloud.map(|(url, connection)| json!({"url": url.to_string(), "state": connection.state()}));
-        let groups: Vec<Value> = self.groups.iter().map(WatchedGroup::status).collect();
-        Map::from_iter([("cloud".into(), json!(cloud)), ("groups".into(), groups.into())])
+        let cloud = cloud
+            .map(|(url, connection)| CloudLink { url: url.to_string(), state: connection.state().into() });
+        fields_of(&AggregatorStatus { cloud, groups: self.groups.iter().map(WatchedGroup::status).collect() })
     }
 }

@@ -60,7 +60,7 @@ mod worker;
 pub use aggregator::{Aggregator, GroupEnd, run};
 pub use breaker::BreakerConfig;
 pub use config::{AggregatorConfig, CloudConfig, OpenedGroup, SharedConfig};
-pub use device_watch::{ReportedDevice, ReportedState};
+pub use device_watch::ReportedDevice;
 pub use edge::GroupEdge;
 pub use error::AggregatorError;
 pub use group_settings::{GroupSettings, JournalSettings, JournalSync, Role, RoleName};

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use headwater_protocol::status::ReportedState;
 use headwater_protocol::{DeviceId, SettledNotice};
 
-use crate::device_watch::{ReportedDevice, ReportedState};
+use crate::device_watch::ReportedDevice;
 
 /// Refused devices now, and as last published.
 #[derive(Debug, Default)]
@@ -47,10 +48,10 @@ impl RefusedDevices {
 }
 
 fn is_refused(state: ReportedState) -> bool {
-    use ReportedState::{ClockOff, Down, Flapping, Late, Refused, Silent, Up, WrongNetwork};
+    use ReportedState::{ClockOff, Down, Flapping, Late, Refused, Silent, Unknown, Up, WrongNetwork};
     match state {
         Refused | WrongNetwork => true,
-        Up | Late | Silent | Flapping | ClockOff | Down => false,
+        Up | Late | Silent | Flapping | ClockOff | Down | Unknown => false,
     }
 }
 

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use headwater_inference::leader::Counts;
 use headwater_link::WireBytes;
+use headwater_protocol::status::ReportedState;
 use headwater_protocol::{
     Decision, Degraded, DeviceId, Dropped, EdgeId, EdgeSet, Exit, InstanceId, Numbering, PolicyId, SlotSet,
     Undecided,
 };
 use headwater_telemetry::{DurationCounts, MetricValue, report};
 
-use crate::device_watch::{ReportedDevice, ReportedState};
+use crate::device_watch::ReportedDevice;
 use crate::message_format::Refusals;
 
 /// Last levels of the topics whose refusals are counted: claims and results.

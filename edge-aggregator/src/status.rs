@@ -1,10 +1,13 @@
-//! The status of a group, as JSON.
+//! The status of a group.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use headwater_protocol::{DeviceId, Slot};
-use serde_json::{Value, json};
+use headwater_protocol::status::{
+    BrokerStatus, CloudRequests, EdgeCounts, EdgeRoleStatus, GroupDevice, GroupState, GroupStatus,
+    JournalStatus, LeadStatus, LeaderStatus, RoleStatus, SampleCounts,
+};
+use headwater_protocol::{DeviceId, EdgeId, GroupId, NetworkId, SiteId};
 use tokio::time::Instant;
 
 use crate::config::OpenedGroup;
@@ -15,11 +18,11 @@ use crate::report::{BrokerLink, EdgeReport, GroupReport, LeadState, LeaderReport
 /// A group of this process, as the status shows it.
 #[derive(Clone)]
 pub(crate) struct WatchedGroup {
-    site: String,
-    group: String,
+    site: SiteId,
+    group: GroupId,
     /// Name of the edge; `None` for a leader.
-    edge: Option<String>,
-    networks: Vec<String>,
+    edge: Option<EdgeId>,
+    networks: Vec<NetworkId>,
     journal: Option<PathBuf>,
     /// Reads the counts; `None` for a group that did not start.
     read: Option<Arc<dyn Fn() -> GroupReport + Send + Sync>>,
@@ -37,18 +40,13 @@ impl WatchedGroup {
     pub(crate) fn not_started(config: &OpenedGroup) -> Self {
         let edge = match &config.role {
             Role::Leader { .. } => None,
-            Role::Edge { id, .. } => Some(id.to_string()),
+            Role::Edge { id, .. } => Some(id.clone()),
         };
         Self {
-            site: config.settings.site.to_string(),
-            group: config.settings.group.to_string(),
+            site: config.settings.site.clone(),
+            group: config.settings.group.clone(),
             edge,
-            networks: config
-                .networks
-                .bundles()
-                .iter()
-                .map(|(_, bundle)| bundle.network_id().to_string())
-                .collect(),
+            networks: config.networks.bundles().iter().map(|(_, bundle)| bundle.network_id()).collect(),
             journal: config.settings.journal.path.clone(),
             read: None,
             failure: Arc::default(),
@@ -65,109 +63,110 @@ impl WatchedGroup {
         self.failure.get_or_init(|| reason);
     }
 
-    /// State and counts as JSON.
-    pub(crate) fn status(&self) -> Value {
-        let own = self.report().map(|report| match report {
-            GroupReport::Leader(report) => self.leader_status(&report),
-            GroupReport::Edge(report) => edge_status(&report),
-        });
-        let mut status = json!({
-            "site": self.site,
-            "group": self.group,
-            "role": if self.edge.is_some() { "edge" } else { "leader" },
-            "edge": self.edge,
-            "networks": self.networks,
-        });
-        if let (Value::Object(fields), Some(Value::Object(own))) = (&mut status, own) {
-            fields.extend(own);
+    /// State and counts.
+    pub(crate) fn status(&self) -> GroupStatus {
+        let mut status = GroupStatus {
+            site: self.site.clone(),
+            group: self.group.clone(),
+            role: if self.edge.is_some() { "edge" } else { "leader" }.into(),
+            edge: self.edge.clone(),
+            networks: self.networks.clone(),
+            state: None,
+            reason: None,
+            counts: None,
+        };
+        match self.report() {
+            Some(GroupReport::Leader(report)) => {
+                status.state = Some(lead_state(report.lead));
+                status.counts = Some(RoleStatus::Leader(Box::new(self.leader_status(*report))));
+            }
+            Some(GroupReport::Edge(report)) => {
+                status.state =
+                    Some(if report.broker.is_connected { GroupState::Up } else { GroupState::Starting });
+                status.counts = Some(RoleStatus::Edge(edge_status(*report)));
+            }
+            None => {}
         }
         // The counts of a failed group are its last ones; its state is not.
         if let Some(reason) = self.failure.get() {
-            (status["state"], status["reason"]) = ("failed".into(), reason.as_str().into());
+            (status.state, status.reason) = (Some(GroupState::Failed), Some(reason.clone()));
         }
         status
     }
 
-    fn leader_status(&self, report: &LeaderReport) -> Value {
+    fn leader_status(&self, report: LeaderReport) -> LeaderStatus {
         let now = Instant::now();
-        let devices: Vec<Value> =
-            report.devices.iter().map(|(id, device)| device_status(now, id, device)).collect();
         let empty = report.slots - report.filled_slots;
-        let (cloud, journal) = (&report.cloud, &report.journal);
-        json!({
-            "state": lead_state(report.lead),
-            "leader": {
-                "instance": report.instance.map(|instance| instance.to_string()),
-                "term": report.term,
-                "waits_for": report.waits_for.map(|instance| instance.to_string()),
-                "claim_refused": report.claim_refused,
+        let LeaderReport { cloud, journal, .. } = report;
+        LeaderStatus {
+            leader: LeadStatus {
+                instance: report.instance,
+                term: report.term,
+                waits_for: report.waits_for,
+                claim_refused: report.claim_refused,
             },
-            "broker": broker_status(&report.broker),
-            "policy": (report.lead == LeadState::Leading).then(|| report.policy.to_string()),
-            "numbering": report.numbering.map(|numbering| numbering.to_string()),
-            "samples": {
-                "open": report.open,
-                "awaited": report.awaited,
-                "decided": report.decided,
-                "dropped": report.dropped,
-                "degraded": report.degraded,
-                "republished": report.republished,
-                "unacknowledged": report.results_unacknowledged,
-                "waiting_for_broker": report.results_waiting,
+            broker: broker_status(report.broker),
+            policy: (report.lead == LeadState::Leading).then_some(report.policy),
+            numbering: report.numbering,
+            samples: SampleCounts {
+                open: report.open,
+                awaited: report.awaited,
+                decided: report.decided,
+                dropped: report.dropped,
+                degraded: report.degraded,
+                republished: report.republished,
+                unacknowledged: report.results_unacknowledged,
+                waiting_for_broker: report.results_waiting,
             },
-            "cloud": {
-                "asked": cloud.asked,
-                "answered": cloud.answered,
-                "failed": cloud.failed,
-                "refused": cloud.refused,
-                "other_network": cloud.serves_other_network,
+            cloud: CloudRequests {
+                asked: cloud.asked,
+                answered: cloud.answered,
+                failed: cloud.failed,
+                refused: cloud.refused.into_iter().map(|(code, count)| (code.to_owned(), count)).collect(),
+                other_network: cloud.serves_other_network,
             },
-            "journal": {
-                "path": self.journal,
-                "full": journal.is_full,
-                "failed_writes": journal.failed_writes,
-                "unreadable_bytes": journal.unreadable_bytes,
+            journal: JournalStatus {
+                path: self.journal.clone(),
+                full: journal.is_full,
+                failed_writes: journal.failed_writes,
+                unreadable_bytes: journal.unreadable_bytes,
             },
-            "devices": devices,
-            "empty_slots": empty.iter().map(Slot::index).collect::<Vec<_>>(),
-            "edges_up": report.edges_up.len(),
-        })
+            devices: report.devices.into_iter().map(|(id, device)| device_status(now, id, device)).collect(),
+            empty_slots: empty.iter().collect(),
+            edges_up: report.edges_up.len(),
+        }
     }
 }
 
-fn edge_status(report: &EdgeReport) -> Value {
-    json!({
-        "state": if report.broker.is_connected { "up" } else { "starting" },
-        "broker": broker_status(&report.broker),
-        "samples": {"answered": report.answered, "gone": report.gone, "section_failures": report.section_failures},
-    })
+fn edge_status(report: EdgeReport) -> EdgeRoleStatus {
+    let EdgeReport { answered, gone, section_failures, .. } = report;
+    let samples = EdgeCounts { answered, gone, section_failures };
+    EdgeRoleStatus { broker: broker_status(report.broker), samples }
 }
 
-fn device_status(now: Instant, id: &DeviceId, device: &ReportedDevice) -> Value {
+fn device_status(now: Instant, name: DeviceId, device: ReportedDevice) -> GroupDevice {
     let seconds = |at: Instant| (now.saturating_duration_since(at).as_secs_f64() * 1000.0).round() / 1000.0;
-    json!({
-        "name": id,
-        "slot": device.slot,
-        "state": device.state.name(),
-        "since_s": seconds(device.since),
-        "last_message_s": seconds(device.heard),
-        "reason": Some(&device.reason).filter(|reason| !reason.is_empty()),
-        "version": device.software,
-    })
+    GroupDevice {
+        name,
+        slot: device.slot,
+        state: device.state,
+        since_s: seconds(device.since),
+        last_message_s: seconds(device.heard),
+        reason: Some(device.reason.into_owned()).filter(|reason| !reason.is_empty()),
+        version: device.software,
+    }
 }
 
-fn broker_status(broker: &BrokerLink) -> Value {
-    json!({
-        "connected": broker.is_connected,
-        "reason": Some(&broker.failure).filter(|failure| !failure.is_empty()),
-    })
+fn broker_status(broker: BrokerLink) -> BrokerStatus {
+    let reason = Some(broker.failure).filter(|failure| !failure.is_empty());
+    BrokerStatus { connected: broker.is_connected, reason }
 }
 
-fn lead_state(lead: LeadState) -> &'static str {
+fn lead_state(lead: LeadState) -> GroupState {
     match lead {
-        LeadState::Starting => "starting",
-        LeadState::Leading => "leading",
-        LeadState::Waiting => "waiting",
-        LeadState::WaitingForSilent => "waiting_for_silent",
+        LeadState::Starting => GroupState::Starting,
+        LeadState::Leading => GroupState::Leading,
+        LeadState::Waiting => GroupState::Waiting,
+        LeadState::WaitingForSilent => GroupState::WaitingForSilent,
     }
 }

@@ -1,13 +1,17 @@
 //! Health and status of a device.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use headwater_link::Link;
+use headwater_protocol::status::{
+    BrokerStatus, CaptureStatus, DeviceBroker, DeviceStatus as Page, LeaderNews, SourceStatus, SpoolStatus,
+};
 use headwater_protocol::{Boot, DeviceId, GroupId, NetworkId, SiteId, Slot};
-use headwater_telemetry::{Health, Liveness, WorkLoops, certificate_status};
+use headwater_telemetry::{Health, Liveness, WorkLoops, certificate_status, fields_of};
 use headwater_transport::Endpoint;
 use headwater_transport::tls::ClientIdentity;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::report::SharedReport;
 
@@ -56,45 +60,43 @@ impl Health for DeviceStatus {
         let counts = self.report.with_link(&self.link);
         let latest = self.report.latest().clone();
         let certificate = self.identity.as_ref().and_then(ClientIdentity::certificate_state);
-        let status = json!({
-            "device": self.device,
-            "site": self.site,
-            "group": self.group,
-            "slot": self.slot,
-            "boot": self.boot,
-            "network": self.network,
-            "broker": {
-                "address": self.broker.to_string(),
-                "connected": self.link.is_connected(),
-                "reason": self.broker_failure(),
-                "connections": counts.connected,
+        let by_name = |counts: BTreeMap<&'static str, u64>| {
+            counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+        };
+        fields_of(&Page {
+            device: self.device.clone(),
+            site: self.site.clone(),
+            group: self.group.clone(),
+            slot: self.slot,
+            boot: self.boot,
+            network: self.network,
+            broker: DeviceBroker {
+                address: self.broker.to_string(),
+                link: BrokerStatus { connected: self.link.is_connected(), reason: self.broker_failure() },
+                connections: counts.connected,
             },
-            "leader": {"last_notice_s": seconds_since(latest.notice), "refusal": latest.refusal},
-            "source": {
-                "frames": counts.source_frames,
-                "faults": counts.frame_faults,
-                "broken_frames": counts.broken_frames,
+            leader: LeaderNews { last_notice_s: seconds_since(latest.notice), refusal: latest.refusal },
+            source: SourceStatus {
+                frames: counts.source_frames,
+                faults: by_name(counts.frame_faults),
+                broken_frames: counts.broken_frames,
             },
-            "captures": {
-                "captured": counts.captured,
-                "missed": counts.captures_missed,
-                "shed": counts.shed,
-                "clock_steps": counts.clock_steps,
-                "last_capture_s": seconds_since(latest.capture),
+            captures: CaptureStatus {
+                captured: counts.captured,
+                missed: counts.captures_missed,
+                shed: counts.shed,
+                clock_steps: counts.clock_steps,
+                last_capture_s: seconds_since(latest.capture),
             },
-            "spool": {
-                "samples": counts.spooled,
-                "bytes": counts.spool_bytes,
-                "in_memory": counts.kept_samples,
-                "given_up": counts.given_up,
-                "lost": counts.lost,
+            spool: SpoolStatus {
+                samples: counts.spooled,
+                bytes: counts.spool_bytes,
+                in_memory: counts.kept_samples,
+                given_up: by_name(counts.given_up),
+                lost: counts.lost,
             },
-            "certificate": certificate_status(certificate),
-        });
-        match status {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        }
+            certificate: certificate.map(certificate_status),
+        })
     }
 }
 

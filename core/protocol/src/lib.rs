@@ -8,6 +8,7 @@
 //! ```text
 //! tests           schema  testing
 //! triggers        triggered_ids  trigger  group_message
+//! pages           status
 //! results         decision  notice  exit_record
 //! messages        message  batch  limits  header  message_error
 //! addresses       topic  v2
@@ -35,6 +36,7 @@ mod presence;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod scores;
+pub mod status;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod topic;

@@ -9,13 +9,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use headwater_protocol::UtcTime;
+use headwater_protocol::status::{CertificateStatus, STATUS_SCHEMA, StatusPage};
 use headwater_transport::tls::CertificateState;
 use headwater_transport::{ClosedConnections, ServerLimits, listen, serve};
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use tokio::task::JoinHandle;
 use tracing::info;
 
@@ -74,9 +76,6 @@ pub struct Program {
 
 /// Header of every answer with the name of the program, for checks that must not take another program for theirs.
 pub(crate) const PROGRAM_HEADER: &str = "headwater-program";
-
-/// Version of the JSON of `/status`. A field that is added does not change the version.
-pub const STATUS_SCHEMA: u32 = 1;
 
 impl<F: Fn() -> Liveness + Send + Sync + 'static> Health for F {
     fn liveness(&self) -> Liveness {
@@ -181,28 +180,34 @@ impl Port {
     fn status(&self) -> String {
         let unready = self.health.unready_reason();
         let is_live = self.health.liveness() == Liveness::Live;
-        let mut status = json!({
-            "schema": STATUS_SCHEMA,
-            "program": self.program.name,
-            "version": self.program.version,
-            "time": UtcTime::from(SystemTime::now()),
-            "uptime_s": self.start.elapsed().as_secs(),
-            "live": is_live,
-            "ready": unready.is_none(),
-            "unready_reason": unready.filter(|reason| !reason.is_empty()),
-        });
-        if let Value::Object(fields) = &mut status {
-            fields.extend(self.health.status());
-        }
-        status.to_string() + "\n"
+        let page = StatusPage {
+            schema: STATUS_SCHEMA,
+            program: self.program.name.into(),
+            version: self.program.version.into(),
+            time: UtcTime::from(SystemTime::now()),
+            uptime_s: self.start.elapsed().as_secs(),
+            live: is_live,
+            ready: unready.is_none(),
+            unready_reason: unready.filter(|reason| !reason.is_empty()),
+            own: self.health.status(),
+        };
+        Value::Object(fields_of(&page)).to_string() + "\n"
     }
 }
 
-/// Field `certificate` of `/status`; null without a certificate.
-pub fn certificate_status(state: Option<CertificateState>) -> Value {
-    state.map_or(Value::Null, |CertificateState { expires_unix_s, has_failed_reload }| {
-        json!({"expires_unix_s": expires_unix_s, "reload_failed": has_failed_reload})
-    })
+/// Fields of a part of `/status`.
+pub fn fields_of(part: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(part) {
+        Ok(Value::Object(fields)) => fields,
+        // A part is a struct with names for keys, so it has fields.
+        Ok(_) | Err(_) => Map::new(),
+    }
+}
+
+/// Field `certificate` of `/status`.
+pub fn certificate_status(state: CertificateState) -> CertificateStatus {
+    let CertificateState { expires_unix_s, has_failed_reload } = state;
+    CertificateStatus { expires_unix_s, reload_failed: has_failed_reload }
 }
 
 /// The answer 503 with a state, and its reason where there is one.
@@ -219,6 +224,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpSocket, TcpStream};
     use tokio::time::timeout;
+
+    use serde_json::json;
 
     use super::*;
 

@@ -26,7 +26,7 @@ mod stop;
 pub mod testing;
 mod work_loops;
 
-pub use admin::{AdminServer, Health, Liveness, Program, STATUS_SCHEMA, certificate_status};
+pub use admin::{AdminServer, Health, Liveness, Program, certificate_status, fields_of};
 pub use live_check::check_live;
 pub use logs::{FilterError, LogFormat, check_filter, init_logs};
 pub use metrics::{DURATION_BUCKETS_S, METRICS_CONTENT_TYPE, Metrics};

@@ -2,13 +2,13 @@
 
 use headwater_end_device::{CaptureWord, SourceWord};
 use headwater_protocol::PolicyId;
-use serde_json::Value;
+use headwater_protocol::status::{AggregatorStatus, BrokerStatus, GroupState, GroupStatus};
 
 use super::bundles::{SAME_BUNDLE, ids};
 use super::facts::{AdminFacts, Facts};
 use super::finding::Finding;
 use super::http::is_silent;
-use super::page::{clipped, list, text};
+use super::page::{AnyPage, OwnStatus, Page, because, clipped, groups, read_own};
 use super::running_group::{devices, is_of, policy, retained_devices, state, waits};
 use super::tier::{Tier, TierNetworks, TierSettings};
 
@@ -24,17 +24,17 @@ pub(super) fn check(
     if let Some(page) = &page {
         findings.extend(links(page));
         findings.extend(frames(tier, page));
-        for group in list(page, "groups") {
-            findings.extend(state(group));
-            findings.extend(policy(tier, group, policies));
-        }
     }
-    let groups = page.as_ref().map(|page| list(page, "groups")).unwrap_or_default();
+    let groups = groups(page.as_ref());
+    for group in groups {
+        findings.extend(state(group));
+        findings.extend(policy(tier, group, policies));
+    }
     for (index, member) in tier.members.iter().enumerate() {
         let own = groups.iter().find(|group| is_of(member, group));
         match own {
             // The broker's finding says it all: without a broker a leader knows no device.
-            Some(group) if has_lost(&group["broker"]) => {}
+            Some(group) if group.broker().is_some_and(has_lost) => {}
             Some(group) => match waits(group) {
                 Some(finding) => findings.push(finding),
                 None => findings.extend(devices(group)),
@@ -49,7 +49,7 @@ pub(super) fn check(
 }
 
 /// Whether the program runs, is ready and is the right one; its page, if it has one.
-fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Value> {
+fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Page> {
     const CHECK: &str = "running";
     let (program, file) = (tier.kind.program(), tier.file.display());
     let Some(AdminFacts { address, status }) = &facts.admin else {
@@ -76,7 +76,7 @@ fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Va
             return None;
         }
     };
-    let page: Value = match serde_json::from_slice(&answer.body) {
+    let page: AnyPage = match serde_json::from_slice(&answer.body) {
         Ok(page) if answer.status == 200 => page,
         Ok(_) | Err(_) => {
             let found = format!("{address}/status answers {} with no status of a tier", answer.status);
@@ -88,24 +88,31 @@ fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Va
             return None;
         }
     };
-    let other = text(&page, "program").filter(|found| found != program);
-    if let Some(other) = other {
-        let found = format!("{address} is the admin port of {other}, not of {program}");
+    if page.program != program {
+        let found = format!("{address} is the admin port of {}, not of {program}", clipped(&page.program));
         findings.push(Finding::fail(CHECK, found, "give each program an `admin.listen` of its own"));
         return None;
     }
+    let version = clipped(&page.version);
+    let page = match read_own(tier.kind, page) {
+        Ok(page) => page,
+        Err(reason) => {
+            let found = format!("{program} {version} at {address}: its /status has another form: {reason}");
+            findings.push(Finding::fail(CHECK, found, "install one version on all tiers"));
+            return None;
+        }
+    };
     if let Some(found) = other_names(tier, &page) {
         let found = format!("another {program} answers at {address}: {found}");
         let advice = "give each program an `admin.listen` of its own, or start this one with these settings";
         findings.push(Finding::fail(CHECK, found, advice));
         return None;
     }
-    let version = text(&page, "version").unwrap_or_else(|| "unknown".into());
-    let up = page["uptime_s"].as_f64().map(|up| format!(", up for {up:.0} s")).unwrap_or_default();
-    let found = format!("{program} {version}{up}");
-    if page["ready"] == Value::Bool(false) {
-        let reason = text(&page, "unready_reason").unwrap_or_else(|| "no reason is given".into());
-        let advice = match page["leader"]["refusal"].is_string() {
+    let found = format!("{program} {version}, up for {} s", page.uptime_s);
+    if !page.ready {
+        let reason = page.unready_reason.as_deref().map_or_else(|| "no reason is given".into(), clipped);
+        let is_refused = matches!(&page.own, OwnStatus::Device(own) if own.leader.refusal.is_some());
+        let advice = match is_refused {
             true => "compare `id`, `slot` and `bundle` with the aggregator's `devices` and its network",
             false => "the findings above and the log say more",
         };
@@ -121,35 +128,32 @@ fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Va
 }
 
 /// Names of a program of the same kind with other settings, expected and found; `None` where they fit, or the page has none.
-fn other_names(tier: &Tier, page: &Value) -> Option<String> {
+fn other_names(tier: &Tier, page: &Page) -> Option<String> {
     let differs = |expected: String, found: String| {
         (expected != found).then(|| format!("expected {expected}, found {found}"))
     };
-    match &tier.settings {
-        TierSettings::Device(settings) => {
-            let [site, group, device] = ["site", "group", "device"].map(|key| text(page, key));
-            let expected = format!("device {} of {}/{}", settings.id, settings.site, settings.group);
-            differs(expected, format!("device {} of {}/{}", device?, site?, group?))
-        }
-        TierSettings::Aggregator(_) => {
-            let groups = list(page, "groups");
+    match (&tier.settings, &page.own) {
+        (TierSettings::Device(settings), OwnStatus::Device(own)) => differs(
+            format!("device {} of {}/{}", settings.id, settings.site, settings.group),
+            format!("device {} of {}/{}", own.device, own.site, own.group),
+        ),
+        (TierSettings::Aggregator(_), OwnStatus::Aggregator(own)) => {
+            let groups = &own.groups;
             if groups.is_empty()
                 || tier.members.iter().any(|own| groups.iter().any(|group| is_of(own, group)))
             {
                 return None;
             }
             let own = tier.members.iter().map(|own| format!("{}/{}", own.site, own.group));
-            let found = groups.iter().map(|group| {
-                let [site, group] = ["site", "group"].map(|key| text(group, key).unwrap_or_default());
-                format!("{site}/{group}")
-            });
+            let found = groups.iter().map(|group| format!("{}/{}", group.site, group.group));
             let named = |names: Vec<String>| format!("groups {}", names.join(", "));
             differs(named(own.collect()), named(found.collect()))
         }
-        TierSettings::Cloud(settings) => {
-            let found = text(list(page, "models").first()?, "name")?;
+        (TierSettings::Cloud(settings), OwnStatus::Cloud(own)) => {
+            let found = clipped(&own.models.first()?.name);
             differs(format!("model {}", settings.service.model.name), format!("model {found}"))
         }
+        (TierSettings::Device(_) | TierSettings::Aggregator(_) | TierSettings::Cloud(_), _) => None,
     }
 }
 
@@ -160,25 +164,24 @@ const PERIODS_WITHOUT_FRAME: f64 = 3.0;
 const S_WITHOUT_FRAME: f64 = 10.0;
 
 /// A device that runs and has had no frame yet.
-fn frames(tier: &Tier, page: &Value) -> Option<Finding> {
-    let TierSettings::Device(settings) = &tier.settings else { return None };
-    let (source, up_s) = (&page["source"], page["uptime_s"].as_f64()?);
+fn frames(tier: &Tier, page: &Page) -> Option<Finding> {
+    let (TierSettings::Device(settings), OwnStatus::Device(own)) = (&tier.settings, &page.own) else {
+        return None;
+    };
     // The frames of an archive are not counted.
-    if settings.source.kind == SourceWord::Archive || source["frames"].as_u64()? > 0 {
+    if settings.source.kind == SourceWord::Archive || own.source.frames > 0 {
         return None;
     }
-    let faults: Vec<_> = source["faults"]
-        .as_object()
-        .map(|faults| faults.iter().map(|(name, count)| format!("{} {count}", clipped(name))).collect())
-        .unwrap_or_default();
+    let up_s = page.uptime_s as f64;
+    let faults = own.source.faults.iter().map(|(name, count)| format!("{} {count}", clipped(name)));
+    let faults: Vec<_> = faults.collect();
     let by_clock = settings.period_ms.filter(|_| settings.capture == CaptureWord::Clock);
     let limit_s = by_clock.map_or(S_WITHOUT_FRAME, |period| {
         PERIODS_WITHOUT_FRAME * f64::from(u32::try_from(period).unwrap_or(u32::MAX)) / 1000.0
     });
     // A device that was never asked for a sample has taken no frame.
-    let is_asked = settings.capture != CaptureWord::Trigger
-        || !faults.is_empty()
-        || page["captures"]["captured"].as_u64().is_some_and(|captured| captured > 0);
+    let is_asked =
+        settings.capture != CaptureWord::Trigger || !faults.is_empty() || own.captures.captured > 0;
     (is_asked && up_s > limit_s).then(|| {
         let named = if faults.is_empty() { String::new() } else { format!(" ({})", faults.join(", ")) };
         let found = format!("{} has had no frame in {up_s:.0} s{named}", settings.id);
@@ -193,35 +196,47 @@ fn frames(tier: &Tier, page: &Value) -> Option<Finding> {
 }
 
 /// Whether a program has no connection to its broker, as its page says.
-fn has_lost(broker: &Value) -> bool {
-    broker["connected"] == Value::Bool(false)
+fn has_lost(broker: &BrokerStatus) -> bool {
+    !broker.connected
 }
 
 /// Links of the running program to broker and cloud.
-fn links(page: &Value) -> Vec<Finding> {
+fn links(page: &Page) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let groups = list(page, "groups");
+    let groups = groups(Some(page));
     // A group that failed has shut its own connections.
-    let running = groups.iter().filter(|group| group["state"] != "failed");
-    let mut brokers = running.map(|group| &group["broker"]).chain([&page["broker"]]);
-    if let Some(broker) = brokers.find(|broker| has_lost(broker)) {
-        let reason = text(broker, "reason").map(|reason| format!(": {reason}")).unwrap_or_default();
+    let running = groups.iter().filter(|group| group.state != Some(GroupState::Failed));
+    let of_device = match &page.own {
+        OwnStatus::Device(own) => Some(&own.broker.link),
+        OwnStatus::Aggregator(_) | OwnStatus::Cloud(_) => None,
+    };
+    if let Some(broker) =
+        running.filter_map(GroupStatus::broker).chain(of_device).find(|broker| has_lost(broker))
+    {
+        let reason = because(broker.reason.as_ref());
         let found = format!("the running program has no connection to the broker{reason}");
         findings.push(Finding::fail("broker link", found, "the finding `broker` says what to do"));
     }
-    let state = text(&page["cloud"], "state").unwrap_or_default();
-    if matches!(state.as_str(), "failing" | "breaker_open") {
-        let found = format!("the running program says of the cloud: {}", state.replace('_', " "));
+    if let OwnStatus::Aggregator(AggregatorStatus { cloud: Some(cloud), .. }) = &page.own
+        && matches!(cloud.state.as_str(), "failing" | "breaker_open")
+    {
+        let found = format!("the running program says of the cloud: {}", cloud.state.replace('_', " "));
         let advice =
             "the findings `cloud` and `cloud model` say what to do; the program asks again by itself";
         findings.push(Finding::fail("cloud link", found, advice));
     }
-    for group in groups.iter().filter(|group| group["cloud"]["other_network"] == Value::Bool(true)) {
-        let name = text(group, "group").unwrap_or_default();
-        let found = format!("group {name}: the cloud serves another network, or has no model of the group's");
-        findings.push(Finding::fail("cloud link", found, SAME_BUNDLE));
-    }
-    if page["certificate"]["reload_failed"] == Value::Bool(true) {
+    let others = groups.iter().filter(|group| group.leader().is_some_and(|own| own.cloud.other_network));
+    findings.extend(others.map(|GroupStatus { group, .. }| {
+        let found =
+            format!("group {group}: the cloud serves another network, or has no model of the group's");
+        Finding::fail("cloud link", found, SAME_BUNDLE)
+    }));
+    let certificate = match &page.own {
+        OwnStatus::Device(own) => own.certificate.as_ref(),
+        OwnStatus::Cloud(own) => own.certificate.as_ref(),
+        OwnStatus::Aggregator(_) => None,
+    };
+    if certificate.is_some_and(|certificate| certificate.reload_failed) {
         let found = "the running program cannot use the newer files of its identity; it goes on with the earlier ones";
         findings.push(Finding::fail(
             "certificate",
@@ -229,10 +244,9 @@ fn links(page: &Value) -> Vec<Finding> {
             "the files of `[tls]` must fit each other; the log names the mistake",
         ));
     }
-    for model in list(page, "models") {
-        let state = text(model, "state").unwrap_or_default();
-        if state == "failed" {
-            let found = format!("model {}: {state}", text(model, "name").unwrap_or_default());
+    if let OwnStatus::Cloud(own) = &page.own {
+        for model in own.models.iter().filter(|model| model.state == "failed") {
+            let found = format!("model {}: failed", clipped(&model.name));
             findings.push(Finding::fail("model", found, "restart the cloud service; its log says why"));
         }
     }
@@ -241,7 +255,8 @@ fn links(page: &Value) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use headwater_protocol::status::StatusPage;
+    use serde_json::{Value, json};
 
     use super::super::finding::Level;
     use super::super::tier::TierKind;
@@ -257,59 +272,121 @@ mod tests {
     const DEVICE: &str = "site = \"hall\"\ngroup = \"gate\"\nid = \"cam-0\"\nslot = 0\nbundle = \"a.hwb\"\n\
                           capture = \"clock\"\nperiod_ms = 2000\n[source]\nkind = \"http\"\n[source.http]\nurl = \"http://cam.local/snap\"\n";
 
+    /// A page with this own part over that of a running program.
+    fn page(kind: TierKind, changes: &[(&str, Value)]) -> Page {
+        let common = json!({
+            "schema": 1, "program": kind.program(), "version": "0.1.0", "time": "2026-01-01T00:00:00.000Z", "uptime_s": 9, "live": true,
+            "ready": true, "unready_reason": null,
+        });
+        let own = match kind {
+            TierKind::Device => json!({
+                "device": "cam-0", "site": "hall", "group": "gate", "slot": 0, "boot": 1, "network": "0".repeat(64),
+                "broker": { "address": "mqtt://localhost", "connected": true, "reason": null, "connections": 1 },
+                "leader": { "last_notice_s": null, "refusal": null },
+                "source": { "frames": 0, "faults": { "absent": 4 }, "broken_frames": 0 },
+                "captures": { "captured": 0, "missed": 0, "shed": 0, "clock_steps": 0, "last_capture_s": null },
+                "spool": { "samples": 0, "bytes": 0, "in_memory": 0, "given_up": {}, "lost": 0 },
+                "certificate": null,
+            }),
+            TierKind::Aggregator => json!({ "cloud": null, "groups": [] }),
+            TierKind::Cloud => json!({
+                "models": [], "certificate": null,
+                "requests": { "answered": 0, "refused": {}, "skipped_deadline": 0, "skipped_caller_gone": 0 },
+            }),
+        };
+        let mut all = json!({});
+        let fields = all.as_object_mut().unwrap();
+        for part in [common, own] {
+            fields.extend(part.as_object().unwrap().clone());
+        }
+        fields.extend(changes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        read_own(kind, serde_json::from_value(all).unwrap()).unwrap()
+    }
+
+    fn group(name: &str) -> Value {
+        json!({ "site": "hall", "group": name, "role": "leader", "edge": null, "networks": [] })
+    }
+
+    fn model(name: &str, state: &str) -> Value {
+        json!({
+            "name": name, "network": "0".repeat(64), "generation": "current", "engine": "tract", "state": state,
+            "waiting_requests": 0, "max_requests": 1, "samples": null,
+        })
+    }
+
     #[test]
     fn a_program_of_the_same_kind_with_other_names_is_another_one() {
         let device = tier(TierKind::Device, DEVICE);
-        let page = |id: &str| json!({ "device": id, "site": "hall", "group": "gate" });
-        let found = other_names(&device, &page("cam-1")).unwrap();
+        let found = other_names(&device, &page(TierKind::Device, &[("device", json!("cam-1"))])).unwrap();
         assert_eq!(found, "expected device cam-0 of hall/gate, found device cam-1 of hall/gate");
-        assert_eq!(other_names(&device, &page("cam-0")), None);
-        assert_eq!(other_names(&device, &json!({})), None, "an older page");
+        assert_eq!(other_names(&device, &page(TierKind::Device, &[])), None);
         let leader = tier(TierKind::Aggregator, "site = \"hall\"\ngroup = \"gate\"\nbundle = \"a.hwb\"\n");
-        let page = |group: &str| json!({ "groups": [{ "site": "hall", "group": group }] });
-        let found = other_names(&leader, &page("belt")).unwrap();
+        let page_of = |name: &str| page(TierKind::Aggregator, &[("groups", json!([group(name)]))]);
+        let found = other_names(&leader, &page_of("belt")).unwrap();
         assert_eq!(found, "expected groups hall/gate, found groups hall/belt");
-        assert_eq!(other_names(&leader, &page("gate")), None);
+        assert_eq!(other_names(&leader, &page_of("gate")), None);
         let cloud = tier(TierKind::Cloud, "bundle = \"a.hwb\"\n[model]\nname = \"own\"\n");
-        let found = other_names(&cloud, &json!({ "models": [{ "name": "other" }] })).unwrap();
-        assert_eq!(found, "expected model own, found model other");
+        let other = page(TierKind::Cloud, &[("models", json!([model("other", "ready")]))]);
+        assert_eq!(other_names(&cloud, &other).unwrap(), "expected model own, found model other");
     }
 
     #[test]
     fn a_camera_without_a_frame_is_named_after_three_periods() {
         let device = tier(TierKind::Device, DEVICE);
-        let page = |up: f64, frames: u64| json!({ "uptime_s": up, "source": { "frames": frames, "faults": { "absent": 4 } } });
-        let found = frames(&device, &page(9.0, 0)).unwrap();
+        let page = |up: u64, frames: u64, faults: Value| {
+            let source = json!({ "frames": frames, "faults": faults, "broken_frames": 0 });
+            page(TierKind::Device, &[("uptime_s", json!(up)), ("source", source)])
+        };
+        let absent = || json!({ "absent": 4 });
+        let found = frames(&device, &page(9, 0, absent())).unwrap();
         assert_eq!((found.level, found.check.as_str()), (Level::Fail, "frames"));
         assert!(found.found.contains("cam-0 has had no frame in 9 s (absent 4)"), "{}", found.found);
-        assert_eq!(frames(&device, &page(5.0, 0)), None, "it has just started");
-        assert_eq!(frames(&device, &page(9.0, 1)), None);
+        assert_eq!(frames(&device, &page(5, 0, absent())), None, "it has just started");
+        assert_eq!(frames(&device, &page(9, 1, absent())), None);
         let asked = tier(TierKind::Device, &DEVICE.replace("capture = \"clock\"\nperiod_ms = 2000\n", ""));
         let archive = DEVICE.split("[source]").next().unwrap().to_owned() + "[source]\npath = \"f\"\n";
-        assert_eq!(frames(&tier(TierKind::Device, &archive), &page(9.0, 0)), None, "it counts no frames");
-        let idle = json!({ "uptime_s": 100.0, "source": { "frames": 0, "faults": {} } });
-        assert_eq!(frames(&asked, &idle), None, "nobody has triggered a sample");
+        let archive = tier(TierKind::Device, &archive);
+        assert_eq!(frames(&archive, &page(9, 0, absent())), None, "it counts no frames");
+        assert_eq!(frames(&asked, &page(100, 0, json!({}))), None, "nobody has triggered a sample");
     }
 
     #[test]
-    fn a_page_of_any_shape_is_read() {
-        for page in
-            [json!(null), json!([]), json!({ "groups": 3 }), json!({ "groups": [1, {}], "cloud": [] })]
-        {
-            assert_eq!(links(&page), []);
-            for group in list(&page, "groups") {
-                assert_eq!((state(group), devices(group)), (Vec::new(), Vec::new()));
-            }
-        }
-        let failing =
-            json!({ "cloud": { "state": "breaker_open" }, "groups": [{ "broker": { "connected": false } }] });
-        assert_eq!(links(&failing).len(), 2);
-        let faults = json!({
-            "groups": [{ "group": "gate", "cloud": { "other_network": true } }],
-            "models": [{ "name": "a", "state": "failed" }, { "name": "b", "state": "ready" }],
-            "certificate": { "reload_failed": true },
-        });
+    fn links_that_do_not_stand_are_named() {
+        let mut gate = group("gate");
+        gate["broker"] = json!({ "connected": false, "reason": "refused" });
+        gate["samples"] = json!({ "answered": 0, "gone": 0, "section_failures": 0 });
+        let cloud = json!({ "url": "http://localhost", "state": "breaker_open" });
+        let failing = page(TierKind::Aggregator, &[("cloud", cloud), ("groups", json!([gate]))]);
+        let found: Vec<_> = links(&failing).into_iter().map(|finding| finding.found).collect();
+        assert_eq!(
+            found,
+            [
+                "the running program has no connection to the broker: refused",
+                "the running program says of the cloud: breaker open"
+            ]
+        );
+        let models = json!([model("a", "failed"), model("b", "ready")]);
+        let certificate = json!({ "expires_unix_s": 1, "reload_failed": true });
+        let faults = page(TierKind::Cloud, &[("models", models), ("certificate", certificate)]);
         let checks: Vec<_> = links(&faults).into_iter().map(|finding| finding.check).collect();
-        assert_eq!(checks, ["cloud link", "certificate", "model"]);
+        assert_eq!(checks, ["certificate", "model"]);
+    }
+
+    #[test]
+    fn a_page_of_another_form_is_no_page() {
+        for (own, named) in [(json!({}), "missing field"), (json!({ "groups": 3 }), "invalid type")] {
+            let own = own.as_object().unwrap().clone();
+            let any: AnyPage = StatusPage { own, ..any_page() };
+            let reason = read_own(TierKind::Aggregator, any).unwrap_err();
+            assert!(reason.contains(named), "{reason}");
+        }
+    }
+
+    fn any_page() -> AnyPage {
+        serde_json::from_value(json!({
+            "schema": 1, "program": "p", "version": "v", "time": "2026-01-01T00:00:00.000Z", "uptime_s": 0, "live": true, "ready": true,
+            "unready_reason": null,
+        }))
+        .unwrap()
     }
 }

@@ -3,33 +3,36 @@
 use std::collections::BTreeSet;
 
 use headwater_link::RetainedMessage;
+use headwater_protocol::status::{GroupState, GroupStatus, LeaderStatus, ReportedState};
 use headwater_protocol::{
     Birth, DeviceId, DeviceState, DeviceTopic, NetworkId, PolicyId, Status, Topic, Topics,
 };
-use serde_json::Value;
 
 use super::bundles::SAME_BUNDLE;
 use super::facts::Facts;
 use super::finding::Finding;
-use super::page::{list, text};
+use super::page::because;
 use super::tier::{Member, MemberRole, Tier};
 
 /// Whether a group works: that it has not failed, is led, and its journal has room.
-pub(super) fn state(group: &Value) -> Vec<Finding> {
-    let name = text(group, "group").unwrap_or_default();
-    let reason = text(group, "reason").map(|reason| format!(": {reason}")).unwrap_or_default();
-    let state = text(group, "state").unwrap_or_default();
-    let advice = match state.as_str() {
-        "failed" => {
-            "correct what the reason names, and restart the aggregator: only a new process runs the group again"
-        }
-        "waiting_for_silent" => {
-            "the leader before it is silent: end it for good, then start this one with --take-over"
-        }
-        _ => "",
+pub(super) fn state(group: &GroupStatus) -> Vec<Finding> {
+    let GroupStatus { group: name, state, reason, .. } = group;
+    let failed = match state {
+        Some(GroupState::Failed) => Some((
+            "failed",
+            "correct what the reason names, and restart the aggregator: only a new process runs the group again",
+        )),
+        Some(GroupState::WaitingForSilent) => Some((
+            "waiting_for_silent",
+            "the leader before it is silent: end it for good, then start this one with --take-over",
+        )),
+        _ => None,
     };
-    let journal = &group["journal"];
-    let full = (journal["full"] == Value::Bool(true)).then(|| {
+    let failed = failed.map(|(state, advice)| {
+        let found = format!("group {name}: {state}{}", because(reason.as_ref()));
+        Finding::fail("group", found, advice)
+    });
+    let full = group.leader().filter(|leader| leader.journal.full).map(|_| {
         let found = format!("group {name}: the disk of the journal is full: no decision is published");
         Finding::fail(
             "journal",
@@ -37,37 +40,36 @@ pub(super) fn state(group: &Value) -> Vec<Finding> {
             "free some room on the disk of `journal.path`; the leader then goes on by itself",
         )
     });
-    let failed = (!advice.is_empty())
-        .then(|| Finding::fail("group", format!("group {name}: {state}{reason}"), advice));
     failed.into_iter().chain(full).collect()
 }
 
 /// A group that waits for another leader, whose devices that one knows; `None` for every other group.
-pub(super) fn waits(group: &Value) -> Option<Finding> {
-    let state = text(group, "state").filter(|state| state == "waiting" || state == "waiting_for_silent")?;
-    let name = text(group, "group").unwrap_or_default();
-    let leader = text(&group["leader"], "waits_for").map(|leader| format!(" {leader}")).unwrap_or_default();
-    let found = format!(
-        "group {name}: this leader waits for another one{leader}, which knows the devices ({})",
-        state.replace('_', " ")
-    );
+pub(super) fn waits(group: &GroupStatus) -> Option<Finding> {
+    let state = match group.state {
+        Some(GroupState::Waiting) => "waiting",
+        Some(GroupState::WaitingForSilent) => "waiting for silent",
+        _ => return None,
+    };
+    let name = &group.group;
+    let other = group.leader().and_then(|own| own.leader.waits_for);
+    let other = other.map(|leader| format!(" {leader}")).unwrap_or_default();
+    let found =
+        format!("group {name}: this leader waits for another one{other}, which knows the devices ({state})");
     Some(Finding::ok("devices", found))
 }
 
 /// Whether a group of the status is that of the member.
-pub(super) fn is_of(member: &Member, group: &Value) -> bool {
-    text(group, "group").as_deref() == Some(member.group.as_str())
-        && text(group, "site").is_none_or(|site| site == member.site.as_str())
+pub(super) fn is_of(member: &Member, group: &GroupStatus) -> bool {
+    group.group == member.group && group.site == member.site
 }
 
 /// Whether the running program has the policy of the settings.
-pub(super) fn policy(tier: &Tier, group: &Value, policies: &[Option<PolicyId>]) -> Option<Finding> {
+pub(super) fn policy(tier: &Tier, group: &GroupStatus, policies: &[Option<PolicyId>]) -> Option<Finding> {
     let member = tier.members.iter().position(|member| is_of(member, group))?;
-    let (running, own) = (text(group, "policy")?, policies.get(member).copied().flatten()?);
-    let own = own.to_string();
-    let is_same = running == own;
+    let running = group.leader()?.policy?;
+    let own = policies.get(member).copied().flatten()?;
     let check = tier.check_name("policy", &tier.members[member]);
-    Some(if is_same {
+    Some(if running == own {
         Finding::ok(check, format!("{own}, in the settings and in the running program"))
     } else {
         let found = format!("the running program has policy {running}, the settings say {own}");
@@ -76,26 +78,25 @@ pub(super) fn policy(tier: &Tier, group: &Value, policies: &[Option<PolicyId>]) 
 }
 
 /// Every device that is not up, and every slot without a device, as a page tells.
-pub(super) fn devices(group: &Value) -> Vec<Finding> {
-    let name = text(group, "group").unwrap_or_default();
-    let devices = list(group, "devices");
+pub(super) fn devices(group: &GroupStatus) -> Vec<Finding> {
+    let (name, Some(LeaderStatus { devices, empty_slots, .. })) = (&group.group, group.leader()) else {
+        return Vec::new();
+    };
     let mut findings = Vec::new();
-    for device in &devices {
-        let (id, state) =
-            (text(device, "name").unwrap_or_default(), text(device, "state").unwrap_or_default());
-        if state == "up" {
-            continue;
-        }
-        let since = device["since_s"].as_f64().map(|since| format!(" for {since:.0} s")).unwrap_or_default();
-        let reason = text(device, "reason").map(|reason| format!(": {reason}")).unwrap_or_default();
-        let found = format!("{id} of group {name} is {}{since}{reason}", state.replace('_', " "));
-        let (is_fail, advice) = advice(&state);
+    for device in devices {
+        let Some((is_fail, advice)) = advice(device.state) else { continue };
+        let found = format!(
+            "{} of group {name} is {} for {:.0} s{}",
+            device.name,
+            device.state.name().replace('_', " "),
+            device.since_s,
+            because(device.reason.as_ref())
+        );
         let level = if is_fail { Finding::fail } else { Finding::warn };
         findings.push(level("device".to_owned(), found, advice.to_owned()));
     }
-    let empty: Vec<_> = list(group, "empty_slots").iter().filter_map(|slot| slot.as_u64()).collect();
-    if !empty.is_empty() {
-        let slots = empty.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    if !empty_slots.is_empty() {
+        let slots = empty_slots.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let found = format!("group {name} has no device for slot {slots}");
         findings.push(Finding::warn(
             "device",
@@ -109,25 +110,33 @@ pub(super) fn devices(group: &Value) -> Vec<Finding> {
     findings
 }
 
-/// Whether a state of a device is a fail, and what to do.
-fn advice(state: &str) -> (bool, &'static str) {
-    match state {
-        "down" => (true, "start it; on its machine its log and `headwater doctor` say why it ended"),
-        "silent" => (true, "look into its log, at its network and its source, and restart it if it hangs"),
-        "late" => (
+/// Whether a state of a device is a fail, and what to do; `None` for a device that is up.
+fn advice(state: ReportedState) -> Option<(bool, &'static str)> {
+    Some(match state {
+        ReportedState::Up => return None,
+        ReportedState::Down => (true, ADVICE_DOWN),
+        ReportedState::Silent => {
+            (true, "look into its log, at its network and its source, and restart it if it hangs")
+        }
+        ReportedState::Late => (
             false,
             "it answers after the window: a slower engine, a slow link, or a `window_ms` that is too short",
         ),
-        "flapping" => (
+        ReportedState::Flapping => (
             false,
             "its connection comes and goes: look at its power and its link, and for a second device with its id",
         ),
-        "wrong_network" => (true, SAME_BUNDLE),
-        "clock_off" => (true, "set its clock (NTP), and compare it with that of the group's other devices"),
-        "refused" => (true, "the reason and the aggregator's log name the mistake"),
-        _ => (false, "the aggregator's log says more"),
-    }
+        ReportedState::WrongNetwork => (true, SAME_BUNDLE),
+        ReportedState::ClockOff => {
+            (true, "set its clock (NTP), and compare it with that of the group's other devices")
+        }
+        ReportedState::Refused => (true, "the reason and the aggregator's log name the mistake"),
+        ReportedState::Unknown => (false, "the aggregator's log says more"),
+    })
 }
+
+/// Advice for a device that is down.
+const ADVICE_DOWN: &str = "start it; on its machine its log and `headwater doctor` say why it ended";
 
 /// Devices whose retained messages at the broker name a fault, for a leader without a page.
 pub(super) fn retained_devices(
@@ -156,7 +165,7 @@ pub(super) fn retained_devices(
     for ((id, _), payload) in messages().filter(|((id, _), _)| known.contains(id)) {
         if let Ok(Status { state: DeviceState::Down, .. }) = serde_json::from_slice(payload) {
             let found = format!("{id} of group {group} is down, by its last message at the broker");
-            findings.push(Finding::fail("device", found, advice("down").1));
+            findings.push(Finding::fail("device", found, ADVICE_DOWN));
         }
         if let Ok(Birth { network, .. }) = serde_json::from_slice(payload)
             && !networks.is_empty()
@@ -176,34 +185,61 @@ mod tests {
 
     use headwater_link::{BrokerLimits, BrokerProbe};
     use headwater_settings::TlsSettings;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::finding::Level;
     use super::*;
 
+    /// A leader's group with these fields.
+    fn group(changes: Value) -> GroupStatus {
+        let mut group = json!({
+            "site": "hall", "group": "gate", "role": "leader", "edge": null, "networks": [], "state": "leading",
+            "leader": { "instance": null, "term": 1, "waits_for": null, "claim_refused": null },
+            "broker": { "connected": true, "reason": null }, "policy": null, "numbering": null,
+            "samples": {
+                "open": 0, "awaited": 0, "decided": 0, "dropped": {}, "degraded": {}, "republished": 0, "unacknowledged": 0,
+                "waiting_for_broker": 0,
+            },
+            "cloud": { "asked": 0, "answered": 0, "failed": {}, "refused": {}, "other_network": false },
+            "journal": { "path": null, "full": false, "failed_writes": 0, "unreadable_bytes": 0 },
+            "devices": [], "empty_slots": [], "edges_up": 0,
+        });
+        let (Some(fields), Value::Object(changes)) = (group.as_object_mut(), changes) else {
+            panic!("an object")
+        };
+        fields.extend(changes);
+        let group: GroupStatus = serde_json::from_value(group).unwrap();
+        assert!(group.leader().is_some());
+        group
+    }
+
     #[test]
     fn every_device_that_is_not_up_is_named_with_its_reason() {
-        let device = |name: &str, state: &str, reason: Value| json!({ "name": name, "state": state, "since_s": 2.4, "reason": reason });
-        let group = json!({ "group": "gate", "empty_slots": [3], "devices": [
+        let device = |name: &str, state: &str, reason: Value| {
+            json!({
+                "name": name, "slot": 0, "state": state, "since_s": 2.4, "last_message_s": 0.1, "reason": reason, "version": "0.1.0",
+            })
+        };
+        let found = group(json!({ "empty_slots": [3], "devices": [
             device("cam-0", "up", Value::Null),
             device("cam-1", "down", json!("its last will came")),
             device("cam-2", "late", Value::Null),
             device("cam-4", "clock_off", json!("38 s ahead")),
             device("cam-5", "asleep", Value::Null),
-        ]});
-        let found = devices(&group);
+        ]}));
+        let found = devices(&found);
         let lines: Vec<_> = found.iter().map(|finding| (finding.level, finding.found.as_str())).collect();
         let expected = [
             (Level::Fail, "cam-1 of group gate is down for 2 s: its last will came"),
             (Level::Warn, "cam-2 of group gate is late for 2 s"),
             (Level::Fail, "cam-4 of group gate is clock off for 2 s: 38 s ahead"),
-            (Level::Warn, "cam-5 of group gate is asleep for 2 s"),
+            (Level::Warn, "cam-5 of group gate is unknown for 2 s"),
             (Level::Warn, "group gate has no device for slot 3"),
         ];
         assert_eq!(lines, expected);
         assert!(found.iter().all(|finding| finding.advice.is_some()));
-        assert_eq!(devices(&json!({})), []);
-        let up = json!({ "group": "gate", "devices": [device("cam-0", "up", Value::Null)] });
+        assert_eq!(devices(&group(json!({}))), []);
+        let up = group(json!({ "devices": [device("cam-0", "up", Value::Null)] }));
         assert_eq!(devices(&up)[0].level, Level::Ok);
     }
 
@@ -246,20 +282,24 @@ mod tests {
 
     #[test]
     fn a_leader_that_waits_says_nothing_about_slots() {
-        let group = |state: &str| json!({ "group": "gate", "state": state, "leader": { "waits_for": "ab12" }, "empty_slots": [0, 1] });
+        let leader =
+            json!({ "instance": null, "term": 1, "waits_for": "000000000000ab12", "claim_refused": null });
+        let group =
+            |state: &str| group(json!({ "state": state, "leader": leader.clone(), "empty_slots": [0, 1] }));
         let found = waits(&group("waiting")).unwrap();
         assert_eq!(found.level, Level::Ok);
-        assert!(found.found.contains("waits for another one ab12"), "{}", found.found);
+        assert!(found.found.contains("waits for another one 000000000000ab12"), "{}", found.found);
         assert_eq!(waits(&group("leading")), None);
     }
 
     #[test]
     fn a_group_that_failed_is_named_with_its_reason() {
-        let group = json!({ "group": "gate", "state": "failed", "reason": "journal: no room", "journal": { "full": true } });
-        let found = state(&group);
+        let journal = json!({ "path": null, "full": true, "failed_writes": 1, "unreadable_bytes": 0 });
+        let failed = json!({ "state": "failed", "reason": "journal: no room", "journal": journal });
+        let found = state(&group(failed));
         assert_eq!(found[0].found, "group gate: failed: journal: no room");
         assert_eq!(found[1].check, "journal");
         assert!(found.iter().all(|finding| finding.level == Level::Fail), "{found:?}");
-        assert_eq!(state(&json!({ "group": "gate", "state": "leading" })), []);
+        assert_eq!(state(&group(json!({}))), []);
     }
 }
