@@ -14,8 +14,9 @@ use crate::error::EnrollError;
 use crate::files::{self, PUBLIC, SECRET};
 use crate::host::check_hosts;
 use crate::issue::{Authority, Credentials, Revoked, Validity};
-use crate::member::{Member, Role};
+use crate::member::Member;
 use crate::mosquitto::{self, BrokerOptions};
+use crate::role::Role;
 
 /// Version of `site.json`.
 const FORMAT: u32 = 1;
@@ -253,6 +254,7 @@ impl Site {
                 "{name}: a group and the {other} would have one folder; choose another name"
             )));
         }
+        self.check_groups(&member)?;
         check_hosts(hosts)?;
         let hosts: BTreeSet<String> = hosts.iter().cloned().collect();
         match (member.role.is_server(), hosts.is_empty()) {
@@ -266,6 +268,25 @@ impl Site {
             (true, false) | (false, true) => {}
         }
         self.issue(member, hosts, days)
+    }
+
+    /// Refuses a page of groups that the site does not have, all of them at once.
+    fn check_groups(&self, member: &Member) -> Result<(), EnrollError> {
+        let known: BTreeSet<_> =
+            self.record.issued.iter().filter_map(|issued| issued.member.group.as_ref()).collect();
+        let names = |groups: &mut dyn Iterator<Item = &GroupId>| {
+            groups.map(GroupId::as_str).collect::<Vec<_>>().join(", ")
+        };
+        let unknown =
+            names(&mut member.page.iter().flat_map(|page| &page.groups).filter(|own| !known.contains(own)));
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let known = names(&mut known.into_iter());
+        Err(EnrollError::Name(format!(
+            "{} {member}: expected groups of this site ({known}), found {unknown}; correct the name, or enroll the group's members first",
+            member.role.name()
+        )))
     }
 
     /// Gives a member a new certificate and key in place of its earlier ones, which stay valid until they expire. A server gets these hosts;

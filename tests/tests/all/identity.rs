@@ -1,10 +1,11 @@
 //! A broker with certificates and access rules by `headwater enroll`: who is let in, and what is said to who is not.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use headwater_group::start::find_program;
-use headwater_link::{Link, LinkConfig, QoS};
+use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_tests::group::WAIT_LIMIT;
 use headwater_tests::shipped;
 use headwater_tests::site::{GROUPS, Part, SITE, Site};
@@ -81,7 +82,7 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
     let mut topics = Vec::new();
     while topics.last().is_none_or(|topic: &String| !topic.ends_with("cam-1/summary")) {
         let incoming = timeout(WAIT_LIMIT, heard.recv()).await.expect("in time").expect("the link lives");
-        if let headwater_link::Incoming::Message { topic, .. } = incoming {
+        if let Incoming::Message { topic, .. } = incoming {
             topics.push(topic);
         }
     }
@@ -102,6 +103,76 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
     let refused = timeout(WAIT_LIMIT, failures.wait_for(Option::is_some)).await.expect("in time");
     let refused = refused.expect("the link lives").clone().expect("a failure");
     assert!(refused.is_refusal(), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_reads_its_groups_and_sees_frames_and_acts_where_it_has_the_right() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut site = Site::enroll(folder.path());
+    let topic = |group: usize, topic: &str| format!("headwater/v1/{SITE}/{}/{topic}", GROUPS[group]);
+    let pages = [("wall", &[][..], 2), ("camera", &["--frames"][..], 2), ("hand", &["--act"][..], 1)];
+    for (name, rights, groups) in pages {
+        site.headwater(&[&["enroll", "page", "--name", name], rights, &GROUPS[..groups]].concat());
+    }
+    site.start(Part::Broker);
+    let start = |group: &str, name: &str| {
+        let all = format!("headwater/v1/{SITE}/#");
+        let config = LinkConfig::new(site.access(group, name), name).subscribe(all, QoS::AtLeastOnce);
+        Link::start(config).expect("a filter")
+    };
+    let (leader, _leader) =
+        Link::start(LinkConfig::new(site.access(GROUPS[0], "leader"), "leader")).expect("a client");
+    let (other, _other) =
+        Link::start(LinkConfig::new(site.access(GROUPS[1], "leader"), "other")).expect("a client");
+    let (device, _device) =
+        Link::start(LinkConfig::new(site.access(GROUPS[0], "cam-0"), "cam-0")).expect("a client");
+    let mut heard_by = Vec::new();
+    for (name, rights, groups) in pages {
+        // Members of the whole site have folders beside those of groups.
+        let (page, mut heard) = start("", name);
+        let connected = async { while !matches!(heard.recv().await, Some(Incoming::Connected)) {} };
+        timeout(WAIT_LIMIT, connected).await.expect("the broker takes a page");
+        heard_by.push((name, rights, groups, page, heard));
+    }
+    let connected = async {
+        while ![&leader, &other, &device].into_iter().all(Link::is_connected) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(WAIT_LIMIT, connected).await.expect("the broker takes leaders and device");
+    let say =
+        |link: &Link, topic: String| link.publish(topic, "said", QoS::AtLeastOnce, false).expect("connected");
+    say(&other, topic(1, "result"));
+    say(&device, topic(0, "dev/cam-0/summary"));
+    say(&device, topic(0, "dev/cam-0/frame"));
+    say(&device, topic(0, "dev/cam-0/status"));
+    say(&leader, topic(0, "result"));
+    for (name, rights, groups, page, mut heard) in heard_by {
+        let mut expected = BTreeSet::from([topic(0, "dev/cam-0/status"), topic(0, "result")]);
+        expected.extend((groups == 2).then(|| topic(1, "result")));
+        expected.extend((rights == ["--frames"]).then(|| topic(0, "dev/cam-0/frame")));
+        let mut topics = BTreeSet::new();
+        while !expected.is_subset(&topics) {
+            let incoming = timeout(WAIT_LIMIT, heard.recv()).await;
+            if let Some(Incoming::Message { topic, .. }) =
+                incoming.unwrap_or_else(|_| panic!("{name}: {topics:?}"))
+            {
+                topics.insert(topic);
+            }
+        }
+        assert_eq!(topics, expected, "{name}");
+        // The broker answers in order: a refusal of the result comes after that of the trigger, if it is refused.
+        say(&page, topic(0, "trigger"));
+        say(&page, topic(0, "result"));
+        let mut refused = Vec::new();
+        while refused.last() != Some(&topic(0, "result")) {
+            let incoming = timeout(WAIT_LIMIT, heard.recv()).await.expect("in time").expect("the link lives");
+            if let Incoming::Refused { topic, .. } = incoming {
+                refused.push(topic);
+            }
+        }
+        assert_eq!(refused.len(), if rights == ["--act"] { 1 } else { 2 }, "{name}: {refused:?}");
+    }
 }
 
 #[test]
