@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use headwater_protocol::VerifyingKey;
+use headwater_protocol::{VerifyingKey, hex, parse_hex};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -90,7 +90,7 @@ impl Signature {
         if !trusted.contains(&self.key) {
             return Err(SignatureError::Stranger(self.key));
         }
-        let signature = bytes_of::<64>(&self.signature).ok_or(SignatureError::Wrong(self.key))?;
+        let signature = parse_hex::<64>(&self.signature).map_err(|_| SignatureError::Wrong(self.key))?;
         let key = UnparsedPublicKey::new(&ED25519, self.key.0);
         key.verify(&message(network, policy), &signature).map_err(|_| SignatureError::Wrong(self.key))
     }
@@ -104,22 +104,6 @@ impl Signature {
 
 fn message(network: &[u8], policy: &[u8]) -> Vec<u8> {
     [PURPOSE, &Sha256::digest(network), &Sha256::digest(policy)].concat()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn bytes_of<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    let digits = text.as_bytes();
-    if digits.len() != 2 * N || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(bytes)
 }
 
 impl fmt::Debug for SigningKey {
