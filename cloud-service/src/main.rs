@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use headwater_cloud_service::{CloudError, CloudSettings, run};
-use headwater_inference::bundle::Networks;
 use headwater_settings::{Sources, Stop, checked_live, load, print_result};
 use headwater_telemetry::{
     ReloadSignal, ServiceManager, init_logs, print_error, runtime_with_reloads, stop_signal,
@@ -54,9 +53,8 @@ fn main() -> ExitCode {
 }
 
 async fn serve(settings: &CloudSettings, mut reloads: ReloadSignal) -> anyhow::Result<()> {
-    let trusted = settings.service.security.trusted_keys();
-    let networks = Networks::open(&settings.bundle, settings.next_bundle.as_deref(), trusted);
-    let networks = networks.map_err(CloudError::Config)?;
+    let networks = settings.open_networks().map_err(CloudError::Config)?;
+    settings.keep_release(&networks).map_err(|mistake| CloudError::Config(vec![mistake]))?;
     let stop = stop_signal().context("waiting for a signal")?;
     let _ignored = tokio::spawn(async move {
         loop {

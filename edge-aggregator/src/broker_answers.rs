@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use headwater_link::{Acknowledgement, Delivery, PublishRefusal};
 use headwater_protocol::{Topic, Topics};
+use headwater_transport::LogLimit;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::log_limit::LogLimit;
 use crate::report::{LeaderReport, REFUSED_TOPICS};
 
 /// The broker's answers to the claims and results of a group's leader.

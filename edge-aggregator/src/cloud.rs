@@ -14,7 +14,7 @@ use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::Generation;
 use headwater_protocol::v2::{FeatureBatch, HEADER_LENGTH, InferRequest, decode_response, encode_request};
 use headwater_protocol::{Degraded, Fault, GroupId, SampleId};
-use headwater_transport::{Connector, Endpoint, HttpClient, HttpClientConfig, Secret, random};
+use headwater_transport::{Connector, Endpoint, HttpClient, HttpClientConfig, LogLimit, Secret, random};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -28,7 +28,6 @@ use tracing::{info, warn};
 
 use crate::breaker::{Admission, Breaker};
 use crate::config::{CloudConfig, infer_endpoint, model_endpoint};
-use crate::log_limit::LogLimit;
 use crate::message_format::MessageFormat;
 use crate::report::CloudCounts;
 

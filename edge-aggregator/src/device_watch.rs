@@ -20,11 +20,11 @@ use std::time::Duration;
 
 use headwater_inference::leader::{ClockOff, Generation, Leader};
 use headwater_protocol::{DeviceId, Fault, Numbering, Slot};
+use headwater_transport::LogLimit;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::clock::Clock;
-use crate::log_limit::LogLimit;
 use crate::registry::{ClaimState, RegisteredDevice, Registry};
 
 /// Time between two checks.

@@ -121,6 +121,11 @@ settings! {
 }
 
 impl GroupSettings {
+    /// Site and name of the group.
+    pub(crate) fn full_name(&self) -> String {
+        format!("{}/{}", self.site, self.group)
+    }
+
     pub(crate) fn check(&self) -> Vec<Misfit> {
         let names = &self.devices;
         let again = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name));

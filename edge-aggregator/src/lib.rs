@@ -24,7 +24,7 @@
 //! publishing      outbox  error  broker_answers  claim  journal
 //! reports         refused_devices  report
 //! messages        inbox  remote_edges  device_watch  registry
-//! ground          message_format  group_settings  breaker  settled_schedule  log_limit  clock
+//! ground          message_format  group_settings  breaker  settled_schedule  clock
 //! ```
 
 mod aggregator;
@@ -44,7 +44,6 @@ mod inbox;
 mod journal;
 mod leader;
 mod live_settings;
-mod log_limit;
 mod member;
 mod message_format;
 mod outbox;

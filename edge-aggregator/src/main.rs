@@ -41,6 +41,9 @@ fn main() -> ExitCode {
     if loaded.settings.command_line.check_config {
         return print_result(PROGRAM, &loaded.to_toml());
     }
+    if let Err(mistake) = loaded.settings.keep_releases(&config) {
+        return Stop::Mistakes(vec![mistake]).print(PROGRAM);
+    }
     let led = runtime.block_on(lead(config, reloads));
     // A file system that hangs would keep its reader for ever.
     runtime.shutdown_background();

@@ -24,10 +24,10 @@ use headwater_inference::leader::{Event, Generation};
 use headwater_protocol::{
     Birth, DeviceId, DeviceState, Fault, MqttHandling, NetworkId, Numbering, Session, Slot, SlotSet, Status,
 };
+use headwater_transport::LogLimit;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::log_limit::LogLimit;
 use crate::message_format::{Change, MessageFormat, Refusal, Refusals};
 
 use device::{Device, NetworkSlot, Sign};

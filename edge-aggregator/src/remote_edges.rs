@@ -6,10 +6,10 @@ use std::sync::Arc;
 use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::{Event, Generation};
 use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault, NetworkId, Session};
+use headwater_transport::LogLimit;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::log_limit::LogLimit;
 use crate::message_format::{Change, MessageFormat, Refusal, Refusals};
 use crate::registry::wrong_network;
 

@@ -1,6 +1,6 @@
 //! Settings of `headwater-aggregator`: one group by settings of its own, or several as `[[group]]`.
 
-use headwater_inference::bundle::Networks;
+use headwater_inference::bundle::{Networks, Trust};
 use headwater_inference::policy::{Policy, PolicyChanges, PolicyFileError};
 use headwater_protocol::{GroupId, PolicyId};
 use headwater_settings::{
@@ -54,6 +54,21 @@ impl AggregatorSettings {
         let config = self.open()?;
         let mistakes = config.check_at(|index| self.groups.place(index));
         if mistakes.is_empty() { Ok(config) } else { Err(mistakes) }
+    }
+
+    /// Keeps the releases of the signed bundles that the groups run now.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn keep_releases(&self, config: &AggregatorConfig) -> Result<(), String> {
+        let security = &self.shared.security;
+        if security.trusted_keys.is_none() {
+            return Ok(());
+        }
+        config.groups.iter().try_for_each(|group| match group.networks.current().release() {
+            Some(signed) => security.keep_release(&group.settings.full_name(), signed.number),
+            None => Ok(()),
+        })
     }
 
     /// Opens every file that the settings name.
@@ -110,7 +125,11 @@ impl GroupSettings {
     /// Opens the files of the group.
     fn open(&self, security: &SecuritySettings) -> Result<OpenedGroup, Vec<String>> {
         let mut mistakes = Vec::new();
-        let networks = Networks::open(&self.bundle, self.next_bundle.as_deref(), security.trusted_keys());
+        let last = security.last_release(&self.full_name());
+        let oldest_release = last.map_err(|mistake| mistakes.push(mistake)).unwrap_or(0);
+        let trust = security.trusted_keys();
+        let trust = trust.map(|keys| Trust { keys, site: Some(&self.site), oldest_release });
+        let networks = Networks::open(&self.bundle, self.next_bundle.as_deref(), trust.as_ref());
         let networks = networks.map_err(|of_bundles| mistakes.extend(of_bundles)).ok();
         let identity = self.identity(&security.tls).map_err(|mistake| mistakes.push(mistake)).ok().flatten();
         let policy = self.policy(networks.as_ref());

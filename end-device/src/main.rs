@@ -88,6 +88,7 @@ async fn reload_policy(mut policy: LivePolicy, device: &DeviceHandle) -> anyhow:
 async fn run(settings: &DeviceSettings, mut reloads: ReloadSignal) -> anyhow::Result<(DeviceReport, Ended)> {
     let stop = stop_signal().context("waiting for a signal")?;
     let (opened, bundle, source) = settings.open()?;
+    settings.keep_release(&bundle)?;
     let mut policy = opened.live_policy(&bundle);
     settings.security.warn_of_link("broker.address", &settings.broker.address);
     let mut device = Device::start(opened, Arc::new(bundle), source).await?;

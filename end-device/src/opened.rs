@@ -1,6 +1,6 @@
 //! The files and folders that the settings name, opened and checked.
 
-use headwater_inference::bundle::Bundle;
+use headwater_inference::bundle::{Bundle, Trust};
 use headwater_inference::policy::{LivePolicy, Policy, PolicyChanges, PolicyFileError};
 use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId, Slot};
 use headwater_settings::defaults;
@@ -59,6 +59,22 @@ impl DeviceSettings {
         Ok(OpenedDevice { settings: self.clone(), broker, policy: None })
     }
 
+    /// Keeps the release of a signed bundle that the device runs now.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unfit`] for a file that cannot be written.
+    pub fn keep_release(&self, bundle: &Bundle) -> Result<(), DeviceError> {
+        let Some(signed) = bundle.release().filter(|_| self.security.trusted_keys.is_some()) else {
+            return Ok(());
+        };
+        self.security.keep_release(&self.full_name(), signed.number).map_err(DeviceError::Unfit)
+    }
+
+    /// Site, group and name of the device.
+    fn full_name(&self) -> String {
+        format!("{}/{}/{}", self.site, self.group, self.id)
+    }
+
     /// Opens the policy, the bundle and the source of frames.
     ///
     /// # Errors
@@ -74,9 +90,10 @@ impl DeviceSettings {
         }
         let bundle = Bundle::open(&self.bundle)
             .map_err(|error| DeviceError::unusable("loading the bundle", self.bundle.display(), error))?;
-        if let Some(trusted) = &self.security.trusted_keys {
+        if let Some(keys) = self.security.trusted_keys() {
+            let oldest_release = self.security.last_release(&self.full_name()).map_err(DeviceError::Unfit)?;
             bundle
-                .check_signature(&trusted.0)
+                .check_signature(&Trust { keys, site: Some(&self.site), oldest_release })
                 .map_err(|error| DeviceError::unusable("loading the bundle", self.bundle.display(), error))?;
         }
         if let Some(file) = &self.policy {

@@ -10,7 +10,7 @@
 
 #![no_main]
 
-use headwater_inference::bundle::{Bundle, BundleWriter, SigningKey};
+use headwater_inference::bundle::{Bundle, BundleWriter, Release, SigningKey, Trust};
 use headwater_inference::cost::{DeviceBody, LinkBytes};
 use headwater_inference::exit::ExitInput;
 use headwater_inference::manifest::NetworkManifest;
@@ -106,15 +106,17 @@ fn check_bundle(bundle: &Bundle) {
         }
     }
     assert!(bundle.section("none").is_err());
-    let _ = bundle.check_signature(bundle.signed_by().as_slice());
+    let own = bundle.signed_by();
+    let _ = bundle.check_signature(&Trust { keys: own.as_slice(), site: None, oldest_release: 0 });
 }
 
 fn check_signed(bundle: &Bundle, changes: &[u8]) {
     let key = SigningKey::from_pkcs8(&[KEY_PREFIX, &[7; 32]].concat()).expect("a key");
-    let trusted = [key.verifying_key()];
-    let signed = bundle.signed(&key);
+    let keys = [key.verifying_key()];
+    let trust = Trust { keys: &keys, site: None, oldest_release: 0 };
+    let signed = bundle.signed(&key, Release::new(1, []));
     let opened = Bundle::from_bytes(&signed).expect("a signed bundle opens");
-    assert_eq!(opened.check_signature(&trusted), Ok(()));
+    assert_eq!(opened.check_signature(&trust), Ok(()));
 
     let mut changed = signed.clone();
     for change in changes.chunks_exact(3) {
@@ -124,6 +126,6 @@ fn check_signed(bundle: &Bundle, changes: &[u8]) {
     if changed != signed
         && let Ok(opened) = Bundle::from_bytes(&changed)
     {
-        assert!(opened.check_signature(&trusted).is_err(), "a changed bundle is trusted");
+        assert!(opened.check_signature(&trust).is_err(), "a changed bundle is trusted");
     }
 }

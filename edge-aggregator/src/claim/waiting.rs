@@ -1,12 +1,12 @@
 //! A leader that does not lead yet: reads the claim of the group and decides when to claim.
 
 use headwater_protocol::{DeviceState, InstanceId, LeaderClaim};
+use headwater_transport::LogLimit;
 use tokio::time::Instant;
 use tracing::field::display;
 use tracing::{info, warn};
 
 use super::{LISTEN, Process, RETRY, SILENT, read_claim};
-use crate::log_limit::LogLimit;
 use crate::report::LeadState;
 
 /// State of a waiting leader.

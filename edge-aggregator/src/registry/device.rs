@@ -2,10 +2,10 @@
 
 use headwater_inference::leader::Generation;
 use headwater_protocol::{Birth, Boot, DeviceId, DeviceState, Fault, Numbering, Schema, Slot, Status};
+use headwater_transport::LOG_WINDOW;
 use tokio::time::Instant;
 
 use super::DeviceIndex;
-use crate::log_limit::LOG_WINDOW;
 use crate::message_format::Refusals;
 
 /// Lost slots within a minute that make a device a flapping one.

@@ -19,12 +19,13 @@
 //! reading         show  load  command_line
 //! shared settings security  sections
 //! declaration     declare  values
-//! ground          stop  sources
+//! ground          release_file  stop  sources
 //! ```
 
 mod command_line;
 mod declare;
 mod load;
+mod release_file;
 mod sections;
 mod security;
 mod show;

@@ -9,6 +9,7 @@ use headwater_transport::{BrokerAccess, Endpoint};
 use tracing::warn;
 
 use crate::declare::{optional, section, switch};
+use crate::release_file;
 use crate::sections::BrokerSettings;
 use crate::settings;
 use crate::values::{List, Misfit, Mistake};
@@ -22,6 +23,9 @@ settings! {
         /// Public keys of `headwater sign`, with commas between. Bundles without a signature by one of them are refused. Left out: every bundle
         /// is taken.
         pub trusted_keys: Option<List<VerifyingKey>> = optional("c0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ffeec0ff").by(public_keys),
+        /// File in which the program keeps the release of the signed bundle that it used last; bundles of earlier releases are refused. Left
+        /// out: a bundle of any release is taken.
+        pub release_file: Option<PathBuf> = optional("/var/lib/headwater/release"),
         /// Section `[tls]`.
         pub tls: TlsSettings = section(),
     }
@@ -100,6 +104,22 @@ impl SecuritySettings {
     /// Keys of which one must have signed a bundle; none where every bundle is taken.
     pub fn trusted_keys(&self) -> Option<&[VerifyingKey]> {
         self.trusted_keys.as_ref().map(|keys| keys.0.as_slice())
+    }
+
+    /// Release of the signed bundle that was used last under this name; 0 before the first, and without `release_file`.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that holds something else.
+    pub fn last_release(&self, name: &str) -> Result<u64, String> {
+        self.release_file.as_deref().map_or(Ok(0), |file| release_file::read(file, name))
+    }
+
+    /// Keeps the release of a signed bundle that is used now under this name, where there is a `release_file`.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn keep_release(&self, name: &str, release: u64) -> Result<(), String> {
+        self.release_file.as_deref().map_or(Ok(()), |file| release_file::keep(file, name, release))
     }
 
     /// Checks how the program reaches its broker, without opening a file.

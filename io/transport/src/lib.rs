@@ -12,7 +12,7 @@
 //! connections     connector  connection  held_port  reachable
 //! TLS             tls
 //! files           secret  reloading  file
-//! sockets         socket  endpoint  redacted  random
+//! sockets         socket  endpoint  redacted  random  log_limit
 //! ```
 
 mod broker_access;
@@ -25,6 +25,7 @@ mod held_port;
 mod http_client;
 #[cfg(feature = "http-server")]
 mod http_server;
+mod log_limit;
 mod random;
 mod reachable;
 mod redacted;
@@ -48,6 +49,7 @@ pub use http_client::{HttpClient, HttpClientConfig, HttpConnector};
 pub use http_server::{
     CloseReason, ClosedConnections, HttpListener, RequestConnection, ServerLimits, listen, serve,
 };
+pub use log_limit::{LOG_WINDOW, LogLimit};
 pub use random::random;
 pub use reachable::reachable_address;
 pub use redacted::redacted;

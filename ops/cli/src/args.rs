@@ -162,6 +162,7 @@ impl SecurityArgs {
         let security = SecuritySettings {
             insecure: self.insecure,
             trusted_keys: None,
+            release_file: None,
             tls: TlsSettings {
                 authority_file: self.tls_authority_file.clone(),
                 certificate_file: self.tls_certificate_file.clone(),

@@ -4,19 +4,24 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use headwater_identity::{read_signing_key, write_signing_key};
-use headwater_inference::bundle::SigningKey;
+use headwater_inference::bundle::{Release, SigningKey};
+use headwater_protocol::{IdError, SiteId};
 use headwater_transport::{PUBLIC_MODE, replace_file};
 
 use crate::{print, shipped};
 
 /// Arguments of `headwater sign`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   headwater sign --new-key signing.key                  make a key; its public half is printed
-  headwater sign --key signing.key network.hwb          sign the file in place
+  headwater sign --key signing.key --release 3 network.hwb
+                                                        sign the file in place, as release 3
+  headwater sign --key signing.key --release 3 --site north --site south network.hwb
+                                                        for two sites alone
   headwater-device --trusted-keys 5f3c... ...            take bundles of this key alone
-The signature covers network.json and policy.json, and by their hashes the sections; report.json is not covered.")]
+The signature covers network.json and policy.json, by their hashes the sections, the release and the sites; report.json is not covered.
+A program with `release_file` refuses releases before the one that it used last: a later bundle needs a higher number.")]
 pub struct SignArgs {
     /// Make a key in this file, and print its public half.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["key", "bundle"])]
@@ -24,12 +29,22 @@ pub struct SignArgs {
     /// File of the key that signs.
     #[arg(long, value_name = "FILE", required_unless_present = "new_key")]
     pub key: Option<PathBuf>,
+    /// Number of the release, higher than that of every earlier bundle of the group.
+    #[arg(long, value_name = "N", required_unless_present = "new_key", value_parser = clap::value_parser!(u64).range(1..))]
+    pub release: Option<u64>,
+    /// Site that may take the bundle; given several times for several. Left out: every site may.
+    #[arg(long, value_name = "SITE", value_parser = site)]
+    pub site: Vec<SiteId>,
     /// Bundle to sign.
     #[arg(required_unless_present = "new_key")]
     pub bundle: Option<PathBuf>,
     /// Write the signed bundle here, instead of in place.
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
+}
+
+fn site(name: &str) -> Result<SiteId, IdError> {
+    SiteId::new(name)
 }
 
 /// Runs the command.
@@ -42,8 +57,14 @@ pub fn run(args: &SignArgs) -> Result<()> {
         let key = SigningKey::from_pkcs8(&read_signing_key(path)?)?;
         return print(&format!("{}\n", key.verifying_key()));
     }
-    let (Some(key), Some(path)) = (&args.key, &args.bundle) else {
-        return Err(crate::BadUsage("expected --key FILE and a bundle, or --new-key FILE".into()).into());
+    let (Some(key), Some(number), Some(path)) = (&args.key, args.release, &args.bundle) else {
+        let expected = "expected --key FILE, --release N and a bundle, or --new-key FILE";
+        return Err(crate::BadUsage(expected.into()).into());
+    };
+    let release = Release::new(number, args.site.iter().cloned());
+    let sites = match release.sites() {
+        [] => String::new(),
+        sites => format!(" for {}", sites.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
     };
     let key = SigningKey::from_pkcs8(&read_signing_key(key)?)?;
     let bundle = shipped::open_bundle(Some(path))?;
@@ -54,10 +75,11 @@ pub fn run(args: &SignArgs) -> Result<()> {
             out.display()
         );
     }
-    replace_file(out, bundle.signed(&key), PUBLIC_MODE).with_context(|| out.display().to_string())?;
+    replace_file(out, bundle.signed(&key, release), PUBLIC_MODE)
+        .with_context(|| out.display().to_string())?;
     let (network, policy) = (bundle.network_id().short(), bundle.policy_id());
     print(&format!(
-        "{}: network {network}, policy {policy}, signed by {}\n",
+        "{}: network {network}, policy {policy}, release {number}{sites}, signed by {}\n",
         out.display(),
         key.verifying_key()
     ))
@@ -74,13 +96,16 @@ mod tests {
         let out = folder.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&out).unwrap();
         std::fs::write(&bundle, shipped::BUNDLE).unwrap();
-        run(&SignArgs { new_key: Some(key.clone()), key: None, bundle: None, out: None }).unwrap();
+        let nothing =
+            SignArgs { new_key: None, key: None, release: None, site: Vec::new(), bundle: None, out: None };
+        run(&SignArgs { new_key: Some(key.clone()), ..nothing.clone() }).unwrap();
         let sign = |out: PathBuf| {
             run(&SignArgs {
-                new_key: None,
                 key: Some(key.clone()),
+                release: Some(1),
                 bundle: Some(bundle.clone()),
                 out: Some(out),
+                ..nothing.clone()
             })
         };
         let error = sign(out).unwrap_err().to_string();

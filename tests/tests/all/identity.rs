@@ -141,7 +141,8 @@ fn a_tier_with_trusted_keys_takes_signed_bundles_alone() {
         assert_eq!(code, Some(0), "{key}");
         key.trim().to_owned()
     });
-    let (code, said) = run("headwater", &["sign", "--key", &file("own.key"), &unsigned, "--out", &signed]);
+    let (code, said) =
+        run("headwater", &["sign", "--key", &file("own.key"), "--release", "1", &unsigned, "--out", &signed]);
     assert_eq!(code, Some(0), "{said}");
     let frames = shipped::frames_path().display().to_string();
     let device =
@@ -164,5 +165,13 @@ fn a_tier_with_trusted_keys_takes_signed_bundles_alone() {
             assert_eq!(code, Some(2), "{program}: {said}");
             assert!(said.contains(reason), "{program}: {reason} in {said}");
         }
+        // The release that was used last is kept under the program's own name.
+        let releases = file("releases");
+        std::fs::write(&releases, "s/g/d 2\nhome/demo 2\ncloud 2\n").unwrap();
+        let own =
+            ["--check-config", "--trusted-keys", &keys[0], "--release-file", &releases, "--bundle", &signed];
+        let (code, said) = run(program, &[flags, &own[..]].concat());
+        assert_eq!(code, Some(2), "{program}: {said}");
+        assert!(said.contains("expected release 2 or a later one, found release 1"), "{program}: {said}");
     }
 }

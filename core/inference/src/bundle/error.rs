@@ -32,6 +32,11 @@ pub enum BundleError {
         /// Bytes found.
         found: u64,
     },
+    /// A signature of format 1.
+    #[error(
+        "bundle: signature.json: expected a release, found a signature of format 1, which has none: sign it again with `headwater sign --release N`"
+    )]
+    NoRelease,
     /// A JSON file of too many keys and values.
     #[error("bundle: {member}: expected at most {limit} keys and values, found {found}")]
     Values {

@@ -44,7 +44,7 @@ use signature::Signature;
 
 pub use error::BundleError;
 pub use networks::{Generation, Networks, NetworksError, PerNetwork};
-pub use signature::{KeyError, SignatureError, SigningKey};
+pub use signature::{KeyError, Release, SignatureError, SigningKey, Trust};
 pub use writer::BundleWriter;
 
 /// Largest bundle that is read, in bytes.
@@ -162,18 +162,23 @@ impl Bundle {
         self.signature.as_ref().map(|signature| signature.key)
     }
 
-    /// Checks that one of these keys signed network and policy.
+    /// Release that the signature states, if there is one. It is not checked here.
+    pub fn release(&self) -> Option<&Release> {
+        self.signature.as_ref().map(|signature| &signature.release)
+    }
+
+    /// Checks that a trusted key signed network and policy, for this site and in no earlier release.
     ///
     /// # Errors
-    /// [`SignatureError`]: no signature, one of another key, or one of another network or policy.
-    pub fn check_signature(&self, trusted: &[VerifyingKey]) -> Result<(), SignatureError> {
+    /// [`SignatureError`]: no signature, one of another key, network or policy, an earlier release, or one for other sites.
+    pub fn check_signature(&self, trust: &Trust<'_>) -> Result<(), SignatureError> {
         let signature = self.signature.as_ref().ok_or(SignatureError::Missing)?;
-        signature.verify(self.stored(NETWORK), self.stored(POLICY), trusted)
+        signature.verify(self.stored(NETWORK), self.stored(POLICY), trust)
     }
 
     /// The same bundle with a signature by this key in place of an earlier one.
-    pub fn signed(&self, key: &SigningKey) -> Vec<u8> {
-        let signature = key.sign(self.stored(NETWORK), self.stored(POLICY)).render();
+    pub fn signed(&self, key: &SigningKey, release: Release) -> Vec<u8> {
+        let signature = key.sign(self.stored(NETWORK), self.stored(POLICY), release).render();
         let members = self.members.iter().filter(|member| member.name != SIGNATURE);
         let members = members.map(|member| (member.name.as_str(), member.bytes_in(&self.bytes)));
         archive::write(members.chain([(SIGNATURE, signature.as_slice())]))
@@ -362,6 +367,14 @@ fn parse_manifest(stored: &[u8]) -> Result<NetworkManifest, BundleError> {
 }
 
 fn read_signature(stored: &[u8]) -> Result<Signature, BundleError> {
+    /// A signature of format 1 states no release.
+    #[derive(serde::Deserialize)]
+    struct Form {
+        release: Option<serde::de::IgnoredAny>,
+    }
+    if parse::<Form>(SIGNATURE, stored)?.release.is_none() {
+        return Err(BundleError::NoRelease);
+    }
     let signature: Signature = parse(SIGNATURE, stored)?;
     let rendered = signature.render();
     if rendered == stored {

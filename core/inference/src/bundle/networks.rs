@@ -5,10 +5,10 @@ use std::ops::{Index, IndexMut};
 use std::path::Path;
 use std::sync::Arc;
 
-use headwater_protocol::{NetworkId, Session, VerifyingKey};
+use headwater_protocol::{NetworkId, Session};
 use thiserror::Error;
 
-use super::Bundle;
+use super::{Bundle, Trust};
 
 /// Bundles of the networks of a group: the current one, and the next while its devices switch over.
 #[derive(Clone, Debug)]
@@ -115,21 +115,20 @@ impl<T> IndexMut<Generation> for PerNetwork<T> {
 }
 
 impl Networks {
-    /// Opens the bundle of the current network, and that of the next one where settings name it. With `trusted` keys each must be signed
-    /// by one of them.
+    /// Opens the bundle of the current network, and that of the next one where settings name it. With `trust` each must be signed.
     ///
     /// # Errors
     /// Every bundle that cannot be used, with its key in the settings.
     pub fn open(
         bundle: &Path,
         next_bundle: Option<&Path>,
-        trusted: Option<&[VerifyingKey]>,
+        trust: Option<&Trust<'_>>,
     ) -> Result<Self, Vec<String>> {
         let open = |key: &str, path: &Path| {
             let of = |error: &dyn Display| format!("{key}: opening {}: {error}", path.display());
             let opened = Bundle::open(path).map_err(|error| of(&error))?;
-            if let Some(trusted) = trusted {
-                opened.check_signature(trusted).map_err(|error| of(&error))?;
+            if let Some(trust) = trust {
+                opened.check_signature(trust).map_err(|error| of(&error))?;
             }
             Ok(Arc::new(opened))
         };

@@ -1,25 +1,46 @@
 //! `signature.json`: an ed25519 signature over the hashes of `network.json` and `policy.json`.
 //!
 //! These two name the hashes of all that decides, so a part of a bundle with the sections of one tier verifies too. `report.json` is not
-//! covered. The signed message is a fixed line, then both SHA-256:
+//! covered. The signed message is a fixed line, both SHA-256, the number of the release (u64, little endian), and a line for each site:
 //!
 //! ```text
-//! | "headwater bundle signature 1\n" | 32 B network.json | 32 B policy.json |
+//! | "headwater bundle signature 2\n" | 32 B network.json | 32 B policy.json | 8 B release | "north\n" | "south\n" |
 //! ```
 
 use std::fmt;
 
-use headwater_protocol::{VerifyingKey, hex, parse_hex};
+use headwater_protocol::{SiteId, VerifyingKey, hex, parse_hex};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 /// First part of the signed message; nothing else that the key signs may begin with it.
-const PURPOSE: &[u8] = b"headwater bundle signature 1\n";
+const PURPOSE: &[u8] = b"headwater bundle signature 2\n";
 
 /// Key that signs bundles. It is never printed.
 pub struct SigningKey(Ed25519KeyPair);
+
+/// Release of a bundle, as its signature states it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Release {
+    /// Number of the release; later ones have higher numbers.
+    pub number: u64,
+    /// Sites that may take the bundle, in alphabetical order, each once; empty where every site may.
+    sites: Vec<SiteId>,
+}
+
+/// Signed bundles that a program takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Trust<'a> {
+    /// Keys of which one must have signed.
+    pub keys: &'a [VerifyingKey],
+    /// Site of the program; `None` for one that serves any site.
+    pub site: Option<&'a SiteId>,
+    /// Least release that is taken.
+    pub oldest_release: u64,
+}
 
 /// Content of `signature.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +48,7 @@ pub struct SigningKey(Ed25519KeyPair);
 pub(super) struct Signature {
     /// The key that verifies it.
     pub(super) key: VerifyingKey,
+    pub(super) release: Release,
     /// 128 hex digits.
     signature: String,
 }
@@ -41,8 +63,26 @@ pub enum SignatureError {
     #[error("signed by {0}, which is not among `trusted_keys`")]
     Stranger(VerifyingKey),
     /// The signature does not belong to this network and policy.
-    #[error("the signature by {0} is not of this network and policy")]
+    #[error("the signature by {0} is not of this network, policy, release and sites")]
     Wrong(VerifyingKey),
+    /// An earlier release than one that was in use.
+    #[error(
+        "expected release {expected} or a later one, found release {found}: take the newer bundle, or sign this one with a higher --release"
+    )]
+    Old {
+        /// Least release.
+        expected: u64,
+        /// Release of the bundle.
+        found: u64,
+    },
+    /// The bundle is for other sites.
+    #[error("expected a bundle for the site {site}, found one for {}: sign it with --site {site} too", .sites.join(", "))]
+    OtherSite {
+        /// Site of the program.
+        site: SiteId,
+        /// Sites of the bundle.
+        sites: Vec<String>,
+    },
 }
 
 /// A key that cannot be read.
@@ -73,37 +113,70 @@ impl SigningKey {
         VerifyingKey(key)
     }
 
-    pub(super) fn sign(&self, network: &[u8], policy: &[u8]) -> Signature {
-        let signature = self.0.sign(&message(network, policy));
-        Signature { key: self.verifying_key(), signature: hex(signature.as_ref()) }
+    pub(super) fn sign(&self, network: &[u8], policy: &[u8], release: Release) -> Signature {
+        let signature = self.0.sign(&message(network, policy, &release));
+        Signature { key: self.verifying_key(), release, signature: hex(signature.as_ref()) }
     }
 }
 
 impl Signature {
-    /// Checks the signature against the bytes of `network.json` and `policy.json`.
+    /// Checks the signature against the bytes of `network.json` and `policy.json`, then its release and sites.
     pub(super) fn verify(
         &self,
         network: &[u8],
         policy: &[u8],
-        trusted: &[VerifyingKey],
+        trust: &Trust<'_>,
     ) -> Result<(), SignatureError> {
-        if !trusted.contains(&self.key) {
+        if !trust.keys.contains(&self.key) {
             return Err(SignatureError::Stranger(self.key));
         }
         let signature = parse_hex::<64>(&self.signature).map_err(|_| SignatureError::Wrong(self.key))?;
         let key = UnparsedPublicKey::new(&ED25519, self.key.0);
-        key.verify(&message(network, policy), &signature).map_err(|_| SignatureError::Wrong(self.key))
+        let signed = message(network, policy, &self.release);
+        key.verify(&signed, &signature).map_err(|_| SignatureError::Wrong(self.key))?;
+        let Release { number, sites } = &self.release;
+        if let Some(site) = trust.site.filter(|site| !sites.is_empty() && !sites.contains(site)) {
+            let sites = sites.iter().map(ToString::to_string).collect();
+            return Err(SignatureError::OtherSite { site: site.clone(), sites });
+        }
+        if *number < trust.oldest_release {
+            return Err(SignatureError::Old { expected: trust.oldest_release, found: *number });
+        }
+        Ok(())
     }
 
     /// Content of the member; equal signatures give equal bytes.
     pub(super) fn render(&self) -> Vec<u8> {
-        let Self { key, signature } = self;
-        format!("{{\n  \"key\": \"{key}\",\n  \"signature\": \"{signature}\"\n}}\n").into_bytes()
+        let Self { key, release: Release { number, sites }, signature } = self;
+        // Names of sites need no escapes.
+        let sites = sites.iter().map(|site| format!("\"{site}\"")).collect::<Vec<_>>().join(", ");
+        let release = format!("{{ \"number\": {number}, \"sites\": [{sites}] }}");
+        let fields =
+            [("key", format!("\"{key}\"")), ("release", release), ("signature", format!("\"{signature}\""))];
+        let lines = fields.map(|(name, value)| format!("  \"{name}\": {value}")).join(",\n");
+        format!("{{\n{lines}\n}}\n").into_bytes()
     }
 }
 
-fn message(network: &[u8], policy: &[u8]) -> Vec<u8> {
-    [PURPOSE, &Sha256::digest(network), &Sha256::digest(policy)].concat()
+impl Release {
+    /// A release for these sites, or for every site where none is named.
+    pub fn new(number: u64, sites: impl IntoIterator<Item = SiteId>) -> Self {
+        let mut sites: Vec<SiteId> = sites.into_iter().collect();
+        sites.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+        sites.dedup();
+        Self { number, sites }
+    }
+
+    /// Sites that may take the bundle; empty where every site may.
+    pub fn sites(&self) -> &[SiteId] {
+        &self.sites
+    }
+}
+
+fn message(network: &[u8], policy: &[u8], Release { number, sites }: &Release) -> Vec<u8> {
+    let hashes = [Sha256::digest(network), Sha256::digest(policy)].concat();
+    let sites: String = sites.iter().map(|site| format!("{site}\n")).collect();
+    [PURPOSE, &hashes, &number.to_le_bytes(), sites.as_bytes()].concat()
 }
 
 impl fmt::Debug for SigningKey {

@@ -1,6 +1,6 @@
 //! Valid bundles, and every way in which a bundle is refused.
 
-use headwater_protocol::{Exit, Slot};
+use headwater_protocol::{Exit, SiteId, Slot};
 use proptest::prelude::*;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -364,21 +364,60 @@ fn a_signature_covers_network_and_policy_and_every_part_of_the_bundle() {
     let (key, other) = (signing_key(), signing_key());
     let plain = Bundle::from_bytes(&small()).unwrap();
     let trusted = [key.verifying_key()];
-    assert_eq!((plain.signed_by(), plain.check_signature(&trusted)), (None, Err(SignatureError::Missing)));
-    let signed = Bundle::from_bytes(&plain.signed(&key)).unwrap();
-    assert_eq!((signed.check_signature(&trusted), signed.network_id()), (Ok(()), plain.network_id()));
-    assert_eq!(signed.check_signature(&[other.verifying_key()]), Err(SignatureError::Stranger(trusted[0])));
+    let trust = Trust { keys: &trusted, site: None, oldest_release: 0 };
+    assert_eq!((plain.signed_by(), plain.check_signature(&trust)), (None, Err(SignatureError::Missing)));
+    let signed = Bundle::from_bytes(&plain.signed(&key, Release::new(1, []))).unwrap();
+    assert_eq!((signed.check_signature(&trust), signed.network_id()), (Ok(()), plain.network_id()));
+    let others = Trust { keys: &[other.verifying_key()], ..trust };
+    assert_eq!(signed.check_signature(&others), Err(SignatureError::Stranger(trusted[0])));
     let section = signed.manifest().sections[0].name.clone();
     let part = Bundle::from_bytes(&signed.only(&[&section]).unwrap()).unwrap();
-    assert_eq!(part.check_signature(&trusted), Ok(()));
-    let again = Bundle::from_bytes(&signed.signed(&other)).unwrap();
+    assert_eq!(part.check_signature(&trust), Ok(()));
+    let again = Bundle::from_bytes(&signed.signed(&other, Release::new(1, []))).unwrap();
     assert_eq!(again.signed_by(), Some(other.verifying_key()));
+}
+
+#[test]
+fn an_earlier_release_a_foreign_site_and_a_changed_release_are_refused() {
+    let key = signing_key();
+    let site = |name| SiteId::new(name).unwrap();
+    let release = Release::new(3, [site("south"), site("north"), site("south")]);
+    let bytes = Bundle::from_bytes(&small()).unwrap().signed(&key, release);
+    let signed = Bundle::from_bytes(&bytes).unwrap();
+    let (keys, north, west) = ([key.verifying_key()], site("north"), site("west"));
+    let trust = Trust { keys: &keys, site: Some(&north), oldest_release: 3 };
+    assert_eq!(signed.check_signature(&trust), Ok(()));
+    assert_eq!(signed.check_signature(&Trust { site: None, ..trust }), Ok(()), "it serves any site");
+    let sites = vec!["north".to_owned(), "south".to_owned()];
+    let foreign = SignatureError::OtherSite { site: west.clone(), sites };
+    assert_eq!(signed.check_signature(&Trust { site: Some(&west), ..trust }), Err(foreign));
+    let old = SignatureError::Old { expected: 4, found: 3 };
+    assert_eq!(signed.check_signature(&Trust { oldest_release: 4, ..trust }), Err(old));
+
+    let text = |from: &str, to: &str| {
+        let members = signed.members.iter().map(|member| {
+            let bytes = member.bytes_in(&signed.bytes);
+            let is_signature = member.name == SIGNATURE;
+            let text =
+                is_signature.then(|| std::str::from_utf8(bytes).unwrap().replace(from, to).into_bytes());
+            (member.name.as_str(), text.unwrap_or_else(|| bytes.to_vec()))
+        });
+        let members: Vec<_> = members.collect();
+        Bundle::from_bytes(&archive::write(members.iter().map(|(name, bytes)| (*name, &bytes[..]))))
+    };
+    for (from, to) in [("\"number\": 3", "\"number\": 4"), ("\"north\", ", "")] {
+        let changed = text(from, to).unwrap();
+        let anywhere = Trust { site: None, ..trust };
+        assert_eq!(changed.check_signature(&anywhere), Err(SignatureError::Wrong(keys[0])), "{to}");
+    }
+    let of_1 = text("  \"release\": { \"number\": 3, \"sites\": [\"north\", \"south\"] },\n", "");
+    assert!(matches!(of_1, Err(BundleError::NoRelease)), "{of_1:?}");
 }
 
 #[test]
 fn a_signature_of_another_policy_is_refused() {
     let key = signing_key();
-    let signed = Bundle::from_bytes(&Bundle::from_bytes(&small()).unwrap().signed(&key));
+    let signed = Bundle::from_bytes(&Bundle::from_bytes(&small()).unwrap().signed(&key, Release::new(1, [])));
     let signed = signed.unwrap();
     let signature =
         signed.members.iter().find(|member| member.name == SIGNATURE).unwrap().bytes_in(&signed.bytes);
@@ -397,7 +436,7 @@ fn a_signature_of_another_policy_is_refused() {
     let members = other.members.iter().map(|member| (member.name.as_str(), member.bytes_in(&other.bytes)));
     let forged = Bundle::from_bytes(&archive::write(members.chain([(SIGNATURE, signature)]))).unwrap();
     assert_eq!(
-        forged.check_signature(&[key.verifying_key()]),
+        forged.check_signature(&Trust { keys: &[key.verifying_key()], site: None, oldest_release: 0 }),
         Err(SignatureError::Wrong(key.verifying_key()))
     );
 }

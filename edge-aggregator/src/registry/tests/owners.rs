@@ -1,7 +1,8 @@
 //! Groups whose settings name the device of each slot.
 
+use headwater_transport::LOG_WINDOW;
+
 use super::*;
-use crate::log_limit::LOG_WINDOW;
 use crate::registry::owners::{MAX_BIRTHS_TO_CLEAR, MAX_CLEARS};
 
 #[test]

@@ -12,12 +12,10 @@ use tracing::warn;
 use super::ServerLimits;
 use super::activity::{Activity, Wait};
 use super::closed::{CloseReason, ClosedConnections};
+use crate::log_limit::LogLimit;
 
 /// Time that an address may keep a connection waiting before a newer connection of the same address takes its place.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Time between two lines in the log about closed connections.
-const LOG_PAUSE: Duration = Duration::from_secs(60);
 
 /// Open connections.
 #[derive(Debug)]
@@ -26,8 +24,8 @@ pub(super) struct Connections {
     closed: Arc<ClosedConnections>,
     open: HashMap<Id, Open>,
     by_address: HashMap<IpAddr, usize>,
-    limit_log: LineLimit,
-    handshake_log: LineLimit,
+    limit_log: LogLimit,
+    handshake_log: LogLimit,
 }
 
 /// End of a connection that the server counts.
@@ -37,25 +35,6 @@ pub(super) enum End {
     Overdue(CloseReason),
     /// The handshake failed; with the reason for people.
     Handshake(String),
-}
-
-/// One line in the log in [`LOG_PAUSE`]; the others are counted.
-#[derive(Debug, Default)]
-struct LineLimit {
-    last: Option<Instant>,
-    not_logged: u64,
-}
-
-impl LineLimit {
-    /// The number of lines left out since the last one, or `None` where this one is left out too.
-    fn take(&mut self, now: Instant) -> Option<u64> {
-        if self.last.is_some_and(|last| now.saturating_duration_since(last) < LOG_PAUSE) {
-            self.not_logged += 1;
-            return None;
-        }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.not_logged))
-    }
 }
 
 /// One open connection.
@@ -70,7 +49,7 @@ struct Open {
 impl Connections {
     pub(super) fn new(limits: ServerLimits, closed: Arc<ClosedConnections>) -> Self {
         let (open, by_address) = (HashMap::new(), HashMap::new());
-        let (limit_log, handshake_log) = (LineLimit::default(), LineLimit::default());
+        let (limit_log, handshake_log) = (LogLimit::new(1), LogLimit::new(1));
         Self { limits, closed, open, by_address, limit_log, handshake_log }
     }
 
@@ -159,18 +138,5 @@ impl Connections {
             let (connections, reason) = (not_logged + 1, reason.name());
             warn!(connections, reason, last = %peer.ip(), "connections over a limit are closed");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_minute_has_one_line_and_the_next_one_says_how_many_were_left_out() {
-        let (mut log, now) = (LineLimit::default(), Instant::now());
-        assert_eq!([log.take(now), log.take(now), log.take(now)], [Some(0), None, None]);
-        assert_eq!(log.take(now + LOG_PAUSE), Some(2));
-        assert_eq!(log.take(now + LOG_PAUSE), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Bundles: whether they open and are signed, and whether all tiers have the same network.
 
-use headwater_inference::bundle::{Bundle, Networks};
+use headwater_inference::bundle::{Bundle, Networks, Trust};
 use headwater_protocol::NetworkId;
 
 use super::finding::Finding;
@@ -14,7 +14,9 @@ pub(super) const SAME_BUNDLE: &str =
 pub(super) fn open(tier: &Tier) -> (Vec<Finding>, TierNetworks) {
     let (mut findings, mut networks) = (Vec::new(), Vec::new());
     for files in tier.bundles() {
-        match Networks::open(files.bundle, files.next, tier.trusted_keys()) {
+        // The release that was used last is the program's own: its start names an earlier one.
+        let trust = tier.trusted_keys().map(|keys| Trust { keys, site: files.site, oldest_release: 0 });
+        match Networks::open(files.bundle, files.next, trust.as_ref()) {
             Ok(opened) => {
                 let named = opened.bundles().iter().map(|(_, bundle)| described(bundle)).collect::<Vec<_>>();
                 let place = files.place.trim_end_matches('.');
@@ -36,8 +38,8 @@ pub(super) fn open(tier: &Tier) -> (Vec<Finding>, TierNetworks) {
 
 fn described(bundle: &Bundle) -> String {
     let (network, name) = (bundle.network_id().short(), &bundle.manifest().name);
-    let signed = match bundle.signed_by() {
-        Some(key) => format!("signed by {}", &key.to_string()[..12.min(key.to_string().len())]),
+    let signed = match bundle.signed_by().zip(bundle.release()) {
+        Some((key, release)) => format!("release {}, signed by {key:.12}", release.number),
         None => "not signed".into(),
     };
     format!("network {network} ({name}), policy {}, {signed}", bundle.policy_id())

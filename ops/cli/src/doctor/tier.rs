@@ -99,6 +99,8 @@ pub(super) enum MemberRole {
 /// Bundles of a member or of the cloud, by their settings.
 pub(super) struct BundleFiles<'a> {
     pub(super) place: &'a str,
+    /// Site of the member; `None` for the cloud, which serves several.
+    pub(super) site: Option<&'a SiteId>,
     pub(super) bundle: &'a Path,
     pub(super) next: Option<&'a Path>,
 }
@@ -177,12 +179,18 @@ impl Tier {
     pub(super) fn bundles(&self) -> Vec<BundleFiles<'_>> {
         match &self.settings {
             TierSettings::Device(settings) => {
-                vec![BundleFiles { place: "", bundle: &settings.bundle, next: None }]
+                vec![BundleFiles {
+                    place: "",
+                    site: Some(&settings.site),
+                    bundle: &settings.bundle,
+                    next: None,
+                }]
             }
             TierSettings::Aggregator(loaded) => {
                 let groups = self.members.iter().zip(&loaded.groups.all);
                 let files = groups.map(|(Member { place, .. }, group)| BundleFiles {
                     place,
+                    site: Some(&group.site),
                     bundle: &group.bundle,
                     next: group.next_bundle.as_deref(),
                 });
@@ -190,7 +198,7 @@ impl Tier {
             }
             TierSettings::Cloud(settings) => {
                 let next = settings.next_bundle.as_deref();
-                vec![BundleFiles { place: "", bundle: &settings.bundle, next }]
+                vec![BundleFiles { place: "", site: None, bundle: &settings.bundle, next }]
             }
         }
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Time over which lines are counted.
-pub(crate) const LOG_WINDOW: Duration = Duration::from_secs(60);
+pub const LOG_WINDOW: Duration = Duration::from_secs(60);
 
 /// At most so many lines in a window; the others are counted.
 #[derive(Debug)]
-pub(crate) struct LogLimit {
+pub struct LogLimit {
     max_lines: u32,
     lines: u32,
     begun: Option<Instant>,
@@ -17,17 +17,18 @@ pub(crate) struct LogLimit {
 }
 
 impl LogLimit {
-    pub(crate) fn new(max_lines: u32) -> Self {
+    /// A limit of `max_lines` in each [`LOG_WINDOW`].
+    pub fn new(max_lines: u32) -> Self {
         Self { max_lines, lines: 0, begun: None, suppressed: 0 }
     }
 
     /// Whether [`LogLimit::take`] gives a line now.
-    pub(crate) fn has_room(&self, now: Instant) -> bool {
+    pub fn has_room(&self, now: Instant) -> bool {
         self.lines < self.max_lines || self.begun.is_none_or(|begun| now >= begun + LOG_WINDOW)
     }
 
-    /// Takes one line: the number of lines suppressed since the last one, or `None` where this one is suppressed too.
-    pub(crate) fn take(&mut self, now: Instant) -> Option<u64> {
+    /// Takes one line: the number of lines suppressed since the last one, or `None` if this one is suppressed too.
+    pub fn take(&mut self, now: Instant) -> Option<u64> {
         if self.begun.is_none_or(|begun| now >= begun + LOG_WINDOW) {
             (self.begun, self.lines) = (Some(now), 0);
         }
