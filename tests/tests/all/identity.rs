@@ -1,19 +1,17 @@
 //! A broker with certificates and access rules by `headwater enroll`: who is let in, and what is said to who is not.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use headwater_group::start::find_program;
 use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_tests::group::WAIT_LIMIT;
-use headwater_tests::shipped;
 use headwater_tests::site::{GROUPS, Part, SITE, Site};
+use headwater_tests::{programs, shipped};
 use tokio::time::{sleep, timeout};
 
 /// `headwater trigger` with these arguments: its exit code, and what it printed on standard error.
 fn trigger(site: &Site, flags: &[String]) -> (Option<i32>, String) {
-    let output = Command::new(find_program("headwater").expect("the programs are built"))
+    let output = programs::command("headwater")
         .args(["trigger", "--site", SITE, "--group", GROUPS[0], "--broker"])
         .arg(format!("mqtts://localhost:{}", site.broker_port))
         .args(flags)
@@ -204,8 +202,7 @@ fn a_tier_with_trusted_keys_takes_signed_bundles_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = |name: &str| folder.path().join(name).display().to_string();
     let run = |program: &str, arguments: &[&str]| {
-        let program = find_program(program).expect("the programs are built");
-        let output = Command::new(program).args(arguments).output().expect("the program starts");
+        let output = programs::command(program).args(arguments).output().expect("the program starts");
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8_lossy(&text).into_owned())
     };
