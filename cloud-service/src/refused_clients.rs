@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use headwater_protocol::NetworkId;
+use parking_lot::Mutex;
 use tracing::warn;
 
 /// Time between two lines in the log about the same client and reason.
@@ -50,7 +50,7 @@ impl RefusedClients {
     }
 
     fn is_time(&self, client: IpAddr, reason: &Reason, now: Instant) -> bool {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         if logged.len() >= MAX_CLIENTS {
             logged.retain(|_, at| now.saturating_duration_since(*at) < PAUSE);
         }
@@ -95,6 +95,6 @@ mod tests {
         };
         assert_eq!((lines(0, now), lines(1000, now)), (MAX_CLIENTS, 0));
         assert_eq!(lines(2000, now + PAUSE), MAX_CLIENTS);
-        assert_eq!(networks.logged.lock().unwrap().len(), MAX_CLIENTS);
+        assert_eq!(networks.logged.lock().len(), MAX_CLIENTS);
     }
 }

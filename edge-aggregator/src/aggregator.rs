@@ -330,7 +330,7 @@ mod tests {
     /// A leader with two filled slots that ends when it is told to.
     fn leader() -> (GroupLeader, oneshot::Sender<()>) {
         let mut member = GroupLeader::new(Duration::ZERO);
-        member.report.lock().unwrap().filled_slots = SlotSet::first(2);
+        member.report.lock().filled_slots = SlotSet::first(2);
         let (fail, failure) = oneshot::channel();
         let mut stop = member.stop.subscribe();
         member.loops.spawn(async move {

@@ -1,10 +1,11 @@
 //! The broker's answers to a leader: a refusal is counted, logged once a minute, and told by `/ready` while the claim is refused.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use headwater_link::{Acknowledgement, Delivery, PublishRefusal};
 use headwater_protocol::{Topic, Topics};
 use headwater_transport::LogLimit;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -96,7 +97,7 @@ impl BrokerAnswers {
             }
         };
         self.claim = None;
-        lock(&self.report).claim_refused = refused;
+        self.report.lock().claim_refused = refused;
     }
 
     /// The broker refused a result.
@@ -107,7 +108,7 @@ impl BrokerAnswers {
 
 /// Counts a refusal, and logs it once a minute. Returns the sentence of the log.
 fn refused(report: &Mutex<LeaderReport>, kind: &mut RefusedTopic, now: Instant, why: &str) -> String {
-    *lock(report).refused_by_broker.entry(kind.name).or_default() += 1;
+    *report.lock().refused_by_broker.entry(kind.name).or_default() += 1;
     let sentence = format!("the broker refuses what this leader publishes on {}: {why}", kind.topic);
     if let Some(not_logged) = kind.log.take(now) {
         warn!(not_logged, "{sentence}");
@@ -124,8 +125,4 @@ fn refusal(reason: &str, needs_rights: bool) -> String {
         false => "; the broker's log may say more",
     };
     format!("{reason}{advice}")
-}
-
-fn lock(report: &Mutex<LeaderReport>) -> std::sync::MutexGuard<'_, LeaderReport> {
-    report.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,7 @@
 //! group south ── CloudClient ──┘
 //! ```
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,12 +14,13 @@ use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::Generation;
 use headwater_protocol::v2::{FeatureBatch, HEADER_LENGTH, InferRequest, decode_response, encode_request};
 use headwater_protocol::{Degraded, Fault, GroupId, SampleId};
-use headwater_transport::{Connector, Endpoint, HttpClient, HttpClientConfig, LogLimit, Secret};
+use headwater_transport::{Connector, Endpoint, HttpClient, HttpClientConfig, LogLimit, Secret, random};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper::http::request::Builder;
 use hyper::{Request, Response, StatusCode, Uri};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -126,7 +127,7 @@ impl CloudConnection {
 impl CloudConnection {
     /// Name of the state of the connection, for the status.
     pub(crate) fn state(&self) -> &'static str {
-        lock(&self.breaker).state_name()
+        self.breaker.lock().state_name()
     }
 
     /// The request with the key, as it is now.
@@ -158,7 +159,7 @@ impl CloudClient {
     /// The reason why no request goes out: no cloud, or an open breaker. Such a request has no reply.
     pub(crate) fn ask(&mut self, question: CloudQuestion, now: Instant) -> Result<(), Degraded> {
         let model = self.model.as_ref().ok_or(Degraded::CloudUnreachable);
-        let admitted = model.and_then(|model| match lock(&model.connection.breaker).admit(now) {
+        let admitted = model.and_then(|model| match model.connection.breaker.lock().admit(now) {
             Admission::Refuse => Err(Degraded::CloudBreakerOpen),
             admission => Ok((Arc::clone(model), admission)),
         });
@@ -168,7 +169,7 @@ impl CloudClient {
                 Ok(())
             }
             Err(reason) => {
-                *lock(&self.counts).failed.entry(reason).or_default() += 1;
+                *self.counts.lock().failed.entry(reason).or_default() += 1;
                 Err(reason)
             }
         }
@@ -193,8 +194,8 @@ impl CloudClient {
 
     pub(crate) fn counts(&self) -> CloudCounts {
         let model = self.model.as_ref();
-        let breaker_opened = model.map_or(0, |model| lock(&model.connection.breaker).opened);
-        CloudCounts { breaker_opened, ..lock(&self.counts).clone() }
+        let breaker_opened = model.map_or(0, |model| model.connection.breaker.lock().opened);
+        CloudCounts { breaker_opened, ..self.counts.lock().clone() }
     }
 }
 
@@ -217,14 +218,14 @@ impl CloudModel {
     async fn run(self: Arc<Self>, question: CloudQuestion, admission: Admission, now: Instant) -> CloudReply {
         let sample = question.sample;
         let deadline = now + Duration::from_millis(u64::from(question.deadline_ms));
-        lock(&self.counts).asked += 1;
+        self.counts.lock().asked += 1;
         let begin = Instant::now();
         let mut exchange = std::pin::pin!(self.exchange(question, deadline));
         let result = match timeout_at(deadline, exchange.as_mut()).await {
             Ok(result) => {
                 self.note_outcome(admission, result.as_ref().err().copied());
                 if result.is_ok() {
-                    lock(&self.counts).durations.add_us(begin.elapsed().as_micros() as u64);
+                    self.counts.lock().durations.add_us(begin.elapsed().as_micros() as u64);
                 }
                 result
             }
@@ -235,13 +236,13 @@ impl CloudModel {
                 lingering.ok().and_then(Result::ok).ok_or(Degraded::CloudTimeout)
             }
         };
-        lock(&self.counts).answered += u64::from(result.is_ok());
+        self.counts.lock().answered += u64::from(result.is_ok());
         CloudReply { sample, result }
     }
 
     /// Notes the outcome of a request at its deadline, in the breaker and the counts.
     fn note_outcome(&self, admission: Admission, failure: Option<Degraded>) {
-        let mut breaker = lock(&self.connection.breaker);
+        let mut breaker = self.connection.breaker.lock();
         let uri = &self.uri;
         let Some(reason) = failure else {
             breaker.succeeded();
@@ -252,7 +253,7 @@ impl CloudModel {
             }
             return;
         };
-        *lock(&self.counts).failed.entry(reason).or_default() += 1;
+        *self.counts.lock().failed.entry(reason).or_default() += 1;
         let opened = breaker.opened;
         breaker.failed(admission, Instant::now(), random_fraction());
         if breaker.opened > opened && admission == Admission::Allow {
@@ -279,7 +280,7 @@ impl CloudModel {
         let max_bytes = MAX_JSON_BYTES + 16 * format.classes;
         let body = Limited::new(response.into_body(), max_bytes).collect().await;
         let body = body.map_err(|_| Degraded::CloudUnreachable)?.to_bytes();
-        lock(&self.counts).body_received_bytes += body.len() as u64;
+        self.counts.lock().body_received_bytes += body.len() as u64;
         match decode_response(&body, head_bytes, 1, format.classes) {
             Ok(answer) if answer.network.is_none_or(|network| network == format.network) => Ok(answer.logits),
             Ok(_) => {
@@ -296,7 +297,7 @@ impl CloudModel {
 
     /// Logs why there is no connection, from time to time.
     fn log_unreachable(&self, error: &dyn std::error::Error) {
-        if lock(&self.connection.log).take(Instant::now()).is_some() {
+        if self.connection.log.lock().take(Instant::now()).is_some() {
             let mut reason = error.to_string();
             let mut cause = error.source();
             while let Some(error) = cause {
@@ -323,7 +324,7 @@ impl CloudModel {
     }
 
     fn count_refusal(&self, code: &'static str) {
-        *lock(&self.counts).refused.entry(code).or_default() += 1;
+        *self.counts.lock().refused.entry(code).or_default() += 1;
     }
 
     fn request(
@@ -342,7 +343,7 @@ impl CloudModel {
             batch: FeatureBatch { samples: 1, features: question.features, presence: question.presence },
         };
         let (body, head_bytes) = encode_request(&request, format.cloud_sources);
-        lock(&self.counts).body_sent_bytes += body.len() as u64;
+        self.counts.lock().body_sent_bytes += body.len() as u64;
         self.connection
             .authorized(Request::post(self.uri.clone()))
             .header(CONTENT_TYPE, "application/octet-stream")
@@ -352,14 +353,9 @@ impl CloudModel {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A number in `[0, 1]` from the seed of a fresh hasher, which is random enough for jitter.
+/// A number in `[0, 1]`.
 fn random_fraction() -> f32 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    (RandomState::new().build_hasher().finish() >> 40) as f32 / (1u64 << 24) as f32
+    (random() >> 40) as f32 / (1u64 << 24) as f32
 }
 
 /// Code of the error table in the body of a refusal.

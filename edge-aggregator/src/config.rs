@@ -11,12 +11,11 @@ use headwater_settings::{
     secret, section, settings,
 };
 use headwater_transport::tls::ClientIdentity;
-use headwater_transport::{Endpoint, Secret};
+use headwater_transport::{Endpoint, Secret, random};
 use hyper::Uri;
 use tokio::sync::watch;
 
 use crate::breaker::BreakerConfig;
-use crate::claim::random;
 use crate::group_settings::{GroupSettings, Role};
 
 /// Configuration of one aggregator process.

@@ -1,11 +1,12 @@
 //! Health of all groups of a process: liveness, readiness and status for the admin port.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use headwater_protocol::status::{AggregatorStatus, CloudLink};
 use headwater_protocol::{GroupId, SiteId};
 use headwater_telemetry::{Health, IntGaugeVec, Liveness, Metrics, WorkLoops, fields_of};
 use headwater_transport::Endpoint;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::cloud::CloudConnection;
@@ -40,13 +41,13 @@ impl FailedGroups {
 
     pub(crate) fn add(&self, site: &SiteId, group: &GroupId, failure: &AggregatorError) {
         self.gauge.with_label_values(&[site.as_str(), group.as_str()]).set(1);
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         lines.push(format!("group {site}/{group}: {failure}"));
     }
 
     /// The groups that failed, as lines; `None` while none has.
     fn reason(&self) -> Option<String> {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.lock();
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 }

@@ -1,6 +1,6 @@
 //! Start of a group's leader: exits, journal, the claim to the lead, connection, event loop.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_inference::bundle::{Bundle, PerNetwork};
@@ -9,6 +9,7 @@ use headwater_inference::leader::journal::Recovered;
 use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig};
 use headwater_link::{Incoming, Link, RetainedMessage};
 use headwater_protocol::{DeviceState, EdgeIndex, InstanceId, LeaderClaim, SlotSet, Topic, Topics};
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, info, warn};
@@ -161,11 +162,11 @@ impl LedGroup {
 
     /// Takes out of the report what only a leader has.
     fn report_lost(&self) {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner).clear_present();
+        self.report.lock().clear_present();
     }
 
     fn report_waiting(&self, waiting: &Waiting, now: Instant) {
-        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut report = self.report.lock();
         (report.lead, report.waits_for) = waiting.state(now);
         if report.waits_for.is_some() {
             // A process that waits for another one claims nothing.
@@ -210,7 +211,7 @@ impl LedGroup {
             instance = %self.process.instance, term = won.term, "leading"
         );
         {
-            let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut report = self.report.lock();
             (report.lead, report.waits_for, report.term) = (LeadState::Leading, None, won.term);
             report.instance = Some(self.process.instance);
         }

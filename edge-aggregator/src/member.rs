@@ -1,11 +1,12 @@
 //! A running member of a group: event loops, each with a connection to the broker, and a report.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_link::{Link, WireBytes};
 use headwater_protocol::{EdgeSet, SlotSet};
 use headwater_telemetry::ReportMetric;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -43,33 +44,29 @@ struct CurrentLinks {
 impl Connections {
     /// Adds a connection.
     pub(crate) fn add(&self, link: Link) {
-        self.lock().links.push(link);
+        self.current.lock().links.push(link);
     }
 
     /// Forgets a connection that ends, and keeps its count of bytes.
     pub(crate) fn remove_all(&self) -> Vec<Link> {
-        let mut current = self.lock();
+        let mut current = self.current.lock();
         let links = std::mem::take(&mut current.links);
         current.earlier = sum(current.earlier, &links);
         links
     }
 
     fn links(&self) -> Vec<Link> {
-        self.lock().links.clone()
+        self.current.lock().links.clone()
     }
 
     fn state(&self) -> BrokerLink {
-        let current = self.lock();
+        let current = self.current.lock();
         let links = &current.links;
         let is_connected = !links.is_empty() && links.iter().all(Link::is_connected);
         let mut failures =
             links.iter().filter_map(|link| link.failures().borrow().as_ref().map(ToString::to_string));
         let failure = if is_connected { String::new() } else { failures.next_back().unwrap_or_default() };
         BrokerLink { is_connected, failure, wire: sum(current.earlier, links) }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, CurrentLinks> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -149,7 +146,7 @@ impl<R: MemberReport> Member<R> {
     pub(crate) fn reader(&self) -> impl Fn() -> R + Send + Sync + 'static + use<R> {
         let (connections, report) = (self.connections.clone(), Arc::clone(&self.report));
         move || {
-            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let mut report = report.lock().clone();
             report.set_broker(connections.state());
             report
         }
@@ -188,7 +185,7 @@ impl<R: MemberReport> Member<R> {
             link.shutdown(self.grace).await;
         }
         if ended_by_itself {
-            self.report.lock().unwrap_or_else(PoisonError::into_inner).clear_present();
+            self.report.lock().clear_present();
         }
         for end in ends {
             end.map_err(|panic| AggregatorError::Stopped(panic.to_string())).flatten()?;

@@ -2,7 +2,7 @@
 //!
 //! Each round takes all pending input, gives it to the leader, writes the journal once, and only then publishes and asks.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_inference::edge::EdgeEvent;
@@ -12,6 +12,7 @@ use headwater_inference::sections::TierOutput;
 use headwater_link::Incoming;
 use headwater_protocol::{Dropped, LeaderClaim, Session, SettledNotice, encode_request};
 use headwater_telemetry::WorkLoop;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
@@ -278,7 +279,7 @@ impl Worker {
         if self.device_watch.is_due(now) {
             let (clock, leader, registry) = (self.clock, &self.leader, &self.inbox.devices);
             let inputs = CheckInputs { now, clock, leader, registry };
-            let devices = &mut lock(&self.report).devices;
+            let devices = &mut self.report.lock().devices;
             self.device_watch.check(inputs, devices);
             self.refused.update(devices);
         }
@@ -441,7 +442,7 @@ impl Worker {
     }
 
     fn with_report(&self, update: impl FnOnce(&mut LeaderReport)) {
-        update(&mut lock(&self.report));
+        update(&mut self.report.lock());
     }
 
     /// Copies the counts of the parts into the report.
@@ -470,8 +471,4 @@ impl Worker {
             report.edges_up = self.leader.edges_up();
         });
     }
-}
-
-fn lock(report: &Mutex<LeaderReport>) -> std::sync::MutexGuard<'_, LeaderReport> {
-    report.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,11 @@
 //! The device's MQTT connection: topics, birth, status and last will.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-
 use headwater_link::{LinkConfig, QoS, RetainedMessage, Subscription};
 use headwater_protocol::{
     BATCHES, Birth, Boot, DeviceId, DeviceState, DeviceTopic, NetworkId, Numbering, Schema, Status, Topic,
     Topics,
 };
+use headwater_transport::random;
 
 use crate::config::Capture;
 use crate::opened::OpenedDevice;
@@ -86,7 +85,7 @@ pub(crate) fn link_config(
     };
     let status = |state| json(&topics.status, &Status { schema: Schema, state, boot });
     // Nobody who may connect can guess the id and end this connection by it.
-    let random = RandomState::new().build_hasher().finish() as u32;
+    let random = random() as u32;
     let client_id = format!("{}.{}.{}.{random:08x}", settings.site, settings.group, settings.id);
     let mut link = LinkConfig::new(device.broker.clone(), client_id);
     link.subscriptions =

@@ -1,7 +1,5 @@
 //! Publishes answers: encodes them, codes maps and scores as the network says, sends them to their topic, and counts them.
 
-use std::sync::MutexGuard;
-
 use bytes::Bytes;
 use headwater_inference::sections::{MapCoder, ScoreCoder};
 use headwater_link::{Link, LinkError, QoS};
@@ -10,6 +8,7 @@ use headwater_protocol::{
     BatchEntry, BatchedAnswer, Body, Boot, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message,
     SampleId, Session, encode, encode_batch,
 };
+use parking_lot::MutexGuard;
 use tracing::error;
 
 use crate::link_setup::DeviceTopics;

@@ -1,12 +1,13 @@
 //! Counts of a device since its start, each with its metric.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use headwater_link::{Link, LinkError};
 use headwater_protocol::{Boot, DeviceId, Kind, Slot};
 use headwater_telemetry::report;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
 use crate::give_up_reason::GiveUpReason;
@@ -164,13 +165,12 @@ pub(crate) struct Latest {
 impl SharedReport {
     /// Locks the report, briefly; never across an await.
     pub(crate) fn lock(&self) -> MutexGuard<'_, DeviceCounts> {
-        // Counting cannot panic half-way.
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock()
     }
 
     /// Locks the times, as briefly as the counts.
     pub(crate) fn latest(&self) -> MutexGuard<'_, Latest> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+        self.latest.lock()
     }
 
     /// The counts with those of the link.

@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use headwater_inference::sections::{DeviceSection, TierOutput};
 use headwater_protocol::SampleId;
 use headwater_samples::View;
 use headwater_telemetry::WorkLoop;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::mpsc;
 
 use crate::error::DeviceError;
@@ -106,7 +107,7 @@ impl SectionRunner {
     pub(crate) fn has_capacity(&self) -> bool {
         match self {
             Self::Inline { .. } => true,
-            Self::Thread(queue) => queue.lock().jobs.len() < queue.max_jobs,
+            Self::Thread(queue) => queue.state.lock().jobs.len() < queue.max_jobs,
         }
     }
 
@@ -132,7 +133,7 @@ impl JobQueue {
 
     /// Queues a job. A full queue gives back its oldest job.
     fn push(&self, job: Job) -> Option<Job> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let shed = if state.jobs.len() >= self.max_jobs { state.jobs.pop_front() } else { None };
         state.jobs.push_back(job);
         self.changed.notify_one();
@@ -140,20 +141,16 @@ impl JobQueue {
     }
 
     fn close(&self) {
-        self.lock().is_closed = true;
+        self.state.lock().is_closed = true;
         self.changed.notify_one();
     }
 
     /// Waits for a job; `None` once the queue is closed and empty.
     fn next(&self) -> Option<Job> {
         let is_waiting = |state: &mut QueueState| state.jobs.is_empty() && !state.is_closed;
-        let waited = self.changed.wait_while(self.lock(), is_waiting);
-        waited.unwrap_or_else(PoisonError::into_inner).jobs.pop_front()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
-        // No code under the lock can panic half-way.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, is_waiting);
+        state.jobs.pop_front()
     }
 }
 

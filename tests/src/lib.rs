@@ -1,9 +1,9 @@
-//! Support for tests across the tiers: shipped data, settings of groups for tests, brokers, and the leader's journal.
+//! Support for tests across the tiers: shipped data, settings of groups for tests, programs, brokers, and the leader's journal.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
 //! ```text
-//! sites           site  other_programs
+//! sites           site  other_programs  programs
 //! groups          group
 //! checks          schema_check  journal_contents  waits
 //! data            shipped
@@ -12,6 +12,7 @@
 pub mod group;
 pub mod journal_contents;
 pub mod other_programs;
+pub mod programs;
 pub mod schema_check;
 pub mod shipped;
 pub mod site;

@@ -18,7 +18,7 @@ use crate::group::WAIT_LIMIT;
 /// # Panics
 /// When Mosquitto is not installed (`scripts/install/test-tools`) or does not start.
 pub fn mosquitto(folder: &Path) -> (Program, Endpoint) {
-    let address = loopback(held_port().expect("a free port"));
+    let address = free_address();
     (mosquitto_at(folder, &address), address)
 }
 
@@ -54,6 +54,17 @@ pub fn mosquitto_with(config: &Path, address: &Endpoint) -> Program {
     program.expect("mosquitto starts")
 }
 
+/// Starts Mosquitto at an address with these lines of configuration, in a file in `folder`.
+///
+/// # Panics
+/// As [`mosquitto`].
+pub fn mosquitto_of(lines: &str, folder: &Path, address: &Endpoint) -> Program {
+    let config = folder.join("mosquitto.conf");
+    let text = format!("listener {} 127.0.0.1\nuser root\n{lines}\n", address.port());
+    std::fs::write(&config, text).expect("the folder can be written");
+    mosquitto_with(&config, address)
+}
+
 /// Path of Mosquitto.
 ///
 /// # Panics
@@ -73,6 +84,14 @@ pub fn find_faketime() -> Option<&'static str> {
     ]
     .into_iter()
     .find(|path| Path::new(path).exists())
+}
+
+/// An address on loopback where nobody listens, held for a broker of this test.
+///
+/// # Panics
+/// When there is no free port.
+pub fn free_address() -> Endpoint {
+    loopback(held_port().expect("a free port"))
 }
 
 /// A port on loopback as an address.

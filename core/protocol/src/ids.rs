@@ -160,7 +160,7 @@ impl Session {
 
 impl fmt::Display for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(&self.0, f)
+        f.write_str(&hex(&self.0))
     }
 }
 
@@ -180,7 +180,7 @@ macro_rules! hex_id {
     ($name:ident) => {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write_hex(&self.0, f)
+                f.write_str(&hex(&self.0))
             }
         }
 
@@ -298,11 +298,17 @@ pub(crate) fn clipped(text: &str, chars: usize) -> String {
     text.chars().take(chars).collect()
 }
 
-fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+/// Bytes as hex digits, two for each.
+pub fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])).collect()
 }
 
-fn parse_hex<const BYTES: usize>(text: &str) -> Result<[u8; BYTES], IdError> {
+/// Bytes from two hex digits for each.
+///
+/// # Errors
+/// [`IdError::Hex`] for another number of digits, or other characters.
+pub fn parse_hex<const BYTES: usize>(text: &str) -> Result<[u8; BYTES], IdError> {
     let refused = || IdError::Hex { digits: 2 * BYTES, found: clipped(text, 80) };
     let is_hex = text.len() == 2 * BYTES && text.bytes().all(|digit| digit.is_ascii_hexdigit());
     let byte = |at: usize| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap_or_default();

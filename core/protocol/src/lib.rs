@@ -58,7 +58,7 @@ pub use group_message::{encode_request, encode_trigger};
 pub use header::{HEADER_BYTES, Header, decode_header};
 pub use ids::{
     Boot, DeviceId, EdgeId, EdgeIndex, GroupId, IdError, NetworkId, PolicyId, SampleId, Session, SiteId,
-    Slot, Source, VerifyingKey,
+    Slot, Source, VerifyingKey, hex, parse_hex,
 };
 pub use json_version::Schema;
 pub use kind::{Kind, MAX_BATCH_SAMPLES, VERSION};

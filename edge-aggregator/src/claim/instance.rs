@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::InstanceId;
+use headwater_transport::{PUBLIC_MODE, random, replace_file};
 use tracing::warn;
 
 /// Bytes of a file that are read: more than a name has.
@@ -24,15 +24,10 @@ pub(crate) fn instance_of_journal(journal: Option<&Path>) -> InstanceId {
         }
     }
     let name = InstanceId(random());
-    if let Err(error) = write(&path, name) {
+    if let Err(error) = replace_file(&path, format!("{name}\n"), PUBLIC_MODE) {
         warn!(file = %path.display(), %error, "the name of this leader cannot be kept; a restart waits like another leader");
     }
     name
-}
-
-/// A number that differs between processes and calls: the seed of a new hasher.
-pub(crate) fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// Path of the file: the journal's with `.instance` at its end.
@@ -51,18 +46,6 @@ fn read(path: &Path) -> io::Result<Option<InstanceId>> {
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text)?;
     InstanceId::try_from(text.trim_end().to_owned()).map(Some).map_err(io::Error::other)
-}
-
-/// Writes a name so that it survives a power loss: a new file, renamed over the old one.
-fn write(path: &Path, name: InstanceId) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let mut file = File::create(&beside)?;
-    writeln!(file, "{name}")?;
-    file.sync_all()?;
-    std::fs::rename(&beside, path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]

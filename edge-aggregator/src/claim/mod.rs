@@ -19,12 +19,13 @@ mod tests;
 mod waiting;
 
 pub(crate) use held::HeldClaim;
-pub(crate) use instance::{instance_of_journal, random};
+pub(crate) use instance::instance_of_journal;
 pub(crate) use waiting::{Step, Waiting, Won};
 
 use std::time::Duration;
 
 use headwater_protocol::{DeviceState, InstanceId, LeaderClaim, Schema, UtcTime};
+use headwater_transport::random;
 
 /// Time between two publications of a leader's claim.
 pub(crate) const BEAT: Duration = Duration::from_secs(5);

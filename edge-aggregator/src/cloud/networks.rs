@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
-use super::{CloudModel, lock, random_fraction};
+use super::{CloudModel, random_fraction};
 
 /// Longest time of one check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -58,7 +58,7 @@ pub(super) async fn watch(model: Arc<CloudModel>) {
                     model.log(&networks, seen.as_ref());
                     logged = Some(at);
                 }
-                lock(&model.counts).serves_other_network =
+                model.counts.lock().serves_other_network =
                     matches!(networks, CloudNetworks::Others { .. } | CloudNetworks::NoModel);
                 (seen, wait) = (Some(networks), PAUSE);
                 model.check_networks.notified().await;

@@ -2,7 +2,7 @@
 //!
 //! The edge takes the leader's requests and its devices' features, runs its section, and answers the leader.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use headwater_inference::bundle::Bundle;
@@ -14,6 +14,7 @@ use headwater_protocol::{
     Topics, decode, encode,
 };
 use headwater_telemetry::WorkLoop;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
@@ -204,7 +205,7 @@ impl Worker {
             }
             // The event loops of both networks know the same devices: one of them counts.
             if self.generation == Generation::Current {
-                let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut report = self.report.lock();
                 report.filled_slots = self.inbox.devices.filled();
                 report.refused = self.inbox.devices.refusals();
                 report.unroutable = self.inbox.unroutable;
@@ -270,7 +271,7 @@ impl Worker {
         let mut payload = Vec::new();
         let sent = encode(&Message { header, body }, &self.limits, &mut payload).is_ok()
             && self.link.publish(self.features_topic.as_str(), payload, self.qos, false).is_ok();
-        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut report = self.report.lock();
         report.section_failures += u64::from(failed);
         report.unsent += u64::from(!sent);
         match (sent, output) {

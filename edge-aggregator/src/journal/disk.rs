@@ -51,9 +51,7 @@ impl Disk for SystemDisk {
     }
 
     fn sync_folder_of(&self, path: &Path) -> io::Result<()> {
-        // A name without a folder lies in the current one.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        headwater_transport::sync_folder_of(path)
     }
 }
 

@@ -17,13 +17,14 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::SampleId;
+use headwater_transport::{PUBLIC_MODE, replace_file};
 use tracing::warn;
 
 use super::SpoolFolder;
 use crate::error::DeviceError;
 use crate::give_up_reason::GiveUpReason;
 use crate::report::count_first;
-use crate::state_folder::{Aside, is_disk_full, other_format, replace_file, set_aside};
+use crate::state_folder::{Aside, is_disk_full, other_format, set_aside};
 
 /// Samples given up since the start.
 #[derive(Debug, Default)]
@@ -161,7 +162,7 @@ impl GivenUpIds {
         if self.written == 0 {
             return super::remove_file(path);
         }
-        replace_file(path, all)
+        replace_file(path, all, PUBLIC_MODE)
     }
 }
 

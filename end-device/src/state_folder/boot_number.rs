@@ -1,12 +1,12 @@
 //! The boot number, which distinguishes messages of different starts of the device.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::SystemTime;
 
 use headwater_protocol::{Boot, NetworkId, Session};
+use headwater_transport::{PUBLIC_MODE, random, replace_file};
 use tracing::warn;
 
-use super::{StateFolder, StoredNumber, is_disk_full, line, replace_file, unusable};
+use super::{StateFolder, StoredNumber, is_disk_full, line, unusable};
 use crate::error::DeviceError;
 
 /// File of the last boot number.
@@ -36,11 +36,11 @@ pub(crate) fn next_boot(
         StoredNumber::Missing if folder.is_new => 1,
         StoredNumber::Missing => {
             warn!(file = %path.display(), "the boot number of earlier starts is lost: this start has a random one");
-            random()
+            random() as u16
         }
         StoredNumber::Damaged(reason) => {
             folder.set_damaged_aside(&path, &reason);
-            random()
+            random() as u16
         }
     };
     let session = |boot| u16::from_le_bytes(Session::of_boot(network, Boot(boot)).0);
@@ -54,21 +54,16 @@ pub(crate) fn next_boot(
         StoredNumber::Missing => {}
         StoredNumber::Damaged(reason) => folder.set_damaged_aside(&session_path, &reason),
     }
-    let kept =
-        replace_file(&path, line(boot)).and_then(|()| replace_file(&session_path, line(session(boot))));
+    let kept = replace_file(&path, line(boot), PUBLIC_MODE)
+        .and_then(|()| replace_file(&session_path, line(session(boot)), PUBLIC_MODE));
     match kept {
         Ok(()) => Ok(Boot(boot)),
         Err(error) if is_disk_full(&error) => {
             warn!(%error, file = %path.display(), "the boot number cannot be kept: this start has a random one");
-            Ok(Boot(random()))
+            Ok(Boot(random() as u16))
         }
         Err(error) => Err(unusable(&path, error)),
     }
-}
-
-/// A number that differs between starts: from the seed of a new hasher, which the system makes at random.
-fn random() -> u16 {
-    RandomState::new().build_hasher().finish() as u16
 }
 
 #[cfg(test)]

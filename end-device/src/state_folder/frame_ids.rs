@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_protocol::SampleId;
+use headwater_transport::{PUBLIC_MODE, replace_file};
 use tracing::{info, warn};
 
-use super::{StateFolder, StoredNumber, line, replace_file};
+use super::{StateFolder, StoredNumber, line};
 use crate::error::DeviceError;
 
 /// File of the highest reserved sample id: no id above it was ever used.
@@ -70,7 +71,7 @@ impl FrameIds {
     /// A full disk must not stop the device: until its end the ids are right without the file.
     fn write(&mut self, id: u64) {
         let Some(path) = &self.path else { return };
-        let written = replace_file(path, line(id));
+        let written = replace_file(path, line(id), PUBLIC_MODE);
         match (&written, self.has_failed) {
             (Err(error), false) => {
                 warn!(%error, path = %path.display(), "the last sample id cannot be written: ids may repeat after a restart");

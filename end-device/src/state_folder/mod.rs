@@ -198,32 +198,6 @@ pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-/// Replaces a file by a new one and syncs both, so that a crash or a power loss leaves one of them whole.
-pub(crate) fn replace_file(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let replaced = write_synced(&new, contents.as_ref()).and_then(|()| fs::rename(&new, path));
-    if replaced.is_err() {
-        // A part of it would only take room.
-        let _ = fs::remove_file(&new);
-    }
-    replaced?;
-    sync_folder(path)
-}
-
-fn write_synced(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(contents)?;
-    file.sync_all()
-}
-
-/// Syncs the entry of a file in its folder.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,14 +241,6 @@ mod tests {
         fs::write(&file, "mine").unwrap();
         let error = StateFolder::open(&file, SharedReport::default()).unwrap_err().to_string();
         assert!(error.contains(file.to_str().unwrap()), "{error}");
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_replaced_leaves_nothing_behind() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("boot/full")).unwrap();
-        assert!(replace_file(&dir.path().join("boot"), "1").is_err());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

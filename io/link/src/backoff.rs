@@ -1,6 +1,5 @@
 //! Waits between attempts to connect: doubled each time, capped, and random so that clients do not connect in step.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 /// Wait before the second attempt.
@@ -34,11 +33,6 @@ impl Backoff {
         self.wait = (step * 2).min(MAX_WAIT);
         step / 2 + (step / 2).mul_f64(random as f64 / u64::MAX as f64)
     }
-}
-
-/// A number that differs between processes and calls: the seed of a new hasher, which is random enough for waits.
-pub(crate) fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use headwater_transport::{Credentials, Secret};
+use headwater_transport::{Credentials, Secret, random};
 use rumqttc::{
     AsyncClient, ConnAck, ConnectionError, Event, EventLoop, Outgoing, Packet, Publish, PublishOptions,
     SubAck, SubscribeFilter, SubscribeReasonCode,
@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
 use crate::alias_start::AliasStart;
-use crate::backoff::{Backoff, random};
+use crate::backoff::Backoff;
 use crate::counts::count;
 use crate::end_reason;
 use crate::failure::{Attempt, ConnectFailure, Progress};

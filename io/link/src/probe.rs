@@ -4,11 +4,12 @@
 //! CONNECT ──> CONNACK: limits ──> SUBSCRIBE ──> SUBACK: refusals, retained messages ──> silence ──> DISCONNECT
 //! ```
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use headwater_transport::tls::Certificate;
+use parking_lot::Mutex;
 use rumqttc::{
     AsyncClient, ConnAck, ConnectionError, Event, EventLoop, Packet, Publish, StateError, SubAck,
     SubscribeFilter, SubscribeReasonCode,
@@ -79,7 +80,7 @@ pub async fn probe(config: &LinkConfig) -> Result<BrokerProbe, ConnectFailure> {
     let connected_in = started.elapsed();
     let (refused, retained) = probing.listen().await?;
     probing.disconnect().await;
-    let certificate = certificate.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let certificate = certificate.lock().take();
     Ok(BrokerProbe { limits, refused, retained, certificate, connected_in })
 }
 
@@ -103,7 +104,7 @@ fn client(
         async move {
             let connection = connector.connect(&broker, limit).await?;
             is_open.store(true, Ordering::Relaxed);
-            *certificate.lock().unwrap_or_else(PoisonError::into_inner) = connection.peer_certificate();
+            *certificate.lock() = connection.peer_certificate();
             Ok(connection)
         }
     });

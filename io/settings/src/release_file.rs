@@ -6,9 +6,11 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
+
+use headwater_transport::{PUBLIC_MODE, replace_file};
 
 /// Release of a name; 0 for a name that the file does not have.
 pub(crate) fn read(file: &Path, name: &str) -> Result<u64, String> {
@@ -22,13 +24,7 @@ pub(crate) fn keep(file: &Path, name: &str, release: u64) -> Result<(), String> 
         return Ok(());
     }
     let lines: String = releases.iter().map(|(name, release)| format!("{name} {release}\n")).collect();
-    let beside = file.with_extension("new");
-    let written = File::create(&beside).and_then(|mut new| {
-        new.write_all(lines.as_bytes())?;
-        new.sync_all()
-    });
-    written
-        .and_then(|()| fs::rename(&beside, file))
+    replace_file(file, lines, PUBLIC_MODE)
         .map_err(|error| format!("release_file: writing {}: {error}", file.display()))
 }
 

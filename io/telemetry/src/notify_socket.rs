@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use sd_notify::NotifyState;
 use tracing::{debug, warn};
 
@@ -33,13 +33,13 @@ impl NotifySocket {
 
     /// Sends a message that the manager must have. Messages that still wait mean nothing any more.
     pub(crate) fn tell(&self, states: &[NotifyState<'_>]) {
-        *self.waiting() = vec![text_of(states)];
+        *self.waiting.lock() = vec![text_of(states)];
         self.send_waiting();
     }
 
     /// Sends a message that the manager must have after the one before.
     pub(crate) fn tell_next(&self, states: &[NotifyState<'_>]) {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         waiting.truncate(1);
         waiting.push(text_of(states));
         drop(waiting);
@@ -48,13 +48,9 @@ impl NotifySocket {
 
     /// Sends the waiting messages, until the manager takes no more.
     pub(crate) fn send_waiting(&self) {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         let taken = waiting.iter().take_while(|text| self.send_text(text)).count();
         waiting.drain(..taken);
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Vec<String>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn send_text(&self, text: &str) -> bool {

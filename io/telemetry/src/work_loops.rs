@@ -7,9 +7,11 @@
 //!
 //! A loop that waits for work may wait for ever. A round of work has a limit.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Longest time of one round. A slow disk may hold a round up; only a new process helps one that takes longer.
 const ROUND_LIMIT: Duration = Duration::from_secs(10);
@@ -45,7 +47,7 @@ impl WorkLoops {
     /// Adds a loop, which waits at first.
     pub fn add(&self, name: impl Into<String>) -> WorkLoop {
         let round_since_ms = Arc::new(AtomicU64::new(0));
-        let mut loops = self.lock();
+        let mut loops = self.loops.lock();
         // A loop that was dropped has no other owner of its time.
         loops.retain(|watched| Arc::strong_count(&watched.round_since_ms) > 1);
         loops.push(Watched { name: name.into(), round_since_ms: Arc::clone(&round_since_ms) });
@@ -67,12 +69,8 @@ impl WorkLoops {
                 format!("{} has not come to the end of its work for {} s", watched.name, round_ms / 1000)
             })
         };
-        let hanging: Vec<String> = self.lock().iter().filter_map(hanging).collect();
+        let hanging: Vec<String> = self.loops.lock().iter().filter_map(hanging).collect();
         (!hanging.is_empty()).then(|| hanging.join("\n"))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,14 +1,14 @@
-//! Small files of settings: read with a bound, locked with a limit, and a warning where others may read a secret.
+//! Small files: read with a bound, locked with a limit, replaced whole, and a warning where others may read a secret.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, TryLockError};
-use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tracing::warn;
 
 /// Reads a file of at most `max_bytes` bytes.
@@ -16,7 +16,7 @@ use tracing::warn;
 /// # Errors
 /// The reason, without the path: the system's, something else than a file, or too many bytes.
 pub fn read_bounded(file: &Path, max_bytes: u64) -> Result<Vec<u8>, String> {
-    let of = |error: std::io::Error| error.to_string();
+    let of = |error: io::Error| error.to_string();
     let metadata = fs::metadata(file).map_err(of)?;
     // A pipe would block its reader.
     if !metadata.is_file() {
@@ -51,8 +51,43 @@ pub fn lock_within(file: &File, limit: Duration) -> Result<(), TryLockError> {
     }
 }
 
+/// Replaces a file by a new one and syncs both, so that a crash or a power loss leaves one of them whole.
+///
+/// # Errors
+/// The system's error; the old file is then as it was, unless only its folder could not be synced.
+pub fn replace_file(path: &Path, contents: impl AsRef<[u8]>, mode: u32) -> io::Result<()> {
+    let new = path.with_added_extension("new");
+    // A file that a killed run left would keep its own rights.
+    let _ = fs::remove_file(&new);
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+        file.write_all(contents.as_ref())?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    };
+    if let Err(error) = write() {
+        // A part of the file would only take room.
+        let _ = fs::remove_file(&new);
+        return Err(error);
+    }
+    sync_folder_of(path)
+}
+
+/// Syncs the names in the folder of a file.
+///
+/// # Errors
+/// The system's error.
+pub fn sync_folder_of(path: &Path) -> io::Result<()> {
+    // A name without a folder lies in the current one.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Mode of a file that everybody may read.
+pub const PUBLIC_MODE: u32 = 0o644;
+
 /// Mode of a file that its owner alone reads and writes.
-const SECRET_MODE: u32 = 0o600;
+pub const SECRET_MODE: u32 = 0o600;
 
 /// Rights of the group and of others to read.
 const OTHERS_READ: u32 = 0o044;
@@ -63,7 +98,7 @@ static NAMED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 /// Logs that others than its owner may read a file with a secret; once for each file.
 pub fn warn_of_readers(file: &Path) {
     let Some(warning) = readers(file) else { return };
-    if NAMED.lock().unwrap_or_else(PoisonError::into_inner).insert(file.to_owned()) {
+    if NAMED.lock().insert(file.to_owned()) {
         warn!("{warning}");
     }
 }
@@ -98,6 +133,28 @@ mod tests {
             read_bounded(Path::new("/proc/self/status"), 8),
             Err("expected at most 8 bytes, found more".into())
         );
+    }
+
+    #[test]
+    fn a_replaced_file_has_the_new_content_and_mode() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("key.pem");
+        // A killed run left a part.
+        fs::write(folder.path().join("key.pem.new"), "ha").expect("writes");
+        for (content, mode) in [("old", PUBLIC_MODE), ("new", SECRET_MODE)] {
+            replace_file(&file, content, mode).expect("replaces");
+            assert_eq!(fs::read_to_string(&file).expect("a file"), content);
+            assert_eq!(fs::metadata(&file).expect("a file").permissions().mode() & 0o777, mode);
+        }
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_replaced_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        fs::create_dir_all(folder.path().join("boot/full")).expect("a folder");
+        assert!(replace_file(&folder.path().join("boot"), "1", PUBLIC_MODE).is_err());
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
     }
 
     #[test]

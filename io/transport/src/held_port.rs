@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use socket2::{Domain, Socket, Type};
 
 /// Sockets of [`held_port`]; open for as long as this process runs.
@@ -25,7 +25,7 @@ pub fn held_port() -> io::Result<u16> {
     socket.set_reuse_address(true)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
     let port = socket.local_addr()?.as_socket().map_or(0, |address| address.port());
-    HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(socket);
+    HELD.lock().push(socket);
     Ok(port)
 }
 

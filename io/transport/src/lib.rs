@@ -12,7 +12,7 @@
 //! connections     connector  connection  held_port  reachable
 //! TLS             tls
 //! files           secret  reloading  file
-//! sockets         socket  endpoint  redacted  log_limit
+//! sockets         socket  endpoint  redacted  random  log_limit
 //! ```
 
 mod broker_access;
@@ -26,6 +26,7 @@ mod http_client;
 #[cfg(feature = "http-server")]
 mod http_server;
 mod log_limit;
+mod random;
 mod reachable;
 mod redacted;
 mod reloading;
@@ -37,7 +38,10 @@ pub use broker_access::{BrokerAccess, Credentials};
 pub use connection::Connection;
 pub use connector::{Connector, UnknownHost};
 pub use endpoint::{Endpoint, EndpointError, Scheme};
-pub use file::{lock_within, read_bounded, readers, warn_of_readers};
+pub use file::{
+    PUBLIC_MODE, SECRET_MODE, lock_within, read_bounded, readers, replace_file, sync_folder_of,
+    warn_of_readers,
+};
 pub use held_port::held_port;
 #[cfg(feature = "http-client")]
 pub use http_client::{HttpClient, HttpClientConfig, HttpConnector};
@@ -46,6 +50,7 @@ pub use http_server::{
     CloseReason, ClosedConnections, HttpListener, RequestConnection, ServerLimits, listen, serve,
 };
 pub use log_limit::{LOG_WINDOW, LogLimit};
+pub use random::random;
 pub use reachable::reachable_address;
 pub use redacted::redacted;
 pub use reloading::Reloading;

@@ -3,9 +3,10 @@
 use std::fmt::{self, Display};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tracing::{error, info};
 
 /// Shortest time between two checks of the files.
@@ -53,7 +54,7 @@ impl<T> Reloading<T> {
 
     /// The value of the files as they are; of the last good ones where the present ones cannot be used.
     pub fn get(&self) -> Arc<T> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if state.checked.elapsed() >= CHECK_EVERY {
             state.checked = Instant::now();
             let versions = versions(&self.files);
@@ -83,7 +84,7 @@ impl<T> Reloading<T> {
     /// Whether the files as they are cannot be used, so that the value is that of earlier ones.
     pub fn has_failed(&self) -> bool {
         self.get();
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).has_failed
+        self.state.lock().has_failed
     }
 }
 

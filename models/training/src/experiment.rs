@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use crate::network::Network;
 use crate::recipe::Recipe;
 use crate::workers::Workers;
+use headwater_protocol::hex;
 use headwater_spec::Spec;
 
 /// A network, its recipe and its data. Two experiments with equal identity end with the same weights.
@@ -58,7 +59,7 @@ impl RunInfo {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        let identity = hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let identity = hex(&hash.finalize()[..8]);
         Self { identity, data, limit_train, commit: None, fingerprint: None }
     }
 }

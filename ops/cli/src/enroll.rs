@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::{Subcommand, ValueEnum};
-use headwater_identity::{BrokerOptions, EnrollError, Issued, Member, Role, Site};
+use clap::Subcommand;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use headwater_identity::{BrokerOptions, EnrollError, Issued, Member, PageRights, Role, Site};
 use headwater_protocol::{GroupId, SiteId};
 
 use crate::{BadUsage, print};
@@ -17,6 +18,7 @@ Examples:
   headwater enroll add device --group gate cam-0 cam-1 cam-2
   headwater enroll add leader --group gate
   headwater enroll add cloud --host cloud.example
+  headwater enroll page --frames gate yard
   mosquitto -c site/broker/mosquitto.conf
   headwater enroll revoke --group gate cam-1          then: kill -HUP of the broker
 Copy each member's folder to its machine and name its files in section [tls] of its settings (docs/security.md).
@@ -57,7 +59,8 @@ pub enum EnrollCommand {
     /// Give members their certificates and keys.
     Add {
         /// Role of the members.
-        role: RoleWord,
+        #[arg(value_parser = role_parser())]
+        role: Role,
         /// Names: the ids of devices or edges. Left out: the role, for a leader, the cloud or an operator.
         names: Vec<String>,
         /// Group of the members.
@@ -67,6 +70,24 @@ pub enum EnrollCommand {
         #[arg(long, value_name = "HOST")]
         host: Vec<String>,
         /// Validity of the certificates.
+        #[command(flatten)]
+        days: Days,
+    },
+    /// Give a page of several groups its certificate and key. It reads results, and the status and birth of devices.
+    Page {
+        /// The groups.
+        #[arg(required = true)]
+        groups: Vec<GroupId>,
+        /// Let it see frames.
+        #[arg(long)]
+        frames: bool,
+        /// Let it trigger samples and change policies.
+        #[arg(long)]
+        act: bool,
+        /// Name of the page.
+        #[arg(long, default_value = Role::Page.name())]
+        name: String,
+        /// Validity of the certificate.
         #[command(flatten)]
         days: Days,
     },
@@ -107,7 +128,7 @@ pub struct Days {
 /// Members by group and name.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Which {
-    /// Group of the members; left out for the broker and the cloud.
+    /// Group of the members; left out for the broker, the cloud and pages.
     #[arg(long)]
     pub group: Option<GroupId>,
     /// Names.
@@ -115,34 +136,11 @@ pub struct Which {
     pub names: Vec<String>,
 }
 
-/// A role that can be added; the broker is made with its site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RoleWord {
-    /// Publishes as itself alone.
-    Device,
-    /// Publishes requests, decisions and the account of its group.
-    Leader,
-    /// Runs an edge section of a group.
-    Edge,
-    /// The cloud service, for all groups.
-    Cloud,
-    /// Triggers samples, sends commands, sees frames.
-    Operator,
-    /// Reads results.
-    Consumer,
-}
-
-impl From<RoleWord> for Role {
-    fn from(word: RoleWord) -> Self {
-        match word {
-            RoleWord::Device => Self::Device,
-            RoleWord::Leader => Self::Leader,
-            RoleWord::Edge => Self::Edge,
-            RoleWord::Cloud => Self::Cloud,
-            RoleWord::Operator => Self::Operator,
-            RoleWord::Consumer => Self::Consumer,
-        }
-    }
+/// Reads a role that can be added: the broker is made with its site, and a page has a command of its own.
+fn role_parser() -> impl TypedValueParser<Value = Role> {
+    let added = Role::all().filter(|role| !matches!(role, Role::Broker | Role::Page));
+    let words = added.map(|role| PossibleValue::new(role.name()).help(role.help()));
+    PossibleValuesParser::new(words).map(|word| Role::named(&word).expect("one of the names above"))
 }
 
 /// Advice after a change of the rules or of the broker's certificate.
@@ -174,7 +172,7 @@ fn execute(args: &EnrollArgs) -> Result<()> {
             ))
         }
         EnrollCommand::Add { role, names, group, host, days } => {
-            let role = Role::from(*role);
+            let role = *role;
             if let (Some(group), false) = (group, role.has_group()) {
                 return Err(BadUsage(format!(
                     "enroll: `--group` is not for the {}, which serves all groups of the site; leave out --group {group}",
@@ -183,9 +181,8 @@ fn execute(args: &EnrollArgs) -> Result<()> {
                 .into());
             }
             let mut site = Site::open(&args.dir)?;
-            let own_name = matches!(role, Role::Leader | Role::Cloud | Role::Operator);
-            let names =
-                if names.is_empty() && own_name { vec![role.name().to_owned()] } else { names.clone() };
+            let is_named = !names.is_empty() || !role.names_members();
+            let names = if is_named { names.clone() } else { vec![role.name().to_owned()] };
             if names.is_empty() {
                 return Err(BadUsage(format!("{}: which names?", role.name())).into());
             }
@@ -196,6 +193,12 @@ fn execute(args: &EnrollArgs) -> Result<()> {
                 print(&format!("{}\n", folder.display()))?;
             }
             if role.has_group() { print(READ_AGAIN) } else { Ok(()) }
+        }
+        EnrollCommand::Page { groups, frames, act, name, days } => {
+            let groups = groups.iter().cloned().collect();
+            let page = Member::page(name, PageRights { groups, frames: *frames, act: *act })?;
+            let folder = Site::open(&args.dir)?.enroll(page, &[], days.days)?;
+            print(&format!("{}\n{READ_AGAIN}", folder.display()))
         }
         EnrollCommand::Renew { which, host, days } => {
             let mut site = Site::open(&args.dir)?;
@@ -238,6 +241,7 @@ fn list(site: &Site, json: bool) -> Result<()> {
     for (index, certificate) in issued.iter().enumerate() {
         let Issued { member, expires, revoked, .. } = certificate;
         let day = expires.split('T').next().unwrap_or_default();
+        let rights = member.page.as_ref().map(|page| format!("; {page}")).unwrap_or_default();
         let is_renewed = issued[index + 1..].iter().any(|later| later.member == *member);
         let state = match revoked {
             Some(at) => format!("revoked {at}"),
@@ -245,7 +249,7 @@ fn list(site: &Site, json: bool) -> Result<()> {
             None if is_renewed => "valid, renewed since".to_owned(),
             None => "valid".to_owned(),
         };
-        text += &format!("{:<10} {:<28} {day:<22} {state}\n", member.role.name(), member.to_string());
+        text += &format!("{:<10} {:<28} {day:<22} {state}{rights}\n", member.role.name(), member.to_string());
     }
     print(&text)
 }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use headwater_identity::{read_signing_key, write_signing_key};
 use headwater_inference::bundle::{Release, SigningKey};
 use headwater_protocol::{IdError, SiteId};
+use headwater_transport::{PUBLIC_MODE, replace_file};
 
 use crate::{print, shipped};
 
@@ -74,11 +75,8 @@ pub fn run(args: &SignArgs) -> Result<()> {
             out.display()
         );
     }
-    // Beside its place first: a killed run leaves the old bundle.
-    let mut beside = out.as_os_str().to_owned();
-    beside.push(".new");
-    std::fs::write(&beside, bundle.signed(&key, release)).with_context(|| out.display().to_string())?;
-    std::fs::rename(&beside, out).with_context(|| out.display().to_string())?;
+    replace_file(out, bundle.signed(&key, release), PUBLIC_MODE)
+        .with_context(|| out.display().to_string())?;
     let (network, policy) = (bundle.network_id().short(), bundle.policy_id());
     print(&format!(
         "{}: network {network}, policy {policy}, release {number}{sites}, signed by {}\n",

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use headwater_protocol::{GroupId, SiteId};
 
-use crate::member::{Member, Role};
+use crate::member::{Member, PageRights};
 
 /// Direction of a rule, as Mosquitto names it.
 #[derive(Clone, Copy)]
@@ -28,11 +28,15 @@ pub(crate) fn rules<'a>(site: &SiteId, members: impl IntoIterator<Item = &'a Mem
         "# Written by `headwater enroll`; changes are lost. Who is not named here may do nothing.\n"
             .to_owned();
     for member in members {
-        let Some(group) = &member.group else { continue };
+        if member.groups().next().is_none() {
+            continue;
+        }
         // Writing to a string cannot fail.
         let _ = write!(text, "\n# {} {member}\nuser {}\n", member.role.name(), member.user(site));
-        for (access, topic) in rules_of(member) {
-            let _ = writeln!(text, "topic {} {}", access.word(), full(site, group, &topic));
+        for group in member.groups() {
+            for (access, topic) in rules_of(member) {
+                let _ = writeln!(text, "topic {} {}", access.word(), full(site, group, &topic));
+            }
         }
     }
     text
@@ -42,47 +46,23 @@ fn full(site: &SiteId, group: &GroupId, topic: &str) -> String {
     format!("headwater/v1/{site}/{group}/{topic}")
 }
 
-/// Topics under those of its group that a member publishes and reads.
-fn rules_of(member: &Member) -> Vec<(Access, String)> {
-    use Access::{Read, Write};
-    let name = &member.name;
-    let all = |access, topics: &[&str]| {
-        topics.iter().map(|topic| (access, (*topic).to_owned())).collect::<Vec<_>>()
+/// Topics under those of a group that a member publishes and reads.
+fn rules_of(member: &Member) -> impl Iterator<Item = (Access, String)> {
+    let (publishes, reads) = member.role.topics();
+    let (more, more_reads) = member.page.as_ref().map(PageRights::topics).unwrap_or_default();
+    let of = |access: Access, topics: [&'static [&'static str]; 2]| {
+        let topics = topics.into_iter().flatten();
+        topics.map(move |topic| (access, topic.replace("{name}", &member.name)))
     };
-    let own = |access, kind: &str, leaves: &[&str]| {
-        leaves.iter().map(|leaf| (access, format!("{kind}/{name}/{leaf}"))).collect::<Vec<_>>()
-    };
-    match member.role {
-        Role::Broker | Role::Cloud => Vec::new(),
-        Role::Device => [
-            own(Write, "dev", &["status", "birth", "summary", "features", "decision", "frame"]),
-            own(Read, "dev", &["status", "birth", "cmd"]),
-            all(Read, &["trigger", "request", "settled", "leader"]),
-        ]
-        .concat(),
-        Role::Leader => [
-            // The leader clears the births of devices that the setting `devices` does not name: a revoked device cannot.
-            all(Write, &["request", "settled", "result", "revision", "leader", "dev/+/cmd", "dev/+/birth"]),
-            all(Read, &["leader", "settled", "trigger"]),
-            all(Read, &["dev/+/status", "dev/+/birth", "dev/+/summary", "dev/+/features", "dev/+/decision"]),
-            all(Read, &["edge/+/status", "edge/+/features"]),
-        ]
-        .concat(),
-        Role::Edge => [
-            own(Write, "edge", &["status", "features"]),
-            own(Read, "edge", &["status"]),
-            all(Read, &["request", "trigger", "leader"]),
-            all(Read, &["dev/+/status", "dev/+/birth", "dev/+/summary", "dev/+/features", "dev/+/decision"]),
-        ]
-        .concat(),
-        Role::Operator => [all(Write, &["trigger", "dev/+/cmd"]), all(Read, &["#"])].concat(),
-        Role::Consumer => all(Read, &["result", "revision", "settled", "leader"]),
-    }
+    of(Access::Write, [publishes, more]).chain(of(Access::Read, [reads, more_reads]))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::role::Role;
 
     fn member(role: Role, name: &str) -> Member {
         Member::new(role, Some("gate".parse().unwrap()), name).unwrap()
@@ -102,9 +82,8 @@ mod tests {
 
     #[test]
     fn a_birth_is_written_by_its_device_and_by_the_leader_that_clears_it() {
-        let writers = Role::ALL.into_iter().filter(|role| role.has_group()).filter(|role| {
-            let rules = rules_of(&member(*role, "cam-0"));
-            rules.iter().any(|(access, rule)| {
+        let writers = Role::all().filter(|role| role.has_group()).filter(|role| {
+            rules_of(&member(*role, "cam-0")).any(|(access, rule)| {
                 matches!(access, Access::Write) && (rule == "dev/+/birth" || rule == "dev/cam-0/birth")
             })
         });
@@ -113,19 +92,42 @@ mod tests {
 
     #[test]
     fn only_the_leader_publishes_decisions_and_only_the_operator_reads_frames() {
-        for topic in ["request", "settled", "result", "revision", "leader"] {
-            let writers = Role::ALL.into_iter().filter(|role| role.has_group()).filter(|role| {
-                let rules = rules_of(&member(*role, "x"));
-                rules.iter().any(|(access, rule)| matches!(access, Access::Write) && rule == topic)
+        for topic in ["request", "settled", "result", "revision", "leader", "policy/answer"] {
+            let writers = Role::all().filter(|role| role.has_group()).filter(|role| {
+                rules_of(&member(*role, "x"))
+                    .any(|(access, rule)| matches!(access, Access::Write) && rule == topic)
             });
             assert_eq!(writers.collect::<Vec<_>>(), [Role::Leader], "{topic}");
         }
-        let readers = Role::ALL.into_iter().filter(|role| role.has_group()).filter(|role| {
-            let rules = rules_of(&member(*role, "x"));
-            rules.iter().any(|(access, rule)| {
+        let readers = Role::all().filter(|role| role.has_group()).filter(|role| {
+            rules_of(&member(*role, "x")).any(|(access, rule)| {
                 matches!(access, Access::Read) && (rule == "#" || rule.ends_with("/frame"))
             })
         });
         assert_eq!(readers.collect::<Vec<_>>(), [Role::Operator]);
+    }
+
+    #[test]
+    fn a_page_has_each_right_in_its_groups_alone() {
+        let groups: BTreeSet<GroupId> = ["gate", "yard"].map(|name| name.parse().unwrap()).into();
+        for (frames, act) in [(false, false), (true, false), (false, true), (true, true)] {
+            let page = Member::page("wall", PageRights { groups: groups.clone(), frames, act }).unwrap();
+            let text = rules(&"hall".parse().unwrap(), [&page]);
+            assert!(text.contains("\nuser CN=wall,O=hall\n"), "{text}");
+            for group in ["gate", "yard"] {
+                let has = |rule: &str, topic: &str| {
+                    text.contains(&format!("topic {rule} headwater/v1/hall/{group}/{topic}\n"))
+                };
+                for topic in ["result", "revision", "settled", "leader", "dev/+/status", "dev/+/birth"] {
+                    assert!(has("read", topic), "{topic} in {text}");
+                }
+                assert_eq!(has("read", "dev/+/frame"), frames, "{text}");
+                for (rule, topic) in [("write", "trigger"), ("write", "policy"), ("read", "policy/answer")] {
+                    assert_eq!(has(rule, topic), act, "{topic} in {text}");
+                }
+            }
+            let rights = 6 + usize::from(frames) + 3 * usize::from(act);
+            assert_eq!(text.matches("\ntopic ").count(), 2 * rights, "{text}");
+        }
     }
 }

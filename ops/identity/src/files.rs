@@ -1,32 +1,20 @@
 //! Writing files: whole or not at all, keys for their owner alone.
 
 use std::fs::{self, DirBuilder, DirEntry, File, Metadata, OpenOptions, Permissions, TryLockError};
-use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use headwater_transport::{lock_within, read_bounded};
+use headwater_transport::{SECRET_MODE, lock_within, read_bounded, replace_file};
 
 use crate::error::EnrollError;
 
-/// Rights of a file that everybody may read.
-pub(crate) const PUBLIC: u32 = 0o644;
-/// Rights of a key.
-pub(crate) const SECRET: u32 = 0o600;
 /// Largest file of a site that is read: access rules of thousands of members.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Writes a file beside its place and moves it there, so that a reader finds the old content or the new one.
 pub(crate) fn write(path: &Path, content: &str, rights: u32) -> Result<(), EnrollError> {
-    let of = |error: std::io::Error| EnrollError::system(path, &error);
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    // A file that a killed run left would keep its own rights.
-    let _ = fs::remove_file(&beside);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(rights).open(&beside).map_err(of)?;
-    file.write_all(content.as_bytes()).and_then(|()| file.sync_all()).map_err(of)?;
-    fs::rename(&beside, path).map_err(of)
+    replace_file(path, content, rights).map_err(|error| EnrollError::system(path, &error))
 }
 
 /// Makes a folder, readable by its owner alone; one that exists stays as it is.
@@ -72,8 +60,13 @@ const LOCK_LIMIT: Duration = Duration::from_secs(20);
 /// Waits until no other program holds the lock; it is held until the file is dropped.
 pub(crate) fn lock(path: &Path) -> Result<File, EnrollError> {
     let of = |error: std::io::Error| EnrollError::system(path, &error);
-    let file =
-        OpenOptions::new().create(true).write(true).truncate(false).mode(SECRET).open(path).map_err(of)?;
+    let file = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .mode(SECRET_MODE)
+        .open(path)
+        .map_err(of)?;
     lock_within(&file, LOCK_LIMIT).map_err(|error| match error {
         TryLockError::WouldBlock => {
             EnrollError::file(path, "another program changes this site; try again when it has ended")

@@ -16,7 +16,7 @@
 //! ```text
 //! site            unfinished  site
 //! certificates    issue  signing
-//! members         access  member  host
+//! members         access  member  role  host
 //! broker          mosquitto
 //! files           files  error
 //! ```
@@ -28,13 +28,15 @@ mod host;
 mod issue;
 mod member;
 mod mosquitto;
+mod role;
 mod signing;
 mod site;
 mod unfinished;
 
 pub use error::EnrollError;
-pub use member::{Member, Role, renew_command};
+pub use member::{Member, PageRights, renew_command};
 pub use mosquitto::BrokerOptions;
+pub use role::Role;
 pub use signing::{read_signing_key, write_signing_key};
 pub use site::{Issued, Site};
 pub use unfinished::Unfinished;

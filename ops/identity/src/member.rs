@@ -1,63 +1,48 @@
 //! Members of a site: who holds a certificate.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use headwater_protocol::{GroupId, SiteId};
 use serde::{Deserialize, Serialize};
 
 use crate::error::EnrollError;
-
-/// Rights of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// The MQTT broker of the site.
-    Broker,
-    /// The cloud service.
-    Cloud,
-    /// A device of a group: publishes as itself alone.
-    Device,
-    /// The leader of a group.
-    Leader,
-    /// An edge of a group with several edges.
-    Edge,
-    /// A person or program that triggers samples, sends commands and sees frames.
-    Operator,
-    /// A program that reads results.
-    Consumer,
-}
-
-impl Role {
-    /// Every role.
-    pub const ALL: [Self; 7] =
-        [Self::Broker, Self::Cloud, Self::Device, Self::Leader, Self::Edge, Self::Operator, Self::Consumer];
-
-    /// Name in commands and lists.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Broker => "broker",
-            Self::Cloud => "cloud",
-            Self::Device => "device",
-            Self::Leader => "leader",
-            Self::Edge => "edge",
-            Self::Operator => "operator",
-            Self::Consumer => "consumer",
-        }
-    }
-
-    /// Whether its members belong to one group; the others serve all groups of the site.
-    pub const fn has_group(self) -> bool {
-        !matches!(self, Self::Broker | Self::Cloud)
-    }
-
-    /// Whether its members accept connections, so that their certificates name hosts.
-    pub const fn is_server(self) -> bool {
-        matches!(self, Self::Broker | Self::Cloud)
-    }
-}
+use crate::role::Role;
 
 /// Longest common name of a certificate (X.520).
 const MAX_NAME_BYTES: usize = 64;
+
+/// Rights of a page: results, status and birth of the devices in its groups, and what is stated here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageRights {
+    /// The groups.
+    pub groups: BTreeSet<GroupId>,
+    /// Whether it sees frames.
+    pub frames: bool,
+    /// Whether it triggers samples and changes policies.
+    pub act: bool,
+}
+
+impl PageRights {
+    /// Topics that a right adds to those of every page, under those of a group: published and read ones.
+    pub(crate) fn topics(&self) -> (&'static [&'static str], &'static [&'static str]) {
+        match (self.frames, self.act) {
+            (false, false) => (&[], &[]),
+            (true, false) => (&[], &["dev/+/frame"]),
+            (false, true) => (&["trigger", "policy"], &["policy/answer"]),
+            (true, true) => (&["trigger", "policy"], &["policy/answer", "dev/+/frame"]),
+        }
+    }
+}
+
+impl fmt::Display for PageRights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let groups: Vec<_> = self.groups.iter().map(GroupId::as_str).collect();
+        f.write_str(&groups.join(", "))?;
+        let rights = [(self.frames, "frames"), (self.act, "act")];
+        rights.iter().filter(|(has, _)| *has).try_for_each(|(_, right)| write!(f, "; {right}"))
+    }
+}
 
 /// Holder of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,9 +54,20 @@ pub struct Member {
     pub group: Option<GroupId>,
     /// Its name: the id of a device or edge; the role for a leader, the broker or the cloud.
     pub name: String,
+    /// Its groups and rights, if it is a page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<PageRights>,
 }
 
 impl Member {
+    /// A page of several groups.
+    ///
+    /// # Errors
+    /// [`EnrollError::Name`].
+    pub fn page(name: impl Into<String>, rights: PageRights) -> Result<Self, EnrollError> {
+        Ok(Self { page: Some(rights), ..Self::new(Role::Page, None, name)? })
+    }
+
     /// A member whose name and group fit its role.
     ///
     /// # Errors
@@ -94,8 +90,13 @@ impl Member {
         match (&group, role.has_group()) {
             (None, true) => refused("expected a group".into()),
             (Some(group), false) => refused(format!("serves all groups, found the group {group}")),
-            (Some(_), true) | (None, false) => Ok(Self { role, group, name }),
+            (Some(_), true) | (None, false) => Ok(Self { role, group, name, page: None }),
         }
+    }
+
+    /// Groups in which it has rights.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &GroupId> {
+        self.group.iter().chain(self.page.iter().flat_map(|page| &page.groups))
     }
 
     /// Command that gives the member a new certificate.

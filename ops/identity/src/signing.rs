@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use headwater_transport::SECRET_MODE;
 use rcgen::{KeyPair, PKCS_ED25519};
 
 use crate::error::EnrollError;
-use crate::files::{self, SECRET};
+use crate::files;
 
 /// Writes a new key, readable by its owner alone.
 ///
@@ -17,7 +18,7 @@ pub fn write_signing_key(path: &Path) -> Result<(), EnrollError> {
     }
     let key = KeyPair::generate_for(&PKCS_ED25519)
         .map_err(|reason| EnrollError::certificate("signing key", reason))?;
-    files::write(path, &key.serialize_pem(), SECRET)
+    files::write(path, &key.serialize_pem(), SECRET_MODE)
 }
 
 /// Reads a key in PKCS#8.

@@ -5,17 +5,19 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::{GroupId, SiteId};
+use headwater_transport::{PUBLIC_MODE, SECRET_MODE};
 use serde::{Deserialize, Serialize};
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
 use crate::access;
 use crate::error::EnrollError;
-use crate::files::{self, PUBLIC, SECRET};
+use crate::files;
 use crate::host::check_hosts;
 use crate::issue::{Authority, Credentials, Revoked, Validity};
-use crate::member::{Member, Role};
+use crate::member::Member;
 use crate::mosquitto::{self, BrokerOptions};
+use crate::role::Role;
 
 /// Version of `site.json`.
 const FORMAT: u32 = 1;
@@ -147,8 +149,8 @@ impl Site {
     /// Writes key and certificate of a new authority.
     fn write_authority(&self) -> Result<(), EnrollError> {
         let (_, credentials) = Authority::generate(&self.record.site, self.record.serial)?;
-        files::write(&self.folder.join(AUTHORITY_KEY), &credentials.key, SECRET)?;
-        files::write(&self.folder.join(AUTHORITY), &credentials.certificate, PUBLIC)
+        files::write(&self.folder.join(AUTHORITY_KEY), &credentials.key, SECRET_MODE)?;
+        files::write(&self.folder.join(AUTHORITY), &credentials.certificate, PUBLIC_MODE)
     }
 
     fn enroll_broker(&mut self, hosts: &[String], days: u32) -> Result<(), EnrollError> {
@@ -253,6 +255,7 @@ impl Site {
                 "{name}: a group and the {other} would have one folder; choose another name"
             )));
         }
+        self.check_groups(&member)?;
         check_hosts(hosts)?;
         let hosts: BTreeSet<String> = hosts.iter().cloned().collect();
         match (member.role.is_server(), hosts.is_empty()) {
@@ -266,6 +269,25 @@ impl Site {
             (true, false) | (false, true) => {}
         }
         self.issue(member, hosts, days)
+    }
+
+    /// Refuses a page of groups that the site does not have, all of them at once.
+    fn check_groups(&self, member: &Member) -> Result<(), EnrollError> {
+        let known: BTreeSet<_> =
+            self.record.issued.iter().filter_map(|issued| issued.member.group.as_ref()).collect();
+        let names = |groups: &mut dyn Iterator<Item = &GroupId>| {
+            groups.map(GroupId::as_str).collect::<Vec<_>>().join(", ")
+        };
+        let unknown =
+            names(&mut member.page.iter().flat_map(|page| &page.groups).filter(|own| !known.contains(own)));
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let known = names(&mut known.into_iter());
+        Err(EnrollError::Name(format!(
+            "{} {member}: expected groups of this site ({known}), found {unknown}; correct the name, or enroll the group's members first",
+            member.role.name()
+        )))
     }
 
     /// Gives a member a new certificate and key in place of its earlier ones, which stay valid until they expire. A server gets these hosts;
@@ -336,9 +358,13 @@ impl Site {
 
     /// Writes a member's files. The key last: whoever reloads when the key changes finds both.
     fn write_member(&self, folder: &Path, credentials: &Credentials) -> Result<(), EnrollError> {
-        files::write(&folder.join(MEMBER_AUTHORITY), &files::read(&self.folder.join(AUTHORITY))?, PUBLIC)?;
-        files::write(&folder.join(CERTIFICATE), &credentials.certificate, PUBLIC)?;
-        files::write(&folder.join(KEY), &credentials.key, SECRET)
+        files::write(
+            &folder.join(MEMBER_AUTHORITY),
+            &files::read(&self.folder.join(AUTHORITY))?,
+            PUBLIC_MODE,
+        )?;
+        files::write(&folder.join(CERTIFICATE), &credentials.certificate, PUBLIC_MODE)?;
+        files::write(&folder.join(KEY), &credentials.key, SECRET_MODE)
     }
 
     /// Takes back the certificate that was issued last, before anybody has it: its folder goes, and then its record.
@@ -363,20 +389,20 @@ impl Site {
         let list = self.authority()?.revocation_list(revoked, validity)?;
         let record = serde_json::to_string_pretty(&self.record)
             .map_err(|error| EnrollError::file(self.folder.join(SITE), error))?;
-        files::write(&self.folder.join(SITE), &record, PUBLIC)?;
-        files::write(&self.folder.join(REVOKED), &list, PUBLIC)?;
+        files::write(&self.folder.join(SITE), &record, PUBLIC_MODE)?;
+        files::write(&self.folder.join(REVOKED), &list, PUBLIC_MODE)?;
         let Record { site, broker_port, broker_address, broker_folder, .. } = &self.record;
         let own = self.folder.join(Role::Broker.name());
         files::make_folder(&own)?;
-        files::write(&own.join("access.rules"), &access::rules(site, self.holders()), PUBLIC)?;
+        files::write(&own.join("access.rules"), &access::rules(site, self.holders()), PUBLIC_MODE)?;
         let options = BrokerOptions { port: *broker_port, address: broker_address.clone(), folder: None };
         let folder = broker_folder.as_ref().unwrap_or(&own);
-        files::write(&own.join("mosquitto.conf"), &mosquitto::configuration(folder, &options), PUBLIC)?;
-        files::write(&own.join(REVOKED), &list, PUBLIC)?;
+        files::write(&own.join("mosquitto.conf"), &mosquitto::configuration(folder, &options), PUBLIC_MODE)?;
+        files::write(&own.join(REVOKED), &list, PUBLIC_MODE)?;
         // A member whose folder was moved to its machine takes the list there.
         let mut folders =
             self.holders().map(|member| self.folder_of(member)).filter(|folder| folder.exists());
-        folders.try_for_each(|folder| files::write(&folder.join(REVOKED), &list, PUBLIC))
+        folders.try_for_each(|folder| files::write(&folder.join(REVOKED), &list, PUBLIC_MODE))
     }
 
     /// The authority, once its key and its certificate are known to belong together: members trust the certificate.

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use headwater_group::start::{Program, find_program};
+use headwater_group::start::Program;
 use headwater_group::{ClientSettings, GroupClient};
 use headwater_link::Endpoint;
 use headwater_protocol::{GroupId, SiteId, Slot, SlotSet};
@@ -32,6 +32,7 @@ use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
 use headwater_transport::{BrokerAccess, Scheme};
 
 use crate::other_programs::find_mosquitto;
+use crate::programs::command;
 use crate::shipped;
 use crate::waits::Waits;
 
@@ -170,8 +171,7 @@ impl Site {
     /// # Panics
     /// When it fails.
     pub fn headwater(&self, arguments: &[&str]) -> String {
-        let program = find_program("headwater").expect("the programs are built");
-        let output = Command::new(program)
+        let output = command("headwater")
             .args(arguments)
             .env("HEADWATER_SITE_DIR", self.members())
             .output()
@@ -278,7 +278,6 @@ impl Site {
     }
 
     fn command(&self, part: Part) -> Command {
-        let program = |name| Command::new(find_program(name).expect("the programs are built"));
         let broker = self.broker().to_string();
         match part {
             Part::Broker => {
@@ -287,7 +286,7 @@ impl Site {
                 command
             }
             Part::Cloud => {
-                let mut command = program("headwater-cloud");
+                let mut command = command("headwater-cloud");
                 command.arg("--bundle").arg(shipped::bundle_path());
                 command.args([
                     "--http-listen",
@@ -299,7 +298,7 @@ impl Site {
                 command
             }
             Part::Aggregator => {
-                let mut command = program("headwater-aggregator");
+                let mut command = command("headwater-aggregator");
                 command.arg("--config").arg(self.folder.join("aggregator.toml"));
                 command
             }
@@ -307,7 +306,7 @@ impl Site {
                 let name = device_name(slot);
                 let state = self.folder.join("state").join(GROUPS[group]).join(&name);
                 std::fs::create_dir_all(&state).expect("the folder can be written");
-                let mut command = program("headwater-device");
+                let mut command = command("headwater-device");
                 command.args([
                     "--site",
                     SITE,

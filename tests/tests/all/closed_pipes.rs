@@ -1,12 +1,11 @@
 //! Output of the programs: to a reader that closes the pipe, and without passwords.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
-use headwater_group::start::find_program;
-use headwater_tests::shipped;
+use headwater_tests::{programs, shipped};
 
 fn output(program: &str, arguments: &[&str], stdout: Stdio) -> Output {
-    let mut command = Command::new(find_program(program).expect("the programs are built"));
+    let mut command = programs::command(program);
     command.args(arguments).env_remove("RUST_LOG").stdin(Stdio::null()).stdout(stdout);
     command.stderr(Stdio::piped()).output().expect("the program starts")
 }

@@ -1,13 +1,12 @@
 //! `headwater demo --processes`: the programs over Mosquitto, at both `QoS` settings.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use headwater_group::start::find_program;
 use headwater_tests::group::patient;
-use headwater_tests::other_programs::{loopback, mosquitto, mosquitto_with};
+use headwater_tests::other_programs::{free_address, mosquitto, mosquitto_of};
+use headwater_tests::programs::command;
 use headwater_tests::shipped;
-use headwater_transport::held_port;
 
 fn check(qos: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -15,7 +14,7 @@ fn check(qos: &str) {
     let policy = folder.path().join("patient.toml");
     let text = toml::to_string(&patient(shipped::bundle().policy().clone())).expect("a policy becomes TOML");
     std::fs::write(&policy, text).expect("the folder can be written");
-    let output = Command::new(find_program("headwater").expect("the programs are built"))
+    let output = command("headwater")
         .args(["demo", "--processes", "--json", "--samples", "120", "--rate", "60", "--policy"])
         .arg(&policy)
         .args(["--qos", qos, "--broker", &broker.to_string()])
@@ -48,7 +47,7 @@ fn every_sample_is_decided_at_qos_1() {
 /// The demo with this broker, which is not there or refuses: code 1, and what it printed on standard error.
 #[track_caller]
 fn refused(broker: &str) -> String {
-    let output = Command::new(find_program("headwater").expect("the programs are built"))
+    let output = command("headwater")
         .args(["demo", "--samples", "5", "--broker", broker])
         .output()
         .expect("the demo starts");
@@ -71,11 +70,8 @@ fn a_missing_broker_is_named() {
 #[test]
 fn a_broker_that_refuses_is_said_as_what_it_is_at_once() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let address = loopback(held_port().expect("a free port"));
-    let config = folder.path().join("closed.conf");
-    let text = format!("listener {} 127.0.0.1\nallow_anonymous false\nuser root\n", address.port());
-    std::fs::write(&config, text).expect("the folder can be written");
-    let _mosquitto = mosquitto_with(&config, &address);
+    let address = free_address();
+    let _mosquitto = mosquitto_of("allow_anonymous false", folder.path(), &address);
     let start = Instant::now();
     let stderr = refused(&address.to_string());
     for part in ["not authorized", "broker.password_file", "acl_file"] {

@@ -1,18 +1,18 @@
 //! Devices that are killed, silent, flapping, of another network, or with a wrong clock: each is named by the status, the metrics and the
 //! log of the aggregator.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use headwater_group::start::{Program, find_program};
+use headwater_group::start::Program;
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::Endpoint;
 use headwater_tests::group::WAIT_LIMIT;
 use headwater_tests::other_programs::{find_faketime, mosquitto};
+use headwater_tests::programs::{Log, device, service};
 use headwater_tests::shipped;
 use headwater_transport::held_port;
 use serde_json::Value;
@@ -28,35 +28,20 @@ struct Site {
 }
 
 impl Site {
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(find_program(program).expect("the programs are built"));
-        command.args(["--site", "tests", "--group", "group", "--broker-address", &self.broker.to_string()]);
-        command.env_remove("RUST_LOG").stdout(Stdio::null());
-        command
-    }
-
-    fn log(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}.log"))
-    }
-
     fn start(&self, name: &str, command: &mut Command) -> Program {
-        let log = File::options().append(true).create(true).open(self.log(name)).expect("a log");
-        Program::start(command.stderr(log)).expect("the program starts")
+        Log::new(&self.folder, name).start(command)
     }
 
     fn aggregator(&self) -> Program {
-        let mut command = self.command("headwater-aggregator");
-        command.arg("--bundle").arg(shipped::bundle_path());
-        command.args(["--admin-listen", &format!("127.0.0.1:{}", self.admin_port)]);
-        self.start("aggregator", &mut command)
+        let mut command = service("headwater-aggregator", &self.broker, &shipped::bundle_path());
+        let admin = format!("127.0.0.1:{}", self.admin_port);
+        self.start("aggregator", command.args(["--admin-listen", &admin]))
     }
 
     /// A device that captures every 100 ms.
     fn device_command(&self, slot: usize, bundle: &Path) -> Command {
-        let mut command = self.command("headwater-device");
-        let (id, slot) = (format!("cam-{slot}"), slot.to_string());
-        command.args(["--id", &id, "--slot", &slot, "--capture", "clock", "--period-ms", "100"]);
-        command.arg("--source-path").arg(shipped::frames_path()).arg("--bundle").arg(bundle);
+        let mut command = device(slot, &self.broker, bundle);
+        command.args(["--capture", "clock", "--period-ms", "100"]);
         command
     }
 
@@ -91,7 +76,7 @@ impl Site {
             let found = devices.into_iter().find(|found| found["name"] == device && found["state"] == state);
             let metrics = self.get("/metrics");
             let series = format!("device=\"{device}\",group=\"group\",site=\"tests\",state=\"{state}\"}} 1");
-            let log = std::fs::read_to_string(self.log("aggregator")).unwrap_or_default();
+            let log = Log::new(&self.folder, "aggregator").text();
             let words = [format!("device={device}"), format!("state=\"{state}\"")];
             let is_logged =
                 state == "up" || log.lines().any(|line| words.iter().all(|word| line.contains(word)));

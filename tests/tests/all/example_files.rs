@@ -1,15 +1,15 @@
 //! The example files of the three services make one site.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
-use headwater_group::start::{Program, find_program};
+use headwater_group::start::Program;
 use headwater_group::{ClientSettings, GroupClient};
 use headwater_protocol::{GroupId, SampleId, SiteId, SlotSet};
 use headwater_tests::group::{WAIT_LIMIT, embedded_broker, slot};
-use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
+use headwater_tests::{programs, shipped};
 use headwater_transport::held_port;
 use tokio::time::{Instant, timeout_at};
 
@@ -43,7 +43,7 @@ fn addresses_and_names_of_the_example_files_fit_each_other() {
 fn start(program: &str, file: &str, folder: &Path, flags: &[&str]) -> Program {
     let path = folder.join(format!("{program}.toml"));
     std::fs::write(&path, file).expect("the folder can be written");
-    let mut command = Command::new(find_program(program).expect("the programs are built"));
+    let mut command = programs::command(program);
     command.current_dir(folder).arg("--config").arg(path).args(flags).stdout(Stdio::null());
     Program::start(&mut command).expect("the program starts")
 }

@@ -1,18 +1,17 @@
 //! A broker with certificates and access rules by `headwater enroll`: who is let in, and what is said to who is not.
 
-use std::process::Command;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use headwater_group::start::find_program;
-use headwater_link::{Link, LinkConfig, QoS};
+use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_tests::group::WAIT_LIMIT;
-use headwater_tests::shipped;
 use headwater_tests::site::{GROUPS, Part, SITE, Site};
+use headwater_tests::{programs, shipped};
 use tokio::time::{sleep, timeout};
 
 /// `headwater trigger` with these arguments: its exit code, and what it printed on standard error.
 fn trigger(site: &Site, flags: &[String]) -> (Option<i32>, String) {
-    let output = Command::new(find_program("headwater").expect("the programs are built"))
+    let output = programs::command("headwater")
         .args(["trigger", "--site", SITE, "--group", GROUPS[0], "--broker"])
         .arg(format!("mqtts://localhost:{}", site.broker_port))
         .args(flags)
@@ -81,7 +80,7 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
     let mut topics = Vec::new();
     while topics.last().is_none_or(|topic: &String| !topic.ends_with("cam-1/summary")) {
         let incoming = timeout(WAIT_LIMIT, heard.recv()).await.expect("in time").expect("the link lives");
-        if let headwater_link::Incoming::Message { topic, .. } = incoming {
+        if let Incoming::Message { topic, .. } = incoming {
             topics.push(topic);
         }
     }
@@ -102,6 +101,91 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
     let refused = timeout(WAIT_LIMIT, failures.wait_for(Option::is_some)).await.expect("in time");
     let refused = refused.expect("the link lives").clone().expect("a failure");
     assert!(refused.is_refusal(), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_reads_its_groups_and_sees_frames_and_acts_where_it_has_the_right() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut site = Site::enroll(folder.path());
+    let topic = |group: usize, topic: &str| format!("headwater/v1/{SITE}/{}/{topic}", GROUPS[group]);
+    let pages = [("wall", &[][..], 2), ("camera", &["--frames"][..], 2), ("hand", &["--act"][..], 1)];
+    for (name, rights, groups) in pages {
+        site.headwater(&[&["enroll", "page", "--name", name], rights, &GROUPS[..groups]].concat());
+    }
+    // A new certificate keeps the rights.
+    site.headwater(&["enroll", "renew", "wall"]);
+    site.start(Part::Broker);
+    let start = |group: &str, name: &str| {
+        let all = format!("headwater/v1/{SITE}/#");
+        let config = LinkConfig::new(site.access(group, name), name).subscribe(all, QoS::AtLeastOnce);
+        Link::start(config).expect("a filter")
+    };
+    let orders = LinkConfig::new(site.access(GROUPS[0], "leader"), "leader")
+        .subscribe(topic(0, "trigger"), QoS::AtLeastOnce);
+    let (leader, mut orders) = Link::start(orders).expect("a filter");
+    let (other, _other) =
+        Link::start(LinkConfig::new(site.access(GROUPS[1], "leader"), "other")).expect("a client");
+    let (device, _device) =
+        Link::start(LinkConfig::new(site.access(GROUPS[0], "cam-0"), "cam-0")).expect("a client");
+    let mut heard_by = Vec::new();
+    for (name, rights, groups) in pages {
+        // Members of the whole site have folders beside those of groups.
+        let (page, mut heard) = start("", name);
+        let connected = async { while !matches!(heard.recv().await, Some(Incoming::Connected)) {} };
+        timeout(WAIT_LIMIT, connected).await.expect("the broker takes a page");
+        heard_by.push((name, rights, groups, page, heard));
+    }
+    let connected = async {
+        while ![&leader, &other, &device].into_iter().all(Link::is_connected) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(WAIT_LIMIT, connected).await.expect("the broker takes leaders and device");
+    let say =
+        |link: &Link, topic: String| link.publish(topic, "said", QoS::AtLeastOnce, false).expect("connected");
+    say(&other, topic(1, "result"));
+    say(&device, topic(0, "dev/cam-0/summary"));
+    say(&device, topic(0, "dev/cam-0/frame"));
+    say(&device, topic(0, "dev/cam-0/status"));
+    say(&leader, topic(0, "result"));
+    for (name, rights, groups, page, mut heard) in heard_by {
+        let mut expected = BTreeSet::from([topic(0, "dev/cam-0/status"), topic(0, "result")]);
+        expected.extend((groups == 2).then(|| topic(1, "result")));
+        expected.extend((rights == ["--frames"]).then(|| topic(0, "dev/cam-0/frame")));
+        let mut topics = BTreeSet::new();
+        while !expected.is_subset(&topics) {
+            let incoming = timeout(WAIT_LIMIT, heard.recv()).await;
+            if let Some(Incoming::Message { topic, .. }) =
+                incoming.unwrap_or_else(|_| panic!("{name}: {topics:?}"))
+            {
+                topics.insert(topic);
+            }
+        }
+        assert_eq!(topics, expected, "{name}");
+        let acts = rights == ["--act"];
+        let mut expected = BTreeSet::from([topic(0, "result")]);
+        expected.extend((!acts).then(|| topic(0, "trigger")));
+        say(&page, topic(0, "trigger"));
+        say(&page, topic(0, "result"));
+        let mut refused = BTreeSet::new();
+        while !expected.is_subset(&refused) {
+            let incoming = timeout(WAIT_LIMIT, heard.recv()).await;
+            if let Some(Incoming::Refused { topic, .. }) =
+                incoming.unwrap_or_else(|_| panic!("{name}: {refused:?}"))
+            {
+                refused.insert(topic);
+            }
+        }
+        assert_eq!(refused, expected, "{name}");
+        let triggered = async { while !matches!(orders.recv().await, Some(Incoming::Message { .. })) {} };
+        if acts {
+            timeout(WAIT_LIMIT, triggered).await.expect("the leader hears the trigger");
+        }
+    }
+    site.headwater(&["enroll", "revoke", "wall"]);
+    let rules = site.members().join("broker/access.rules");
+    let rules = std::fs::read_to_string(rules).expect("rules");
+    assert!(!rules.contains("CN=wall,") && rules.contains("CN=camera,"), "{rules}");
 }
 
 #[test]
@@ -133,8 +217,7 @@ fn a_tier_with_trusted_keys_takes_signed_bundles_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = |name: &str| folder.path().join(name).display().to_string();
     let run = |program: &str, arguments: &[&str]| {
-        let program = find_program(program).expect("the programs are built");
-        let output = Command::new(program).args(arguments).output().expect("the program starts");
+        let output = programs::command(program).args(arguments).output().expect("the program starts");
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8_lossy(&text).into_owned())
     };

@@ -1,28 +1,24 @@
 //! Two aggregator programs for one group over Mosquitto: the second one waits, and leads after SIGKILL of the first one.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use headwater_group::start::{Program, Service, find_program};
+use headwater_group::start::{Program, Service};
 use headwater_inference::policy::Policy;
 use headwater_link::Endpoint;
 use headwater_protocol::SampleId;
-use headwater_tests::group::{client, ids, patient, programs, site};
+use headwater_tests::group::{client, ids, patient, programs};
 use headwater_tests::other_programs::mosquitto;
+use headwater_tests::programs::{Log, service};
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
 
 /// A second leader of the tests' group, with a journal of its own.
 fn second_leader(broker: &Endpoint, policy: &Policy, folder: &Path) -> Program {
-    let site = site(broker.clone());
     let file = folder.join("second-policy.toml");
     std::fs::write(&file, toml::to_string(policy).expect("a policy becomes TOML")).expect("a folder");
-    let mut command = Command::new(find_program("headwater-aggregator").expect("the programs are built"));
-    command.arg("--bundle").arg(shipped::bundle_path()).arg("--policy").arg(file);
-    command.args(["--site", site.site.as_str(), "--group", site.group.as_str()]);
-    command.args(["--broker-address", &broker.to_string()]);
-    command.arg("--journal-path").arg(folder.join("second.jsonl")).stdout(Stdio::null());
-    Program::start(&mut command).expect("the program starts")
+    let mut command = service("headwater-aggregator", broker, &shipped::bundle_path());
+    command.arg("--policy").arg(file).arg("--journal-path").arg(folder.join("second.jsonl"));
+    Log::new(folder, "second").start(&mut command)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

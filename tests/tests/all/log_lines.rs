@@ -1,56 +1,22 @@
 //! Lines of a service's log when the broker or a device comes and goes.
 
-use std::fs::File;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
-use headwater_group::start::{Program, find_program};
 use headwater_link::broker::EmbeddedBroker;
-use headwater_tests::group::WAIT_LIMIT;
+use headwater_tests::other_programs::free_address;
+use headwater_tests::programs::{Log, device, service};
 use headwater_tests::shipped;
-use headwater_transport::held_port;
-use tokio::time::{sleep, timeout};
-
-/// Time between two checks of a log.
-const POLL: Duration = Duration::from_millis(20);
-
-/// Starts a program for the group `tests/group` with its log in a file.
-fn start(program: &str, flags: &[&str], log: &Path) -> Program {
-    let mut command = Command::new(find_program(program).expect("the programs are built"));
-    command.args(["--site", "tests", "--group", "group", "--bundle"]).arg(shipped::bundle_path()).args(flags);
-    command.env_remove("RUST_LOG").stdout(Stdio::null());
-    command.stderr(File::create(log).expect("the folder can be written"));
-    Program::start(&mut command).expect("the program starts")
-}
-
-/// Waits until one line of the log has all these parts.
-async fn until_logged(log: &Path, parts: &[&str]) {
-    let text = || std::fs::read_to_string(log).unwrap_or_default();
-    let is_logged = || text().lines().any(|line| parts.iter().all(|part| line.contains(part)));
-    let logged = async {
-        while !is_logged() {
-            sleep(POLL).await;
-        }
-    };
-    assert!(timeout(WAIT_LIMIT, logged).await.is_ok(), "{parts:?} in\n{}", text());
-}
 
 #[tokio::test]
 async fn the_broker_and_the_devices_are_logged_when_they_come_and_go() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let port = held_port().expect("a free port");
-    let address = format!("mqtt://127.0.0.1:{port}");
-    let log = folder.path().join("aggregator.log");
-    let _aggregator = start("headwater-aggregator", &["--broker-address", &address], &log);
-    until_logged(&log, &["WARN", "cannot connect", "refused", "away_s=0"]).await;
-    let _broker = EmbeddedBroker::start_at(port).expect("the port is held");
-    until_logged(&log, &["INFO", "connected", "away_s="]).await;
+    let (address, bundle) = (free_address(), shipped::bundle_path());
+    let log = Log::new(folder.path(), "aggregator");
+    let _aggregator = log.start(&mut service("headwater-aggregator", &address, &bundle));
+    log.until(&["WARN", "cannot connect", "refused", "away_s=0"]).await;
+    let _broker = EmbeddedBroker::start_at(address.port()).expect("the port is held");
+    log.until(&["INFO", "connected", "away_s="]).await;
 
-    let frames = shipped::frames_path().display().to_string();
-    let flags = ["--broker-address", &address, "--id", "cam-0", "--slot", "0", "--source-path", &frames];
-    let device = start("headwater-device", &flags, &folder.path().join("device.log"));
-    until_logged(&log, &["INFO", "device up", "device=cam-0", "slot=0"]).await;
+    let device = Log::new(folder.path(), "device").start(&mut device(0, &address, &bundle));
+    log.until(&["INFO", "device up", "device=cam-0", "slot=0"]).await;
     drop(device);
-    until_logged(&log, &["WARN", "device down", "device=cam-0", "slot=0"]).await;
+    log.until(&["WARN", "device down", "device=cam-0", "slot=0"]).await;
 }

@@ -1,24 +1,18 @@
 //! Files that services read again at SIGHUP: policies, and the list of a group's devices.
 
-use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use headwater_group::start::{Program, find_program};
+use headwater_group::start::Program;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::PolicyChanges;
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::Endpoint;
 use headwater_protocol::{Degraded, Exit, PolicyId, SampleId, SlotSet};
-use headwater_tests::group::{WAIT_LIMIT, client, embedded_broker, slot};
+use headwater_tests::group::{client, embedded_broker, slot};
+use headwater_tests::programs::{Log, device, service};
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
-use tokio::time::{sleep, timeout};
-
-/// Time between two checks of a log.
-const POLL: Duration = Duration::from_millis(20);
 
 /// Waits that a busy machine does not reach.
 const PATIENT: &str = "window_ms = 20000\nfeatures_ms = 20000\ndeadline_ms = 60000\n";
@@ -38,21 +32,18 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Starts a program with its log in the file `PROGRAM.log`.
-    fn start(&self, program: &str, flags: &[&str]) -> Program {
-        let mut command = Command::new(find_program(program).expect("the programs are built"));
-        command.args(["--site", "tests", "--group", "group", "--broker-address", &self.broker.to_string()]);
-        command.arg("--bundle").arg(self.bundle).args(flags);
-        command.env_remove("RUST_LOG").stdout(Stdio::null());
-        let log = self.folder.join(format!("{program}.log"));
-        command.stderr(File::create(log).expect("the folder can be written"));
-        Program::start(&mut command).expect("the program starts")
+    /// Starts the leader with its log in a file.
+    fn start_aggregator(&self, flags: &[&str]) -> Program {
+        let mut command = service("headwater-aggregator", &self.broker, self.bundle);
+        self.log("headwater-aggregator").start(command.args(flags))
     }
 
     fn start_device(&self, flags: &[&str]) -> Program {
-        let frames = shipped::frames_path().display().to_string();
-        let own = ["--id", "cam-0", "--slot", "0", "--source-path", &frames];
-        self.start("headwater-device", &[&own, flags].concat())
+        self.log("headwater-device").start(device(0, &self.broker, self.bundle).args(flags))
+    }
+
+    fn log(&self, program: &str) -> Log {
+        Log::new(self.folder, program)
     }
 
     /// Writes the policy file, and returns the id of the policy that it makes.
@@ -61,19 +52,6 @@ impl Site<'_> {
         std::fs::write(&file, text).expect("the folder can be written");
         let bundle = Bundle::open(self.bundle).expect("a sound bundle");
         PolicyChanges::policy_of(&file, &bundle.calibrated_policy()).expect("a sound policy").1
-    }
-
-    /// Waits until one line of a program's log has all these parts.
-    async fn until_logged(&self, program: &str, parts: &[&str]) {
-        let log = self.folder.join(format!("{program}.log"));
-        let text = || std::fs::read_to_string(&log).unwrap_or_default();
-        let is_logged = || text().lines().any(|line| parts.iter().all(|part| line.contains(part)));
-        let logged = async {
-            while !is_logged() {
-                sleep(POLL).await;
-            }
-        };
-        assert!(timeout(WAIT_LIMIT, logged).await.is_ok(), "{parts:?} in\n{}", text());
     }
 }
 
@@ -84,7 +62,7 @@ async fn a_leader_takes_a_changed_policy_and_refuses_a_wrong_one() {
     let site = Site { folder: folder.path(), broker: broker.clone(), bundle: &bundle };
     let strict = site.write_policy(&format!("{PATIENT}[local]\nthreshold = 0.0\n"));
     let file = folder.path().join("policy.toml").display().to_string();
-    let aggregator = site.start("headwater-aggregator", &["--policy", &file]);
+    let aggregator = site.start_aggregator(&["--policy", &file]);
     let _device = site.start_device(&[]);
     let mut client = client(broker, shipped::bundle().network_id()).await;
     client.wait_for_members(SlotSet::single(slot(0))).await.expect("the device comes");
@@ -99,7 +77,7 @@ async fn a_leader_takes_a_changed_policy_and_refuses_a_wrong_one() {
     aggregator.signal("HUP").expect("a shell starts");
     let ids = [format!("from={strict}"), format!("policy={generous}")];
     let change = ["INFO", "another policy", &ids[0], &ids[1], "local.threshold 0.0 -> 1.0", "group=group"];
-    site.until_logged("headwater-aggregator", &change).await;
+    site.log("headwater-aggregator").until(&change).await;
     let second = client.decide(sample()).await.expect("a decision");
     assert_eq!((second.policy, second.exit), (generous, Exit::LOCAL));
     assert!(!second.degraded.contains(&Degraded::CloudUnreachable), "every sample is sure: {second:?}");
@@ -109,7 +87,7 @@ async fn a_leader_takes_a_changed_policy_and_refuses_a_wrong_one() {
     aggregator.signal("HUP").expect("a shell starts");
     let refusal =
         ["WARN", "the policy file is refused", "policy.toml:2: ", "expected a number in [0, 1], found 2"];
-    site.until_logged("headwater-aggregator", &refusal).await;
+    site.log("headwater-aggregator").until(&refusal).await;
     let third = client.decide(sample()).await.expect("a decision");
     assert_eq!(third.policy, generous, "the earlier policy stays");
 }
@@ -125,7 +103,7 @@ async fn a_device_that_decides_takes_a_changed_policy() {
     // One file for both services: each takes what it needs.
     let strict = site.write_policy(&format!("{PATIENT}[device]\nthreshold = 0.0\n"));
     let file = folder.path().join("policy.toml").display().to_string();
-    let aggregator = site.start("headwater-aggregator", &[]);
+    let aggregator = site.start_aggregator(&[]);
     let device = site.start_device(&["--policy", &file]);
     let network = Bundle::open(&bundle).expect("a sound bundle").network_id();
     let mut client = client(broker, network).await;
@@ -139,12 +117,12 @@ async fn a_device_that_decides_takes_a_changed_policy() {
     let generous = site.write_policy(&format!("{PATIENT}[device]\nthreshold = 1.0\n"));
     device.signal("HUP").expect("a shell starts");
     let change = ["INFO", "another policy", "device.threshold 0.0 -> 1.0"];
-    site.until_logged("headwater-device", &change).await;
+    site.log("headwater-device").until(&change).await;
     let second = client.decide(sample()).await.expect("a decision");
     assert_eq!((second.policy, second.exit), (generous, Exit::DEVICE));
 
     aggregator.signal("HUP").expect("a shell starts");
-    site.until_logged("headwater-aggregator", &["INFO", "SIGHUP", "no policy file"]).await;
+    site.log("headwater-aggregator").until(&["INFO", "SIGHUP", "no policy file"]).await;
     assert_eq!(client.decide(sample()).await.expect("a decision").policy, generous, "it runs on");
 }
 
@@ -159,16 +137,16 @@ async fn a_leader_takes_another_list_of_devices() {
         std::fs::write(&file, text).expect("the folder can be written");
     };
     write("stolen");
-    let aggregator = site.start("headwater-aggregator", &["--config", &file.display().to_string()]);
+    let aggregator = site.start_aggregator(&["--config", &file.display().to_string()]);
     let _device = site.start_device(&[]);
-    site.until_logged("headwater-aggregator", &["WARN", "a device was refused", "device=cam-0"]).await;
+    site.log("headwater-aggregator").until(&["WARN", "a device was refused", "device=cam-0"]).await;
     write("cam-0");
     aggregator.signal("HUP").expect("a shell starts");
     let change = ["INFO", "SIGHUP", "added=\"cam-0\"", "removed=\"stolen\""];
-    site.until_logged("headwater-aggregator", &change).await;
-    site.until_logged("headwater-aggregator", &["INFO", "device up", "device=cam-0", "slot=0"]).await;
+    site.log("headwater-aggregator").until(&change).await;
+    site.log("headwater-aggregator").until(&["INFO", "device up", "device=cam-0", "slot=0"]).await;
     write("cam-0,cam-6");
     aggregator.signal("HUP").expect("a shell starts");
     let refusal = ["WARN", "expected an id for each of 6 slots, found 7"];
-    site.until_logged("headwater-aggregator", &refusal).await;
+    site.log("headwater-aggregator").until(&refusal).await;
 }

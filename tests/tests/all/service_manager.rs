@@ -6,10 +6,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use headwater_group::start::{Program, find_program};
+use headwater_group::start::Program;
 use headwater_link::Endpoint;
 use headwater_tests::group::WAIT_LIMIT;
-use headwater_tests::other_programs::mosquitto;
+use headwater_tests::other_programs::{free_address, mosquitto};
+use headwater_tests::programs::{command, device, service};
 use headwater_tests::shipped;
 use headwater_transport::held_port;
 
@@ -62,22 +63,14 @@ impl Manager {
 /// A program with its admin port.
 struct Watched {
     name: &'static str,
-    arguments: Vec<String>,
+    broker: Endpoint,
     admin: String,
 }
 
 impl Watched {
-    fn new(name: &'static str, arguments: &[&str]) -> Self {
-        let admin = format!("127.0.0.1:{}", held_port().expect("a free port"));
-        let bundle = shipped::bundle_path().display().to_string();
-        let common = ["--bundle", &bundle, "--admin-listen", &admin];
-        let arguments = common.iter().chain(arguments).map(|&argument| argument.to_owned()).collect();
-        Self { name, arguments, admin }
-    }
-
     fn command(&self) -> Command {
-        let mut command = Command::new(find_program(self.name).expect("the programs are built"));
-        command.args(&self.arguments).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut command = of_name(self.name, &self.broker);
+        command.args(["--admin-listen", &self.admin]).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
 
@@ -94,28 +87,29 @@ impl Watched {
     }
 }
 
-/// The programs, each with a port that was free a moment ago.
-fn programs(broker: &Endpoint) -> impl Iterator<Item = Watched> {
-    let broker = broker.to_string();
-    let frames = shipped::frames_path().display().to_string();
-    ["headwater-cloud", "headwater-aggregator", "headwater-device"].into_iter().map(move |name| {
-        let at_broker = ["--broker-address", &broker, "--site", "tests", "--group", "group"];
-        let device = ["--id", "cam-0", "--slot", "0", "--source-path", &frames];
-        match name {
-            "headwater-cloud" => {
-                Watched::new(name, &["--http-listen", "127.0.0.1:0", "--stop-delay-ms", "0"])
-            }
-            "headwater-device" => Watched::new(name, &[at_broker, device].concat()),
-            _ => Watched::new(name, &at_broker),
+const PROGRAMS: [&str; 3] = ["headwater-cloud", "headwater-aggregator", "headwater-device"];
+
+/// The command of one of the programs.
+fn of_name(name: &str, broker: &Endpoint) -> Command {
+    let bundle = shipped::bundle_path();
+    match name {
+        "headwater-cloud" => {
+            let mut cloud = command(name);
+            cloud.args(["--http-listen", "127.0.0.1:0", "--stop-delay-ms", "0", "--bundle"]).arg(bundle);
+            cloud
         }
-    })
+        "headwater-device" => device(0, broker, &bundle),
+        _ => service(name, broker, &bundle),
+    }
 }
 
 #[test]
 fn each_program_says_that_it_is_ready_lives_and_stops_and_a_frozen_one_is_found() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (_mosquitto, broker) = mosquitto(folder.path());
-    for watched in programs(&broker) {
+    for name in PROGRAMS {
+        let admin = format!("127.0.0.1:{}", held_port().expect("a free port"));
+        let watched = Watched { name, broker: broker.clone(), admin };
         let (is_live, reason) = watched.check_live();
         assert!(!is_live && reason.contains(&watched.admin), "nobody runs: {reason}");
         let socket = folder.path().join(watched.name);
@@ -142,30 +136,11 @@ fn each_program_says_that_it_is_ready_lives_and_stops_and_a_frozen_one_is_found(
 
 #[test]
 fn an_admin_port_beyond_this_machine_needs_a_setting_of_its_own() {
-    for name in ["headwater-cloud", "headwater-aggregator", "headwater-device"] {
+    for name in PROGRAMS {
         let check = |more: &[&str]| {
-            let mut command = Command::new(find_program(name).expect("the programs are built"));
-            command.arg("--bundle").arg(shipped::bundle_path()).args([
-                "--check-config",
-                "--admin-listen",
-                "192.0.2.1:9600",
-            ]);
-            if name == "headwater-device" {
-                command
-                    .args([
-                        "--site",
-                        "tests",
-                        "--group",
-                        "group",
-                        "--id",
-                        "cam-0",
-                        "--slot",
-                        "0",
-                        "--source-path",
-                    ])
-                    .arg(shipped::frames_path());
-            }
-            let output = command.args(more).output().expect("it starts");
+            let mut command = of_name(name, &free_address());
+            command.args(["--check-config", "--admin-listen", "192.0.2.1:9600"]).args(more);
+            let output = command.output().expect("it starts");
             (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
         };
         let (code, error) = check(&[]);

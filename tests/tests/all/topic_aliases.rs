@@ -6,8 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use headwater_group::start::Program;
 use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS, RetainedMessage};
-use headwater_tests::other_programs::{loopback, mosquitto_with};
-use headwater_transport::held_port;
+use headwater_tests::other_programs::{free_address, mosquitto_of};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -22,14 +21,8 @@ const ALIAS: u64 = 3;
 
 /// Mosquitto with a largest alias; `None` for its default of 10.
 fn broker(folder: &Path, address: &Endpoint, max_alias: Option<u16>) -> Program {
-    let mut config = format!("listener {} 127.0.0.1\nallow_anonymous true\n", address.port());
-    config += "set_tcp_nodelay true\nuser root\n";
-    if let Some(max) = max_alias {
-        config += &format!("max_topic_alias {max}\n");
-    }
-    let path = folder.join("mosquitto.conf");
-    std::fs::write(&path, config).expect("the folder can be written");
-    mosquitto_with(&path, address)
+    let max = max_alias.map(|max| format!("max_topic_alias {max}\n")).unwrap_or_default();
+    mosquitto_of(&format!("allow_anonymous true\nset_tcp_nodelay true\n{max}"), folder, address)
 }
 
 struct Client {
@@ -78,7 +71,7 @@ impl Client {
 
 #[tokio::test]
 async fn a_topic_costs_its_name_once_on_a_connection() {
-    let (folder, address) = (tempfile::tempdir().expect("a folder"), loopback(held_port().expect("a port")));
+    let (folder, address) = (tempfile::tempdir().expect("a folder"), free_address());
     let _broker = broker(folder.path(), &address, None);
     let mut client = Client::new(&address).await;
     for topic in ["view/summary", "view/features"] {
@@ -99,7 +92,7 @@ async fn a_topic_costs_its_name_once_on_a_connection() {
 async fn a_broker_without_aliases_and_one_with_a_single_alias_are_obeyed() {
     for (max, first_saves) in [(0, false), (1, true)] {
         let folder = tempfile::tempdir().expect("a folder");
-        let address = loopback(held_port().expect("a port"));
+        let address = free_address();
         let _broker = broker(folder.path(), &address, Some(max));
         let mut config = LinkConfig::new(address, "few").subscribe("view/+", QoS::AtMostOnce);
         config.retained.push(RetainedMessage::new("view/status", "up"));
@@ -121,7 +114,7 @@ async fn a_broker_without_aliases_and_one_with_a_single_alias_are_obeyed() {
 
 #[tokio::test]
 async fn a_restarted_broker_learns_the_aliases_anew() {
-    let (folder, address) = (tempfile::tempdir().expect("a folder"), loopback(held_port().expect("a port")));
+    let (folder, address) = (tempfile::tempdir().expect("a folder"), free_address());
     let first = broker(folder.path(), &address, None);
     let mut client = Client::new(&address).await;
     for topic in ["view/a", "view/b"] {

@@ -1,24 +1,23 @@
 //! `headwater trigger` against a running group.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
-use headwater_group::start::find_program;
 use headwater_link::Endpoint;
 use headwater_protocol::SampleId;
 use headwater_tests::group::{client_of, embedded_broker, shipped_group, start};
+use headwater_tests::programs::command;
 use headwater_tests::waits::Waits;
 use serde_json::Value;
 
 /// Runs the command without holding up the group in this process.
 async fn trigger(broker: &Endpoint, group: &str, arguments: &'static [&'static str]) -> Output {
-    let program = find_program("headwater").expect("the programs are built");
     let (broker, group) = (broker.to_string(), group.to_owned());
-    let command = move || {
-        let mut command = Command::new(program);
+    let run = move || {
+        let mut command = command("headwater");
         command.args(["trigger", "--broker", &broker, "--site", "tests", "--group", &group]);
         command.args(arguments).output().expect("the command starts")
     };
-    tokio::task::spawn_blocking(command).await.expect("the command ends")
+    tokio::task::spawn_blocking(run).await.expect("the command ends")
 }
 
 #[track_caller]

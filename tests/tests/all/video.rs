@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use headwater_group::start::find_program;
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::Policy;
 use headwater_inference::testing::TinyNetwork;
 use headwater_samples::{Shape, View, image_codec};
 use headwater_tests::group::{WAIT_LIMIT, bundle, client_of, embedded_broker, group_at, patient, start};
+use headwater_tests::programs::service;
 use tokio::time::timeout;
 
 const FRAMES: usize = 25;
@@ -66,12 +66,8 @@ async fn every_frame_of_a_video_is_decided() {
         .spawn()
         .expect("ffmpeg starts");
     let started = SystemTime::now();
-    let device = Command::new(find_program("headwater-device").expect("the programs are built"))
-        .args(["--site", site.site.as_str(), "--group", site.group.as_str(), "--id", "cam-0", "--slot", "0"])
-        .args(["--broker-address", &site.broker.to_string(), "--source-kind", "stdin"])
-        .args(["--capture", "source", "--json"])
-        .arg("--bundle")
-        .arg(&bundle_path)
+    let device = service("headwater-device", &site.broker, &bundle_path)
+        .args(["--id", "cam-0", "--slot", "0", "--source-kind", "stdin", "--capture", "source", "--json"])
         .stdin(ffmpeg.stdout.take().expect("was piped"))
         .stdout(Stdio::piped())
         .spawn()

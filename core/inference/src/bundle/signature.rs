@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use headwater_protocol::{SiteId, VerifyingKey};
+use headwater_protocol::{SiteId, VerifyingKey, hex, parse_hex};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -130,7 +130,7 @@ impl Signature {
         if !trust.keys.contains(&self.key) {
             return Err(SignatureError::Stranger(self.key));
         }
-        let signature = bytes_of::<64>(&self.signature).ok_or(SignatureError::Wrong(self.key))?;
+        let signature = parse_hex::<64>(&self.signature).map_err(|_| SignatureError::Wrong(self.key))?;
         let key = UnparsedPublicKey::new(&ED25519, self.key.0);
         let signed = message(network, policy, &self.release);
         key.verify(&signed, &signature).map_err(|_| SignatureError::Wrong(self.key))?;
@@ -177,22 +177,6 @@ fn message(network: &[u8], policy: &[u8], Release { number, sites }: &Release) -
     let hashes = [Sha256::digest(network), Sha256::digest(policy)].concat();
     let sites: String = sites.iter().map(|site| format!("{site}\n")).collect();
     [PURPOSE, &hashes, &number.to_le_bytes(), sites.as_bytes()].concat()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn bytes_of<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    let digits = text.as_bytes();
-    if digits.len() != 2 * N || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(bytes)
 }
 
 impl fmt::Debug for SigningKey {

@@ -53,7 +53,7 @@ fn the_weights_and_thresholds_of_the_shipped_bundle_are_those_of_868d949() {
             hash.update(contexts);
         }
     }
-    let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let found = format!("{:x}", hash.finalize());
     assert_eq!(found, "65f694e8475631f9ccd2717eea6016f5bf2d9379940f814676a8221e38a692b3");
     let exits = Exit::FIRST.map(|exit| serde_json::to_string(&bundle.policy().exits[exit]).expect("JSON"));
     let expected = [(1.0, 0.5), (1.023_275_9, 0.604_143_2), (1.0, 0.5), (1.380_597_5_f32, 1.0_f32)].map(

@@ -109,7 +109,7 @@ fn hash(data: &Fashion6Cam, samples: usize) -> String {
             }
         }
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", hash.finalize())
 }
 
 /// The data set of the real files, where they exist.

@@ -88,7 +88,7 @@ fn the_parts_of_a_seed_never_change() {
         let split = Split { shares: "70,15,15".parse().unwrap(), seed };
         hash.update(digits(&cut(split, &classes, &groups).unwrap()));
     }
-    let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = format!("{:x}", hash.finalize());
     assert_eq!(hash, "e692c3a4136a5dbd7f5c950299dda9aa2cb78f2ff7c2ed0d19519a03f1acff75");
 }
 

@@ -1,5 +1,6 @@
 //! Fingerprints of data: whether two commands, or two ranks, have the same samples.
 
+use headwater_protocol::hex;
 use headwater_samples::Part;
 use sha2::{Digest, Sha256};
 
@@ -19,7 +20,7 @@ pub fn fingerprint(parts: &Parts, part: Part, limit: Option<usize>) -> String {
     hash.update(parts.groups(part, limit).iter().flat_map(|group| group.to_le_bytes()).collect::<Vec<u8>>());
     hash.update(seen.iter().flat_map(|seen| seen.bits().to_le_bytes()).collect::<Vec<u8>>());
     hash.update(pixels);
-    let hash: String = hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = hex(&hash.finalize()[..8]);
     format!("{count} samples with fingerprint {hash}")
 }
 

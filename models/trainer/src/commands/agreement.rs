@@ -2,6 +2,7 @@
 
 use anyhow::{Context, anyhow};
 use headwater_calibration::data::{Parts, fingerprint};
+use headwater_protocol::hex;
 use headwater_samples::Part;
 use headwater_spec::Spec;
 use headwater_training::recipe::Recipe;
@@ -20,7 +21,7 @@ pub(super) fn host() -> String {
 /// Version and hash of this program: ranks read the messages of one build.
 fn program() -> Result<String, Failure> {
     let file = std::env::current_exe().and_then(std::fs::read).context("reading this program")?;
-    let hash: String = Sha256::digest(file).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let hash = hex(&Sha256::digest(file)[..8]);
     Ok(format!("headwater-train {} with SHA-256 {hash}", env!("CARGO_PKG_VERSION")))
 }
 

@@ -3,7 +3,6 @@
 use std::fs::{File, TryLockError};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -22,6 +21,7 @@ use headwater_samples::data_set::OpenOptions;
 use headwater_training::recipe::Recipe;
 use headwater_training::single_camera::{plain_network, single_camera};
 use headwater_training::training::Event;
+use parking_lot::Mutex;
 
 use super::output::{print, print_error};
 use super::progress::StatusLine;
@@ -111,7 +111,7 @@ impl Table {
             let parts = self.open(plan, fold)?;
             let parts = LoadedParts::load(&parts, plan, absent, cores());
             let queue = Mutex::new(runs.into_iter());
-            let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let next = || queue.lock().next();
             let work = || {
                 while let Some(run) = next() {
                     let started = Instant::now();
@@ -120,7 +120,7 @@ impl Table {
                     if let Err(error) = &result {
                         // The runs at work end; no other one begins.
                         print_error(&format!("{}: {error}", run.name(plan)));
-                        queue.lock().unwrap_or_else(PoisonError::into_inner).by_ref().for_each(drop);
+                        queue.lock().by_ref().for_each(drop);
                     }
                     result.with_context(|| run.name(plan))?;
                     progress.done(run, started);
@@ -251,7 +251,7 @@ impl<'a> Progress<'a> {
 
     fn show(&self, run: Run, event: &Event<'_>) {
         let Event::Step { progress, steps_per_epoch } = event else { return };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let (status, done) = &mut *state;
         status.show(|| {
             let (epoch, step) = (progress.epoch + 1, progress.step_in_epoch);
@@ -261,7 +261,7 @@ impl<'a> Progress<'a> {
     }
 
     fn done(&self, run: Run, started: Instant) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.1 += 1;
         let (done, name) = (state.1, run.name(self.plan));
         let left = self.started.elapsed().as_secs_f64() / done as f64 * (self.runs - done) as f64;

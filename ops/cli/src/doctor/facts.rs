@@ -1,11 +1,10 @@
 //! Answers of brokers, clouds and running programs. Every wait has a limit; what does not answer is a fact too.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_link::{BrokerProbe, ConnectFailure, probe};
-use headwater_transport::{Connector, Endpoint, Scheme, Secret};
+use headwater_transport::{Connector, Endpoint, Scheme, Secret, random};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -52,8 +51,7 @@ async fn ask_brokers(tier: &Tier, limit: Duration) -> Vec<Option<Result<BrokerPr
     let mut probes = JoinSet::new();
     for (index, member) in tier.members.iter().enumerate() {
         let Ok(access) = tier.access(member) else { continue };
-        let random = RandomState::new().build_hasher().finish() as u32;
-        let config = member.link(access, format!("doctor.{random:08x}"), limit_ms);
+        let config = member.link(access, format!("doctor.{:08x}", random() as u32), limit_ms);
         // Connection, subscriptions and retained messages have limits of their own.
         let whole = limit * 3;
         probes.spawn(async move {

@@ -6,9 +6,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater_tests::other_programs::{loopback, mosquitto_with, silent_server};
+use headwater_tests::other_programs::{free_address, mosquitto_of, silent_server};
 use headwater_tests::shipped;
-use headwater_transport::held_port;
 
 use super::provoked::{Doctor, Files};
 
@@ -39,7 +38,7 @@ fn a_name_without_an_address_and_another_protocol_are_told_apart_from_a_broker_t
 
     doctor.names("fail", "broker", "something answers there, but not as an MQTT broker does", "");
 
-    let files = Files::new(format!("mqtt://127.0.0.1:{}", held_port().expect("a free port")));
+    let files = Files::new(free_address().to_string());
     let doctor = Doctor::run(&[("--device", &files.device(0, &shipped::bundle_path(), ""))]);
     doctor.names("fail", "broker", "no broker answers: Connection refused", "start the broker");
 }
@@ -51,15 +50,9 @@ fn a_wrong_password_is_told_apart_from_a_broker_that_is_away() {
     let made =
         Command::new("mosquitto_passwd").args(["-b", "-c"]).arg(&passwords).args(["cam", "right"]).status();
     assert!(made.expect("mosquitto_passwd is installed with Mosquitto").success());
-    let port = held_port().expect("a free port");
-    let config = folder.path().join("mosquitto.conf");
-    let text = format!(
-        "listener {port} 127.0.0.1\nallow_anonymous false\npassword_file {}\nuser root\n",
-        passwords.display()
-    );
-    std::fs::write(&config, text).expect("the folder can be written");
-    let address = loopback(port);
-    let _broker = mosquitto_with(&config, &address);
+    let address = free_address();
+    let lines = format!("allow_anonymous false\npassword_file {}", passwords.display());
+    let _broker = mosquitto_of(&lines, folder.path(), &address);
     let files = Files::new(address.to_string());
     let secret = files.write("secret", "wrong-s3cret\n");
     let broker = format!("user = \"cam\"\npassword_file = \"{}\"", secret.display());
@@ -80,14 +73,9 @@ fn a_wrong_password_is_told_apart_from_a_broker_that_is_away() {
 #[test]
 fn a_broker_with_a_small_limit_is_named_before_a_message_is_lost() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let port = held_port().expect("a free port");
-    let config = folder.path().join("mosquitto.conf");
-    let text = format!(
-        "listener {port} 127.0.0.1\nallow_anonymous true\nmax_packet_size 600\nretain_available false\nuser root\n"
-    );
-    std::fs::write(&config, text).expect("the folder can be written");
-    let address = loopback(port);
-    let _broker = mosquitto_with(&config, &address);
+    let address = free_address();
+    let lines = "allow_anonymous true\nmax_packet_size 600\nretain_available false";
+    let _broker = mosquitto_of(lines, folder.path(), &address);
     let files = Files::new(address.to_string());
     let aggregator = files.aggregator(&shipped::bundle_path(), "");
     let doctor = Doctor::run(&[("--aggregator", &aggregator)]);

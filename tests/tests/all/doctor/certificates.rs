@@ -1,11 +1,9 @@
 //! Certificates that a peer would refuse.
 
 use std::path::Path;
-use std::process::Command;
 
-use headwater_group::start::find_program;
 use headwater_tests::other_programs::{find_faketime, loopback, mosquitto_with};
-use headwater_tests::shipped;
+use headwater_tests::{programs, shipped};
 use headwater_transport::held_port;
 
 use super::provoked::{Doctor, Files};
@@ -15,7 +13,7 @@ fn certificates_that_a_peer_would_refuse_are_named_by_their_settings() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let library = find_faketime().expect("scripts/install/test-tools");
     let enroll = |site: &str, arguments: &[&str], environment: &[(&str, &str)]| {
-        let mut command = Command::new(find_program("headwater").expect("the programs are built"));
+        let mut command = programs::command("headwater");
         command.args(["enroll", "--dir"]).arg(folder.path().join(site)).args(arguments);
         let output = command.envs(environment.iter().copied()).output().expect("headwater starts");
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,14 +1,14 @@
 //! Settings files of a group, its programs, and runs of the doctor over them.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater_group::start::{Program, find_program};
+use headwater_group::start::Program;
 use headwater_inference::testing::TinyNetwork;
 use headwater_tests::group::WAIT_LIMIT;
-use headwater_tests::shipped;
+use headwater_tests::{programs, shipped};
 use headwater_transport::held_port;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -104,7 +104,7 @@ pub(crate) fn start(program: &str, settings: &Path) -> Program {
 
 /// Starts a program with a settings file and these variables of the environment.
 pub(crate) fn start_with(program: &str, settings: &Path, environment: &[(&str, &str)]) -> Program {
-    let mut command = Command::new(find_program(program).expect("the programs are built"));
+    let mut command = programs::command(program);
     command.arg("--config").arg(settings).stdout(Stdio::null()).stderr(Stdio::null());
     command.envs(environment.iter().copied());
     Program::start(&mut command).expect("the program starts")
@@ -125,7 +125,7 @@ impl Doctor {
 
     /// Runs the doctor with these variables of the environment.
     pub(crate) fn with(arguments: &[(&str, &Path)], environment: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(find_program("headwater").expect("the programs are built"));
+        let mut command = programs::command("headwater");
         command.args(["doctor", "--json", "--timeout-s", "5"]).envs(environment.iter().copied());
         arguments.iter().for_each(|(flag, file)| _ = command.arg(flag).arg(file));
         let output = command.output().expect("the doctor starts");

@@ -1,12 +1,10 @@
 //! Settings, bundles and policies that cannot work, and tiers whose networks or clocks differ.
 
 use std::path::Path;
-use std::process::Command;
 
-use headwater_group::start::find_program;
 use headwater_tests::group::embedded_broker;
 use headwater_tests::other_programs::find_faketime;
-use headwater_tests::shipped;
+use headwater_tests::{programs, shipped};
 
 use super::provoked::{Doctor, Files, start, start_with, until};
 
@@ -92,7 +90,7 @@ fn a_bundle_that_was_altered_and_keys_that_were_emptied_are_named() {
 
 #[test]
 fn without_a_settings_file_the_doctor_takes_those_of_the_machine_or_says_what_to_give() {
-    let mut command = Command::new(find_program("headwater").expect("the programs are built"));
+    let mut command = programs::command("headwater");
     let output = command.args(["doctor", "--timeout-s", "1"]).output().expect("the doctor starts");
     let printed = String::from_utf8_lossy(&output.stdout);
     let said = String::from_utf8_lossy(&output.stderr);

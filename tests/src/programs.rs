@@ -1,0 +1,91 @@
+//! Our programs as a user starts them: their commands, and their logs in files.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use headwater_group::start::{Program, find_program};
+use headwater_link::Endpoint;
+use tokio::time::{sleep, timeout};
+
+use crate::group::WAIT_LIMIT;
+use crate::shipped;
+
+/// Time between two checks of a log.
+const POLL: Duration = Duration::from_millis(20);
+
+/// The command of a program.
+///
+/// # Panics
+/// When the program was not built.
+pub fn command(program: &str) -> Command {
+    Command::new(find_program(program).expect("the programs are built"))
+}
+
+/// The command of a service of the group `tests/group`.
+///
+/// # Panics
+/// As [`command`].
+pub fn service(program: &str, broker: &Endpoint, bundle: &Path) -> Command {
+    let mut command = command(program);
+    command.args(["--site", "tests", "--group", "group", "--broker-address", &broker.to_string()]);
+    command.arg("--bundle").arg(bundle);
+    command
+}
+
+/// The command of the device of a slot in the group `tests/group`, with the shipped frames: `cam-0` in slot 0.
+///
+/// # Panics
+/// As [`command`].
+pub fn device(slot: usize, broker: &Endpoint, bundle: &Path) -> Command {
+    let mut command = service("headwater-device", broker, bundle);
+    command.args(["--id", &format!("cam-{slot}"), "--slot", &slot.to_string()]);
+    command.arg("--source-path").arg(shipped::frames_path());
+    command
+}
+
+/// A file with the log of a program.
+#[derive(Debug)]
+pub struct Log(PathBuf);
+
+impl Log {
+    /// The file `NAME.log` in a folder.
+    #[must_use]
+    pub fn new(folder: &Path, name: &str) -> Self {
+        Self(folder.join(format!("{name}.log")))
+    }
+
+    /// Starts a program that writes into the file, below the lines of earlier programs.
+    ///
+    /// # Panics
+    /// When the program does not start, or the file cannot be written.
+    pub fn start(&self, command: &mut Command) -> Program {
+        let file = File::options().append(true).create(true).open(&self.0);
+        command.env_remove("RUST_LOG").stdout(Stdio::null()).stderr(file.expect("the folder can be written"));
+        Program::start(command).expect("the program starts")
+    }
+
+    /// All lines.
+    pub fn text(&self) -> String {
+        std::fs::read_to_string(&self.0).unwrap_or_default()
+    }
+
+    /// Waits until one line has all these parts, and returns the line.
+    ///
+    /// # Panics
+    /// When no line comes in time.
+    pub async fn until(&self, parts: &[&str]) -> String {
+        let logged = async {
+            loop {
+                let text = self.text();
+                if let Some(line) = text.lines().find(|line| parts.iter().all(|part| line.contains(part))) {
+                    return line.to_owned();
+                }
+                sleep(POLL).await;
+            }
+        };
+        let line = timeout(WAIT_LIMIT, logged).await;
+        line.unwrap_or_else(|_| panic!("{parts:?} in\n{}", self.text()))
+    }
+}
