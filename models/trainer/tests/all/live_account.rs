@@ -12,7 +12,7 @@ use headwater_inference::leader::{
     Action, DeviceAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros, Now,
 };
 use headwater_inference::policy::{
-    ExitPolicy, ExitRule, ExitThreshold, LearnedWeights, Policy, Threshold, Weight,
+    ExitPolicy, ExitRule, ExitThreshold, LearnedWeights, NoAnswer, Policy, Threshold, Weight,
 };
 use headwater_inference::sections::{CloudSection, DeviceSection};
 use headwater_protocol::{Decision, Degraded, Exit, SampleId, Slot, SlotSet};
@@ -180,7 +180,8 @@ fn the_account_of_training_equals_the_live_account_exit_by_exit() {
     class_prior[usize::from(samples.labels[0])] = 0.55;
 
     for policy in [Policy::default(), learned()] {
-        let policy = with_threshold(policy, &trained, &samples);
+        // Figures of a part count the class prior's answer to what no device sees.
+        let policy = Policy { no_answer: NoAnswer::ClassPrior, ..with_threshold(policy, &trained, &samples) };
         let network = TrainedNetwork { layers: &experiment.network, state: &state };
         let manifest = manifest(&experiment.network.spec, class_prior.clone());
         let writer = bundle_writer(&network, manifest, policy.clone());
