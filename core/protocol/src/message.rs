@@ -43,7 +43,7 @@ pub fn age_ms(age_us: u64) -> u16 {
 pub enum Body<'a> {
     /// Every device captures now, under the id of the header.
     Trigger,
-    /// Class scores in the encoding of the network; see [`scores`].
+    /// Class scores in the encoding of the network; see [`scores`](crate::scores).
     Summary(&'a [u8]),
     /// The device is up and has no view of the sample.
     NotInView,
