@@ -1,4 +1,4 @@
-//! Where the samples of a part leave under a policy, as in serving.
+//! Where the samples of a part leave under a policy, as in serving with `no_answer = "class_prior"`.
 
 use headwater_inference::cascade::{Cascade, ExitAnswer};
 use headwater_inference::cost::DeviceBody;
@@ -10,7 +10,7 @@ use crate::by_exit::ByExit;
 use crate::data::Samples;
 use crate::part_logits::{ExitShares, PartLogits};
 
-/// Counts of a part by exit, as in serving: a sample without a view leaves at the first exit with the class prior.
+/// Counts of a part by exit: a sample without a view leaves at the first exit with the class prior, whatever `no_answer` says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartAccount {
     /// Samples that leave at each exit.

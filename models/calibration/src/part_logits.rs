@@ -71,7 +71,7 @@ impl PartLogits {
         ExitInput::new(self.of(exit, sample), seen.len() as u32, classes)
     }
 
-    /// Right or wrong for each sample at an exit; the class prior answers a sample that no slot sees, as in serving.
+    /// Right or wrong for each sample at an exit; the class prior answers a sample that no slot sees.
     ///
     /// # Panics
     /// When there is no such exit.
