@@ -89,7 +89,7 @@ pub struct BrokerStatus {
     pub reason: Option<String>,
 }
 
-/// What a device heard of its leader.
+/// News that a device has of its leader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeaderNews {
     /// Time since its last notice.
