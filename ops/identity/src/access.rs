@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn only_the_leader_publishes_decisions_and_only_the_operator_reads_frames() {
-        for topic in ["request", "settled", "result", "revision", "leader", "policy/answer"] {
+        for topic in ["request", "settled", "result", "revision", "leader", "policy/+/answer"] {
             let writers = Role::all().filter(|role| role.has_group()).filter(|role| {
                 rules_of(&member(*role, "x"))
                     .any(|(access, rule)| matches!(access, Access::Write) && rule == topic)
@@ -122,7 +122,9 @@ mod tests {
                     assert!(has("read", topic), "{topic} in {text}");
                 }
                 assert_eq!(has("read", "dev/+/frame"), frames, "{text}");
-                for (rule, topic) in [("write", "trigger"), ("write", "policy"), ("read", "policy/answer")] {
+                for (rule, topic) in
+                    [("write", "trigger"), ("write", "policy/wall"), ("read", "policy/wall/answer")]
+                {
                     assert_eq!(has(rule, topic), act, "{topic} in {text}");
                 }
             }

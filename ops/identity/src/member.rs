@@ -29,8 +29,8 @@ impl PageRights {
         match (self.frames, self.act) {
             (false, false) => (&[], &[]),
             (true, false) => (&[], &["dev/+/frame"]),
-            (false, true) => (&["trigger", "policy"], &["policy/answer"]),
-            (true, true) => (&["trigger", "policy"], &["policy/answer", "dev/+/frame"]),
+            (false, true) => (&["trigger", "policy/{name}"], &["policy/{name}/answer"]),
+            (true, true) => (&["trigger", "policy/{name}"], &["policy/{name}/answer", "dev/+/frame"]),
         }
     }
 }
