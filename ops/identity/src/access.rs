@@ -98,7 +98,7 @@ mod tests {
             "result",
             "revision",
             "leader",
-            "policy/answer",
+            "policy/+/answer",
             "frame",
             "kept",
             "dev/+/cmd",
@@ -134,7 +134,9 @@ mod tests {
                 for topic in ["frame", "dev/+/frame"] {
                     assert_eq!(has("read", topic), frames, "{topic} in {text}");
                 }
-                for (rule, topic) in [("write", "trigger"), ("write", "policy"), ("read", "policy/answer")] {
+                for (rule, topic) in
+                    [("write", "trigger"), ("write", "policy/wall"), ("read", "policy/wall/answer")]
+                {
                     assert_eq!(has(rule, topic), act, "{topic} in {text}");
                 }
             }

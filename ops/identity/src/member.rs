@@ -29,8 +29,10 @@ impl PageRights {
         match (self.frames, self.act) {
             (false, false) => (&[], &[]),
             (true, false) => (&[], &["frame", "dev/+/frame"]),
-            (false, true) => (&["trigger", "policy"], &["policy/answer"]),
-            (true, true) => (&["trigger", "policy"], &["policy/answer", "frame", "dev/+/frame"]),
+            (false, true) => (&["trigger", "policy/{name}"], &["policy/{name}/answer"]),
+            (true, true) => {
+                (&["trigger", "policy/{name}"], &["policy/{name}/answer", "frame", "dev/+/frame"])
+            }
         }
     }
 }

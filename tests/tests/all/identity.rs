@@ -85,8 +85,8 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
         "settled",
         "request",
         "leader",
-        "policy",
-        "policy/answer",
+        "policy/operator",
+        "policy/operator/answer",
         "frame",
         "kept",
         "trigger",
@@ -95,9 +95,18 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
         (&device, &["dev/cam-1/summary", "dev/cam-1/kept"][..]),
         (
             &leader,
-            &["dev/cam-1/cmd", "result", "settled", "request", "leader", "policy/answer", "frame", "kept"][..],
+            &[
+                "dev/cam-1/cmd",
+                "result",
+                "settled",
+                "request",
+                "leader",
+                "policy/operator/answer",
+                "frame",
+                "kept",
+            ][..],
         ),
-        (&operator, &["policy", "trigger"][..]),
+        (&operator, &["policy/operator", "trigger"][..]),
     ];
     for (link, expected) in may {
         // The last one arrives, so that those before it had their time.
