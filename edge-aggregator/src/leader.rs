@@ -333,7 +333,7 @@ impl NetworkParts {
 ///
 /// # Errors
 /// [`AggregatorError::Config`]: an edge that the network does not have, or the role of an edge.
-pub fn local_edges(role: &Role, count: usize) -> Result<Vec<EdgeIndex>, AggregatorError> {
+pub(crate) fn local_edges(role: &Role, count: usize) -> Result<Vec<EdgeIndex>, AggregatorError> {
     match role {
         Role::Leader { local_edges: None } => Ok(EdgeIndex::first(count).filter(|_| count == 1).collect()),
         Role::Leader { local_edges: Some(edges) } => match edges.iter().find(|edge| **edge >= count) {
