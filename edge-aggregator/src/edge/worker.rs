@@ -320,6 +320,7 @@ mod tests {
             boot: Boot(1),
             software: "test".into(),
             network: bundle.network_id(),
+            policy: None,
             numbering: None,
             capabilities: Vec::new(),
         };
