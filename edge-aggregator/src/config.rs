@@ -177,7 +177,10 @@ impl OpenedGroup {
     pub(crate) fn current_policy(&self) -> (Policy, PolicyId) {
         let update = self.policy_updates.as_ref().map(|updates| updates.borrow().clone());
         let configured = update.or_else(|| self.policy.clone());
-        configured.unwrap_or_else(|| self.networks.current().calibrated_policy())
+        configured.unwrap_or_else(|| {
+            let bundle = self.networks.current();
+            (bundle.policy().clone(), bundle.policy_id())
+        })
     }
 
     /// MQTT client id. Without one in the settings every process and every call makes another: two clients with one id would end each

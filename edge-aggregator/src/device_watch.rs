@@ -300,6 +300,7 @@ mod tests {
                 software: "test".into(),
                 network,
                 numbering: Some(numbering),
+                policy: None,
                 capabilities: Vec::new(),
             };
             registry.set_birth(index, &birth, &mut Vec::new());

@@ -44,8 +44,8 @@ impl GroupPolicy {
         if config.policy_updates.is_some() {
             return None;
         }
-        let calibrated = config.networks.current().calibrated_policy();
-        let live = LivePolicy::new(config.settings.policy.clone(), calibrated, config.policy.clone());
+        let policies = config.networks.current().policies().clone();
+        let live = LivePolicy::new(config.settings.policy.clone(), policies, config.policy.clone());
         let (updates, receiver) = watch::channel(live.in_effect().clone());
         config.policy_updates = Some(receiver);
         let (site, group) = (config.settings.site.clone(), config.settings.group.clone());

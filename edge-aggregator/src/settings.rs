@@ -156,9 +156,7 @@ impl GroupSettings {
     fn policy(&self, networks: Option<&Networks>) -> Result<Option<(Policy, PolicyId)>, PolicyFileError> {
         let Some(file) = &self.policy else { return Ok(None) };
         match networks {
-            Some(networks) => {
-                PolicyChanges::policy_of(file, &networks.current().calibrated_policy()).map(Some)
-            }
+            Some(networks) => PolicyChanges::policy_of(file, networks.current().policies()).map(Some),
             None => PolicyChanges::read(file).map(|_| None),
         }
     }

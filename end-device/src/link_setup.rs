@@ -81,6 +81,7 @@ pub(crate) fn link_config(
         software: concat!("headwater-device/", env!("CARGO_PKG_VERSION")).into(),
         network,
         numbering: Some(numbering(settings.capture())),
+        policy: None,
         capabilities,
     };
     let status = |state| json(&topics.status, &Status { schema: Schema, state, boot });

@@ -37,7 +37,7 @@ impl OpenedDevice {
 
     /// The policy of the device, for as long as it runs.
     pub fn live_policy(&self, bundle: &Bundle) -> LivePolicy {
-        LivePolicy::new(self.settings.policy.clone(), bundle.calibrated_policy(), self.policy.clone())
+        LivePolicy::new(self.settings.policy.clone(), bundle.policies().clone(), self.policy.clone())
     }
 }
 
@@ -97,7 +97,7 @@ impl DeviceSettings {
                 .map_err(|error| DeviceError::unusable("loading the bundle", self.bundle.display(), error))?;
         }
         if let Some(file) = &self.policy {
-            let policy = PolicyChanges::policy_of(file, &bundle.calibrated_policy());
+            let policy = PolicyChanges::policy_of(file, bundle.policies());
             device.policy = Some(policy.map_err(unfit_policy)?);
         }
         // The archive's words for a slot that it does not have say nothing about the setting.

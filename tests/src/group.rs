@@ -25,7 +25,7 @@ pub const WAIT_LIMIT: Duration = Duration::from_secs(90);
 /// A policy with waits that a busy machine does not reach, and without a promise, which no policy file states.
 #[must_use]
 pub fn patient(policy: Policy) -> Policy {
-    Policy { window_ms: 20_000, features_ms: 20_000, deadline_ms: 60_000, promise: None, ..policy }
+    Policy { window_ms: 20_000, features_ms: 20_000, deadline_ms: 60_000, promises: Vec::new(), ..policy }
 }
 
 /// Site, group and broker of the tests.

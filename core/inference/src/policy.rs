@@ -1,32 +1,36 @@
 //! The policy: thresholds and timing. The tier that applies an exit owns its policy; a policy may change while the network stays.
 //!
 //! ```text
-//! policy.json of a bundle (calibrated) ──┐
-//!                                        ├── [`PolicyChanges::apply_to`] ──> policy in effect, named in decisions by its id
-//! policy file of an operator (changes) ──┘
+//! policy.json of a bundle ([`Policies`], calibrated) ──┐
+//!                                                      ├── [`PolicyChanges::apply_to`] ──> policy in effect, named in decisions by its id
+//! policy file of an operator (changes) ────────────────┘
 //! ```
 
 mod changes;
+mod edit;
 mod key;
 mod learned;
 mod live;
+mod named;
 mod promise;
 mod values;
 mod waits;
 
-use headwater_protocol::{ByExit, Exit, PolicyId};
+use headwater_protocol::{ByExit, Exit, PolicyId, PolicyName};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 pub use changes::{PolicyChanges, PolicyFileError};
+pub use edit::PolicyEdit;
 pub use learned::{LearnedWeights, Weight};
 pub use live::{LivePolicy, Reread};
-pub use promise::{Bound, MissingCount, Promise};
+pub use named::Policies;
+pub use promise::{Bound, CalibrationData, MissingCount, Presence, Promise};
 pub use values::{PolicyDifference, PolicyValue};
 use waits::WAITS;
 
-/// Thresholds and timing: `policy.json` of a bundle, with the changes of an operator's file.
+/// Thresholds and timing: a policy of a bundle, with the changes of an operator's file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Policy {
     /// Rule, temperature and threshold by exit. The threshold of a network's last exit is unused: every sample that gets there leaves.
@@ -43,9 +47,9 @@ pub struct Policy {
     /// Result of a sample that no exit answers.
     #[serde(skip_serializing_if = "NoAnswer::is_undecided")]
     pub no_answer: NoAnswer,
-    /// Promise about the exits; `None` where their loss was measured at most.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub promise: Option<Promise>,
+    /// Promises about the exits; none where their loss was measured at most. They are no values of the policy, and its id does not cover them.
+    #[serde(skip)]
+    pub promises: Vec<Promise>,
 }
 
 impl Default for Policy {
@@ -64,7 +68,7 @@ impl Default for Policy {
             deadline_ms: 300,
             late_ms: 2000,
             no_answer: NoAnswer::Undecided,
-            promise: None,
+            promises: Vec::new(),
         }
     }
 }
@@ -250,18 +254,14 @@ impl TryFrom<f32> for Temperature {
 }
 
 impl Policy {
-    /// Id of a policy: the first eight bytes of the SHA-256 of the stored bytes, JSON or TOML.
-    pub fn id_of(stored: &[u8]) -> PolicyId {
-        let hash: [u8; 32] = Sha256::digest(stored).into();
-        PolicyId(std::array::from_fn(|i| hash[i]))
-    }
-
-    /// Id of a policy that no bundle stores: that of its values as JSON.
+    /// Id: the first eight bytes of the SHA-256 of the values as JSON.
     ///
     /// # Panics
     /// Never: numbers and names become JSON.
     pub fn id(&self) -> PolicyId {
-        Self::id_of(&serde_json::to_vec(self).expect("numbers and names become JSON"))
+        let values = serde_json::to_vec(self).expect("numbers and names become JSON");
+        let hash: [u8; 32] = Sha256::digest(values).into();
+        PolicyId(std::array::from_fn(|i| hash[i]))
     }
 
     /// These exits with the waits of another policy, and its result of a sample that no exit answers.
@@ -275,12 +275,6 @@ impl Policy {
     /// answers to one sample come this much apart: at most half a window. Ages grow by it, and a quarter of the deadline is enough.
     pub fn max_batch_ms(&self) -> u32 {
         (self.window_ms / 2).min(self.deadline_ms / 4)
-    }
-
-    /// The policy with its id, which is that of the calibrated one where nothing differs.
-    pub fn with_id(self, calibrated: &(Self, PolicyId)) -> (Self, PolicyId) {
-        let id = if self == calibrated.0 { calibrated.1 } else { self.id() };
-        (self, id)
     }
 
     /// Rule, temperature and threshold of an exit; the default of one that the policy does not state.
@@ -375,6 +369,26 @@ pub enum PolicyError {
     /// An exit of the network that the policy does not state.
     #[error("{}: expected rule, temperature and threshold of this exit of the network, found none", .0.name())]
     NoExit(Exit),
+    /// A policy of a bundle that cannot be used.
+    #[error("policy {name}: {error}")]
+    Named {
+        /// Its name.
+        name: PolicyName,
+        /// Its mistake.
+        error: Box<PolicyError>,
+    },
+    /// No policy in a bundle, or too many.
+    #[error("policies: expected 1 to 16, found {0}")]
+    Policies(usize),
+    /// Two policies of one name.
+    #[error("policies: expected names that differ, found {0} twice")]
+    NameTwice(PolicyName),
+    /// A promise about no policy.
+    #[error("promises: expected the names of its policies, found none")]
+    PromiseOfNone,
+    /// A promise, or a policy file, that names no policy of the bundle.
+    #[error("expected the name of a policy of the bundle, found {0}")]
+    UnknownName(PolicyName),
     /// A weight that is NaN or infinite.
     #[error("weight: expected a finite number, found {0}")]
     Weight(f32),

@@ -285,7 +285,18 @@ name_id!(
     "group"
 );
 
-/// Longest name of a device, edge, site or group, in bytes.
+name_id!(
+    /// Name of a policy of a bundle.
+    PolicyName,
+    "policy name"
+);
+name_id!(
+    /// Name of a member of a site, as its certificate states it. It is one level of the topics that it alone may write.
+    MemberName,
+    "member"
+);
+
+/// Longest name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
 fn is_name(name: &str) -> bool {

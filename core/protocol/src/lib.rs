@@ -8,7 +8,7 @@
 //! ```text
 //! tests           schema  testing
 //! triggers        triggered_ids  trigger  group_message
-//! pages           status
+//! pages           status  policy_command
 //! results         decision  notice  exit_record
 //! messages        message  batch  limits  header  message_error
 //! addresses       topic  v2
@@ -32,6 +32,7 @@ mod limits;
 mod message;
 mod message_error;
 mod notice;
+pub mod policy_command;
 mod presence;
 #[cfg(feature = "schema")]
 pub mod schema;
@@ -57,8 +58,8 @@ pub use fault::{Fault, MqttHandling};
 pub use group_message::{encode_request, encode_trigger};
 pub use header::{HEADER_BYTES, Header, decode_header};
 pub use ids::{
-    Boot, DeviceId, EdgeId, EdgeIndex, GroupId, IdError, NetworkId, PolicyId, SampleId, Session, SiteId,
-    Slot, Source, VerifyingKey, hex, parse_hex,
+    Boot, DeviceId, EdgeId, EdgeIndex, GroupId, IdError, MemberName, NetworkId, PolicyId, PolicyName,
+    SampleId, Session, SiteId, Slot, Source, VerifyingKey, hex, parse_hex,
 };
 pub use json_version::Schema;
 pub use kind::{Kind, MAX_BATCH_SAMPLES, VERSION};

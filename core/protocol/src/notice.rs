@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::BATCHES;
-use crate::ids::{Boot, DeviceId, EdgeIndex, IdError, NetworkId, Slot, clipped};
+use crate::ids::{Boot, DeviceId, EdgeIndex, IdError, NetworkId, PolicyId, Slot, clipped};
 use crate::json_version::Schema;
 
 /// Message on `dev/{id}/status`, retained; the `down` form is the device's last will.
@@ -50,6 +50,9 @@ pub struct Birth {
     /// Numbering of the device's samples; `None` for a program that answers whatever is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numbering: Option<Numbering>,
+    /// Policy under which the device decides by itself; `None` for one that does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyId>,
     /// Optional features of the protocol that the device supports; receivers ignore names that they do not know.
     #[serde(default)]
     pub capabilities: Vec<String>,

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::ids::{DeviceId, EdgeId, GroupId, IdError, SiteId, clipped};
+use crate::ids::{DeviceId, EdgeId, GroupId, IdError, MemberName, SiteId, clipped};
 
 /// The topics of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,10 @@ pub enum Topic {
     Device(DeviceId, DeviceTopic),
     /// `edge/{id}/…`.
     Edge(EdgeId, EdgeTopic),
+    /// `policy/{name}`: a command of a member.
+    Policy(MemberName),
+    /// `policy/{name}/answer`: the leader's answer to it.
+    PolicyAnswer(MemberName),
 }
 
 /// Last level of a device's topic.
@@ -77,6 +81,8 @@ impl Topics {
             Topic::Leader => format!("{prefix}leader"),
             Topic::Device(id, leaf) => self.device(id, *leaf),
             Topic::Edge(id, leaf) => self.edge(id, *leaf),
+            Topic::Policy(member) => format!("{prefix}policy/{member}"),
+            Topic::PolicyAnswer(member) => format!("{prefix}policy/{member}/answer"),
         }
     }
 
@@ -93,6 +99,11 @@ impl Topics {
     /// A topic of one edge.
     pub fn edge(&self, id: &EdgeId, leaf: EdgeTopic) -> String {
         format!("{}edge/{id}/{}", self.prefix, leaf.name())
+    }
+
+    /// Filter for the commands of every member.
+    pub fn every_policy(&self) -> String {
+        format!("{}policy/+", self.prefix)
     }
 
     /// Filter for one topic of every edge.
@@ -120,6 +131,10 @@ impl Topics {
             }
             (Some("edge"), Some(id), Some(leaf), None) => {
                 Topic::Edge(EdgeId::new(id)?, EdgeTopic::from_name(leaf).ok_or_else(unknown)?)
+            }
+            (Some("policy"), Some(member), leaf @ (None | Some("answer")), None) => {
+                let member = MemberName::new(member)?;
+                if leaf.is_none() { Topic::Policy(member) } else { Topic::PolicyAnswer(member) }
             }
             _ => return Err(unknown()),
         };
@@ -196,7 +211,9 @@ mod tests {
             [Topic::Trigger, Topic::Request, Topic::Result, Topic::Revision, Topic::Settled, Topic::Leader];
         let device = DeviceTopic::ALL.map(|leaf| Topic::Device(id.clone(), leaf));
         let edge = EdgeTopic::ALL.map(|leaf| Topic::Edge(EdgeId::new("hall").unwrap(), leaf));
-        for topic in plain.into_iter().chain(device).chain(edge) {
+        let member = MemberName::new("wall").unwrap();
+        let policy = [Topic::Policy(member.clone()), Topic::PolicyAnswer(member)];
+        for topic in plain.into_iter().chain(device).chain(edge).chain(policy) {
             assert_eq!(topics().parse(&topics().name(&topic)), Ok(topic));
         }
         assert_eq!(topics().device(&id, DeviceTopic::Summary), "headwater/v1/plant/gate/dev/cam-0/summary");

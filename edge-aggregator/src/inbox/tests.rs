@@ -73,6 +73,7 @@ impl Group {
             software: "test".into(),
             network,
             numbering: None,
+            policy: None,
             capabilities: Vec::new(),
         };
         self.sends(id, DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
@@ -554,6 +555,7 @@ fn batches_are_allowed_while_a_device_sends_them_and_every_edge_is_in_this_proce
         software: "test".into(),
         network: OURS,
         numbering: None,
+        policy: None,
         capabilities: capabilities.iter().map(|name| (*name).to_owned()).collect(),
     };
     for (remote_edges, capabilities, expected) in [

@@ -162,6 +162,7 @@ pub(crate) fn birth(id: &DeviceId, slot: u8, network: NetworkId) -> Birth {
         software: "test".into(),
         network,
         numbering: None,
+        policy: None,
         capabilities: Vec::new(),
     }
 }

@@ -258,7 +258,8 @@ fn files_that_are_named_are_opened() {
     let settings = files(&folder, include_str!("../../../docs/policy.toml"));
     let group =
         &open(&format!("{settings}role = \"edge\"\nedge = 1\nedge_id = \"north\"")).unwrap().groups[0];
-    let calibrated = group.networks.current().calibrated_policy();
+    let calibrated = group.networks.current();
+    let calibrated = (calibrated.policy().clone(), calibrated.policy_id());
     assert_eq!(group.policy.as_ref(), Some(&calibrated), "docs/policy.toml changes nothing");
     let id = EdgeId::new("north").unwrap();
     assert_eq!(group.role, Role::Edge { edge: EdgeIndex::new(1).unwrap(), id });

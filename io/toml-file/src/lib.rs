@@ -6,16 +6,20 @@
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
 //! ```text
-//! texts           read  document
+//! texts           read  document  edit
 //! ground          mistake  nearest
 //! ```
 
 mod document;
+#[cfg(feature = "edit")]
+mod edit;
 mod mistake;
 mod nearest;
 mod read;
 
 pub use document::{Document, Located, line_at};
+#[cfg(feature = "edit")]
+pub use edit::edit;
 pub use mistake::Mistake;
 pub use nearest::{last_part, nearest, no_such_key};
 pub use read::{one_of, read, with_lines};

@@ -1,9 +1,9 @@
 //! Small files: read with a bound, locked with a limit, replaced whole, and a warning where others may read a secret.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -56,12 +56,46 @@ pub fn lock_within(file: &File, limit: Duration) -> Result<(), TryLockError> {
 /// # Errors
 /// The system's error; the old file is then as it was, unless only its folder could not be synced.
 pub fn replace_file(path: &Path, contents: impl AsRef<[u8]>, mode: u32) -> io::Result<()> {
+    replace(path, contents.as_ref(), mode, |_| Ok(()))
+}
+
+/// As [`replace_file`], with mode and owner of the file that is replaced, and `new_mode` where there is none.
+///
+/// # Errors
+/// As [`replace_file`]; also where the new file cannot have the old owner.
+pub fn rewrite_file(path: &Path, contents: impl AsRef<[u8]>, new_mode: u32) -> io::Result<()> {
+    let old = fs::metadata(path).ok();
+    let mode = old.as_ref().map_or(new_mode, |old| old.mode() & 0o777);
+    replace(path, contents.as_ref(), mode, |file| {
+        let new = file.metadata()?;
+        if let Some(old) = &old
+            && (old.uid(), old.gid()) != (new.uid(), new.gid())
+        {
+            fchown(file, Some(old.uid()), Some(old.gid())).map_err(|error| {
+                let (user, group) = (old.uid(), old.gid());
+                let text = format!(
+                    "the file belongs to user {user} and group {group}, and cannot keep them: {error}"
+                );
+                io::Error::new(error.kind(), text)
+            })?;
+        }
+        file.set_permissions(Permissions::from_mode(mode))
+    })
+}
+
+fn replace(
+    path: &Path,
+    contents: &[u8],
+    mode: u32,
+    prepare: impl Fn(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let new = path.with_added_extension("new");
     // A file that a killed run left would keep its own rights.
     let _ = fs::remove_file(&new);
     let write = || {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
-        file.write_all(contents.as_ref())?;
+        file.write_all(contents)?;
+        prepare(&file)?;
         file.sync_all()?;
         fs::rename(&new, path)
     };

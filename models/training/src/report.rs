@@ -46,6 +46,7 @@ pub fn run_report(
         "recipe": experiment.recipe,
         "cost": cost,
         "policy": policy,
+        "promises": policy.promises,
         "validation": parts.validation,
         "test": parts.test,
         "seconds": progress.seconds,

@@ -137,7 +137,7 @@ impl Inspection<'_> {
         )?;
         writeln!(f, "{}", self.exits.promise_line())?;
         let origin = self.report.and_then(|report| report["thresholds"]["from"].as_str());
-        match origin.filter(|_| self.exits.promise.is_none()) {
+        match origin.filter(|_| self.exits.promises.is_empty()) {
             Some(origin) => writeln!(f, "thresholds from {origin}"),
             None => Ok(()),
         }

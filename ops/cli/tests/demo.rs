@@ -12,8 +12,13 @@ use tempfile::NamedTempFile;
 fn patient_policy() -> NamedTempFile {
     let bundle = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/shipped/fashion-6cam.hwb");
     let policy = Bundle::open(bundle).expect("the shipped bundle opens").policy().clone();
-    let policy =
-        Policy { window_ms: 20_000, features_ms: 20_000, deadline_ms: 60_000, promise: None, ..policy };
+    let policy = Policy {
+        window_ms: 20_000,
+        features_ms: 20_000,
+        deadline_ms: 60_000,
+        promises: Vec::new(),
+        ..policy
+    };
     let mut file = NamedTempFile::new().expect("a temporary file");
     let text = toml::to_string(&policy).expect("a policy becomes TOML");
     file.write_all(text.as_bytes()).expect("the file can be written");

@@ -81,6 +81,7 @@ mod tests {
             software: String::new(),
             network: NetworkId([0; 32]),
             numbering: None,
+            policy: None,
             capabilities: Vec::new(),
         };
         let status = Status { schema: Schema, state, boot: Boot(status_boot) };

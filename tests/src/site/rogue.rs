@@ -243,6 +243,7 @@ impl GroupKnowledge {
             software: "rogue/1".into(),
             network: self.network,
             numbering: None,
+            policy: None,
             capabilities: Vec::new(),
         }
     }

@@ -75,6 +75,7 @@ async fn a_second_device_on_a_slot_is_refused() {
         software: "test".into(),
         network: group.settings.networks.current().network_id(),
         numbering: None,
+        policy: None,
         capabilities: Vec::new(),
     };
     let status = Status { schema: Schema, state: DeviceState::Up, boot: birth.boot };

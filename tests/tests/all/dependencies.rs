@@ -78,7 +78,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "headwater-edge-aggregator",
-        &["protocol", "kernels", "inference", "link", "transport", "telemetry", "settings"],
+        &["toml-file", "protocol", "kernels", "inference", "link", "transport", "telemetry", "settings"],
     ),
     ("headwater-cloud-service", &["protocol", "kernels", "inference", "transport", "telemetry", "settings"]),
     (
@@ -100,6 +100,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "headwater",
         &[
+            "toml-file",
             "build-features",
             "protocol",
             "inference",

@@ -51,7 +51,7 @@ impl Site<'_> {
         let file = self.folder.join("policy.toml");
         std::fs::write(&file, text).expect("the folder can be written");
         let bundle = Bundle::open(self.bundle).expect("a sound bundle");
-        PolicyChanges::policy_of(&file, &bundle.calibrated_policy()).expect("a sound policy").1
+        PolicyChanges::policy_of(&file, bundle.policies()).expect("a sound policy").1
     }
 }
 

@@ -5,7 +5,7 @@
 //! | member | contents | covered by |
 //! | --- | --- | --- |
 //! | `network.json` | the [manifest](crate::manifest); its SHA-256 is the network id | `hashes.json` |
-//! | `policy.json` | the [policy](crate::policy) | `hashes.json` |
+//! | `policy.json` | the [policies](crate::policy) | `hashes.json` |
 //! | `<section>.onnx` or `<section>.onnx.deflate` | one for each section, stored or deflated, whichever is smaller | `network.json` |
 //! | `<section>.packed` | after its ONNX, for a binary section: the [packed form](headwater_kernels::Section) | `network.json` |
 //! | `<section>.contexts` | after its packed form, for a device that codes its map: the [context table](headwater_map_coder::ContextTable) | `network.json` |
@@ -37,7 +37,7 @@ use headwater_map_coder::CONTEXTS;
 use headwater_protocol::{NetworkId, PolicyId, VerifyingKey};
 
 use crate::manifest::{NetworkManifest, SectionManifest};
-use crate::policy::Policy;
+use crate::policy::{Policies, Policy};
 use crate::regular_file;
 use archive::Member;
 use signature::Signature;
@@ -68,7 +68,7 @@ pub struct Bundle {
     bytes: Vec<u8>,
     manifest: NetworkManifest,
     network_id: NetworkId,
-    policy: Policy,
+    policies: Policies,
     policy_id: PolicyId,
     members: Vec<Member>,
     report: Option<serde_json::Value>,
@@ -117,14 +117,13 @@ impl Bundle {
         let members = archive::read(&bytes)?;
         let verified = hashes::verify(&bytes, &members)?;
         let manifest = parse_manifest(verified.network)?;
-        let policy: Policy = parse(POLICY, verified.policy)?;
-        policy.check()?;
-        policy.check_exits(manifest.exits())?;
+        let policies: Policies = parse(POLICY, verified.policy)?;
+        policies.check(manifest.exits())?;
         let report = verified.report.map(|stored| parse(REPORT, stored)).transpose()?;
         let signature = verified.signature.map(read_signature).transpose()?;
         check_sections(&bytes, &manifest, verified.sections)?;
-        let (network_id, policy_id) = (hashes::network_id(verified.network), Policy::id_of(verified.policy));
-        Ok(Self { manifest, network_id, policy, policy_id, members, report, signature, bytes })
+        let (network_id, policy_id) = (hashes::network_id(verified.network), policies.in_use().id());
+        Ok(Self { manifest, network_id, policies, policy_id, members, report, signature, bytes })
     }
 
     /// Manifest of the network.
@@ -137,14 +136,14 @@ impl Bundle {
         self.network_id
     }
 
-    /// The policy in the bundle.
-    pub fn policy(&self) -> &Policy {
-        &self.policy
+    /// The policies of the bundle.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
     }
 
-    /// The calibrated policy, with its id.
-    pub fn calibrated_policy(&self) -> (Policy, PolicyId) {
-        (self.policy.clone(), self.policy_id)
+    /// The policy in use.
+    pub fn policy(&self) -> &Policy {
+        self.policies.in_use()
     }
 
     /// Id of [`Bundle::policy`].
@@ -184,14 +183,13 @@ impl Bundle {
         archive::write(members.chain([(SIGNATURE, signature.as_slice())]))
     }
 
-    /// The same bundle with another policy, and without a signature, which would be about the earlier one.
+    /// The same bundle with these policies, and without a signature, which would be about the earlier ones.
     ///
     /// # Errors
     /// [`BundleError`] for a policy that cannot be used.
-    pub fn with_policy(&self, policy: &Policy) -> Result<Vec<u8>, BundleError> {
-        policy.check()?;
-        policy.check_exits(self.manifest.exits())?;
-        let policy = writer::json(POLICY, policy)?;
+    pub fn with_policies(&self, policies: &Policies) -> Result<Vec<u8>, BundleError> {
+        policies.check(self.manifest.exits())?;
+        let policy = writer::json(POLICY, policies)?;
         let kept = self.members.iter().filter(|member| member.name != SIGNATURE && member.name != HASHES);
         let members = kept.map(|member| match member.name.as_str() {
             POLICY => (POLICY, policy.as_slice()),

@@ -119,13 +119,13 @@ fn the_same_contents_give_the_same_bytes() {
 }
 
 #[test]
-fn the_ids_are_hashes_of_the_members_as_stored() {
+fn the_ids_are_hashes_of_the_network_as_stored_and_of_the_values_of_the_policy() {
     let bytes = small();
     let bundle = Bundle::from_bytes(&bytes).unwrap();
     let members = archive::read(&bytes).unwrap();
     let hash = |i: usize| -> [u8; 32] { Sha256::digest(&bytes[members[i].range.clone()]).into() };
     assert_eq!(bundle.network_id().0, hash(0));
-    assert_eq!(bundle.policy_id().0, hash(1)[..8]);
+    assert_eq!(bundle.policy_id(), bundle.policy().id(), "of the values, not of the file");
 }
 
 #[test]
@@ -231,9 +231,17 @@ fn a_manifest_that_contradicts_itself_is_refused() {
 
 #[test]
 fn an_invalid_policy_is_refused() {
-    let bytes = with_member(&small(), POLICY, br#"{"local":{"threshold":1.5}}"#);
+    let bytes = with_member(
+        &small(),
+        POLICY,
+        br#"{"policies":[{"name":"a","policy":{"local":{"threshold":1.5}}}],"promises":[]}"#,
+    );
     check_refused(&bytes, "expected a number in [0, 1], found 1.5");
-    let bytes = with_member(&small(), POLICY, br#"{"window_ms":0}"#);
+    let bytes = with_member(
+        &small(),
+        POLICY,
+        br#"{"policies":[{"name":"a","policy":{"window_ms":0}}],"promises":[]}"#,
+    );
     check_refused(&bytes, "window_ms: expected 1 to 60000");
 }
 

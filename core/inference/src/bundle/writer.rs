@@ -5,13 +5,13 @@ use super::{
     deflate, hashes,
 };
 use crate::manifest::NetworkManifest;
-use crate::policy::Policy;
+use crate::policy::{Policies, Policy};
 
 /// Writes a bundle from its parts; equal parts give equal bytes. [`BundleWriter::finish`] fills the hashes of sections in.
 #[derive(Clone, Debug)]
 pub struct BundleWriter {
     manifest: NetworkManifest,
-    policy: Policy,
+    policies: Policies,
     sections: Vec<(String, Vec<u8>)>,
     packed: Vec<(String, Vec<u8>)>,
     contexts: Vec<(String, Vec<u8>)>,
@@ -23,7 +23,7 @@ impl BundleWriter {
     pub fn new(manifest: NetworkManifest, policy: Policy) -> Self {
         Self {
             manifest,
-            policy,
+            policies: Policies::new(policy),
             sections: Vec::new(),
             packed: Vec::new(),
             contexts: Vec::new(),
@@ -65,8 +65,7 @@ impl BundleWriter {
     /// For an invalid manifest or policy, a context table of another length, or sections that are not exactly those of the manifest.
     pub fn finish(mut self) -> Result<Vec<u8>, BundleError> {
         self.manifest.check()?;
-        self.policy.check()?;
-        self.policy.check_exits(self.manifest.exits())?;
+        self.policies.check(self.manifest.exits())?;
         for (name, table) in &self.contexts {
             check_context_table(&self.manifest, &format!("{name}.contexts"), table)?;
         }
@@ -75,7 +74,7 @@ impl BundleWriter {
         self.manifest.check()?;
 
         let network = json(NETWORK, &self.manifest)?;
-        let policy = json(POLICY, &self.policy)?;
+        let policy = json(POLICY, &self.policies)?;
         let report = self.report.as_ref().map(|report| json(REPORT, report)).transpose()?;
         let report = report.as_deref().map(|report| (REPORT, report));
         let covered = [(NETWORK, network.as_slice()), (POLICY, policy.as_slice())];

@@ -5,15 +5,16 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use headwater_protocol::{ByExit, Exit, PolicyId};
+use headwater_protocol::{ByExit, Exit, PolicyId, PolicyName};
 use headwater_toml_file::{Document, Mistake};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
-use super::key::{ByKey, Key, read};
+use super::key::{ByKey, Key, USE, read};
 use super::waits::WAITS;
 use super::{
-    ExitPolicy, ExitRule, LearnedWeights, NoAnswer, Policy, PolicyError, Temperature, Threshold, check_wait,
+    ExitPolicy, ExitRule, LearnedWeights, NoAnswer, Policies, Policy, PolicyError, Temperature, Threshold,
+    check_wait,
 };
 use crate::regular_file;
 
@@ -34,6 +35,9 @@ struct Stated {
     exits: ByExit<StatedExit>,
     waits: BTreeMap<&'static str, u32>,
     no_answer: Option<NoAnswer>,
+    /// The policy of the bundle that the file changes; the one in use without a name.
+    used: Option<PolicyName>,
+    pinned: Option<bool>,
 }
 
 /// Values of one exit as a file states them.
@@ -89,19 +93,19 @@ impl PolicyChanges {
         if mistakes.is_empty() { Ok(changes) } else { Err(PolicyFileError::new(mistakes)) }
     }
 
-    /// The calibrated policy with these changes. The id of the result depends on its values alone: it is that of the calibrated policy
-    /// where nothing differs.
+    /// A policy of the bundle with these changes, and the id of its values.
     ///
     /// # Errors
     /// [`PolicyFileError`] for changes that do not fit the other values, such as a deadline before the end of the window.
-    pub fn apply_to(&self, calibrated: &(Policy, PolicyId)) -> Result<(Policy, PolicyId), PolicyFileError> {
-        let mut policy = calibrated.0.clone();
+    pub fn apply_to(&self, bundle: &Policies) -> Result<(Policy, PolicyId), PolicyFileError> {
+        let calibrated = self.base(bundle)?;
+        let mut policy = calibrated.clone();
         for (exit, stated) in self.stated.exits.iter() {
             stated.apply_to(policy.of_mut(exit));
         }
-        if policy.exits != calibrated.0.exits {
-            // The promise is about the calibrated exits.
-            policy.promise = None;
+        if policy.exits != calibrated.exits {
+            // The promises are about the calibrated exits.
+            policy.promises.clear();
         }
         for wait in &WAITS {
             if let Some(stated) = self.stated.waits.get(wait.key) {
@@ -110,19 +114,32 @@ impl PolicyChanges {
         }
         policy.no_answer = self.stated.no_answer.unwrap_or(policy.no_answer);
         policy.check().map_err(|error| PolicyFileError::new(vec![self.mistake(&error)]))?;
-        Ok(policy.with_id(calibrated))
+        let id = policy.id();
+        Ok((policy, id))
     }
 
-    /// The calibrated policy with the changes of a file.
+    /// The policy of the bundle that is changed: the named one, else the one in use.
+    ///
+    /// # Errors
+    /// [`PolicyFileError`] for a name that the bundle does not have.
+    pub fn base<'a>(&self, bundle: &'a Policies) -> Result<&'a Policy, PolicyFileError> {
+        let Some(name) = &self.stated.used else { return Ok(bundle.in_use()) };
+        let unknown = || PolicyError::UnknownName(name.clone());
+        bundle.get(name).ok_or_else(|| PolicyFileError::new(vec![self.mistake(&unknown())]))
+    }
+
+    /// A policy of the bundle with the changes of a file.
     ///
     /// # Errors
     /// [`PolicyFileError`] of [`PolicyChanges::read`] and [`PolicyChanges::apply_to`], with the file.
-    pub fn policy_of(
-        file: &Path,
-        calibrated: &(Policy, PolicyId),
-    ) -> Result<(Policy, PolicyId), PolicyFileError> {
+    pub fn policy_of(file: &Path, bundle: &Policies) -> Result<(Policy, PolicyId), PolicyFileError> {
         let changes = Self::read(file)?;
-        changes.apply_to(calibrated).map_err(|error| error.in_file(file))
+        changes.apply_to(bundle).map_err(|error| error.in_file(file))
+    }
+
+    /// Whether an operator's command keeps plans out.
+    pub fn is_pinned(&self) -> bool {
+        self.stated.pinned.unwrap_or_default()
     }
 
     /// Line of a key in the file, from 1; `None` for a key that keeps its calibrated value.
@@ -156,11 +173,16 @@ impl PolicyChanges {
                 self.line("deadline_ms").or_else(|| self.line("window_ms"))
             }
             PolicyError::NoWeights(exit) => self.line(&format!("{}.rule", exit.name())),
+            PolicyError::UnknownName(_) => self.line(USE),
             PolicyError::Threshold(_)
             | PolicyError::Temperature(_)
             | PolicyError::Weight(_)
             | PolicyError::NoExit(_)
-            | PolicyError::NoThreshold => None,
+            | PolicyError::NoThreshold
+            | PolicyError::Named { .. }
+            | PolicyError::Policies(_)
+            | PolicyError::NameTwice(_)
+            | PolicyError::PromiseOfNone => None,
         };
         Mistake { line, key: String::new(), text: error.to_string() }
     }
@@ -185,7 +207,8 @@ impl ByKey for Stated {
             }
             Key::Wait(wait) => drop(self.waits.insert(wait.key, from.next_value()?)),
             Key::NoAnswer => self.no_answer = from.next_value()?,
-            Key::Promise => return Err(A::Error::custom("`promise`: only a bundle's policy has one")),
+            Key::Use => self.used = from.next_value()?,
+            Key::Pinned => self.pinned = from.next_value()?,
         }
         Ok(())
     }
@@ -306,13 +329,13 @@ mod tests {
     use super::*;
 
     /// A calibrated policy that differs from the default everywhere.
-    fn calibrated() -> (Policy, PolicyId) {
+    fn calibrated() -> Policies {
         let mut policy = Policy { window_ms: 70, features_ms: 80, deadline_ms: 500, ..Policy::default() };
         for (exit, threshold) in [(Exit::DEVICE, 0.1), (Exit::LOCAL, 0.2), (Exit::EDGE, 0.3)] {
             policy.of_mut(exit).threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
             policy.of_mut(exit).temperature = Temperature::new(1.5).unwrap();
         }
-        (policy, PolicyId([7; 8]))
+        Policies::new(policy)
     }
 
     #[track_caller]
@@ -326,7 +349,7 @@ mod tests {
     fn a_file_changes_what_it_states_and_the_rest_stays_as_calibrated() {
         let changes = PolicyChanges::parse("window_ms = 40\n\n[local]\nthreshold = [0.5, 0.25]\n").unwrap();
         let (policy, id) = changes.apply_to(&calibrated()).unwrap();
-        let mut expected = calibrated().0;
+        let mut expected = calibrated().in_use().clone();
         expected.window_ms = 40;
         expected.of_mut(Exit::LOCAL).threshold =
             Threshold::ByPresent([0.5, 0.25].map(|value| ExitThreshold::new(value).unwrap()).to_vec());
@@ -347,13 +370,29 @@ mod tests {
         check_mistake("[cloud.9]\nthreshold = 0.25", &["cloud.9: expected an exit"]);
         check_mistake("[cloud.1.2]\nthreshold = 0.25", &["cloud.1: expected an exit"]);
         check_mistake("[\"cloud.1\"]\nthreshold = 0.25", &["expected [cloud.1] without quotes"]);
-        check_mistake("promise = 1", &["only a bundle's policy has one"]);
+        check_mistake("promise = 1", &["promise"]);
+    }
+
+    #[test]
+    fn a_file_chooses_a_policy_of_the_bundle_by_name() {
+        let frugal = Policy { window_ms: 20, ..calibrated().in_use().clone() };
+        let bundle = calibrated().with(PolicyName::new("frugal").unwrap(), frugal.clone());
+        let of = |text: &str| PolicyChanges::parse(text).unwrap().apply_to(&bundle);
+        assert_eq!(of("").unwrap().0, frugal, "the one in use");
+        assert_eq!(of("use = \"calibrated\"").unwrap().0, *calibrated().in_use());
+        assert_eq!(of("use = \"calibrated\"\nlate_ms = 9").unwrap().0.late_ms, 9);
+        let refused = of("late_ms = 9\nuse = \"fast\"").unwrap_err().to_string();
+        assert_eq!(refused, "line 2: expected the name of a policy of the bundle, found fast");
+        check_mistake("use = 3", &["line 1: use: expected", "found"]);
+        let pinned = |text: &str| PolicyChanges::parse(text).unwrap().is_pinned();
+        assert!(pinned("pinned = true") && !pinned("pinned = false") && !pinned(""));
     }
 
     #[test]
     fn a_file_that_changes_nothing_keeps_the_id_of_the_calibrated_policy() {
         for text in ["", "# only a comment\n[local]\n", "window_ms = 70", "local.threshold = 0.2"] {
-            assert_eq!(PolicyChanges::parse(text).unwrap().apply_to(&calibrated()).unwrap(), calibrated());
+            let (policy, id) = PolicyChanges::parse(text).unwrap().apply_to(&calibrated()).unwrap();
+            assert_eq!((&policy, id), (calibrated().in_use(), calibrated().in_use().id()), "{text}");
         }
     }
 
@@ -362,7 +401,7 @@ mod tests {
         let id = |text| PolicyChanges::parse(text).unwrap().apply_to(&calibrated()).unwrap().1;
         assert_eq!(id("window_ms = 40"), id("# shorter\nwindow_ms=40 # ms\n"));
         assert_ne!(id("window_ms = 40"), id("window_ms = 41"));
-        assert_ne!(id("window_ms = 40"), calibrated().1);
+        assert_ne!(id("window_ms = 40"), calibrated().in_use().id());
     }
 
     #[test]
@@ -415,7 +454,7 @@ mod tests {
         assert_eq!((table.line("local.weights"), table.keys().count()), (Some(3), 2));
 
         let threshold = PolicyChanges::parse("local.threshold = 0.25").unwrap();
-        let found = threshold.apply_to(&(learned.clone(), id)).unwrap().0.of(Exit::LOCAL).clone();
+        let found = threshold.apply_to(&Policies::new(learned.clone())).unwrap().0.of(Exit::LOCAL).clone();
         assert_eq!((found.rule, found.weights), (ExitRule::Learned, Some(weights)));
 
         check_mistake(

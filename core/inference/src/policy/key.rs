@@ -12,13 +12,20 @@ use super::waits::{WAITS, Wait};
 /// Key of [`Policy::no_answer`].
 pub(super) const NO_ANSWER: &str = "no_answer";
 
+/// Key of the bundle's policy that a file changes.
+pub(super) const USE: &str = "use";
+
+/// Key by which an operator's command keeps plans out.
+pub(super) const PINNED: &str = "pinned";
+
 /// A key at the top of a policy.
 #[derive(Clone, Copy)]
 pub(super) enum Key {
     Exit(Exit),
     Wait(&'static Wait),
     NoAnswer,
-    Promise,
+    Use,
+    Pinned,
 }
 
 impl Key {
@@ -27,7 +34,8 @@ impl Key {
             Self::Exit(exit) => exit.name(),
             Self::Wait(wait) => wait.key,
             Self::NoAnswer => NO_ANSWER,
-            Self::Promise => "promise",
+            Self::Use => USE,
+            Self::Pinned => PINNED,
         }
     }
 
@@ -36,7 +44,8 @@ impl Key {
         let of_wait = || WAITS.iter().find(|wait| wait.key == name).map(Self::Wait);
         let other = match name {
             NO_ANSWER => Some(Self::NoAnswer),
-            "promise" => Some(Self::Promise),
+            USE => Some(Self::Use),
+            PINNED => Some(Self::Pinned),
             _ => None,
         };
         of_exit().or_else(of_wait).or(other)
@@ -54,7 +63,7 @@ impl<'de> Deserialize<'de> for Key {
 /// Keys at the top of a policy, without further exits such as `cloud.1`.
 static KNOWN: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let waits = WAITS.iter().map(|wait| wait.key);
-    Exit::FIRST.into_iter().map(Exit::name).chain(waits).chain([NO_ANSWER]).collect()
+    Exit::FIRST.into_iter().map(Exit::name).chain(waits).chain([NO_ANSWER, USE, PINNED]).collect()
 });
 
 /// Values that are read by key: a policy, or what a file states of one.
@@ -95,7 +104,9 @@ impl ByKey for Policy {
             Key::Exit(exit) => *self.of_mut(exit) = from.next_value()?,
             Key::Wait(wait) => *(wait.value_mut)(self) = from.next_value()?,
             Key::NoAnswer => self.no_answer = from.next_value()?,
-            Key::Promise => self.promise = from.next_value()?,
+            Key::Use | Key::Pinned => {
+                return Err(A::Error::custom(format_args!("`{}`: only a policy file states it", key.name())));
+            }
         }
         Ok(())
     }

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use headwater_protocol::PolicyId;
 
-use super::{Policy, PolicyChanges, PolicyDifference, PolicyFileError};
+use super::{Policies, Policy, PolicyChanges, PolicyDifference, PolicyFileError};
 
 /// The policy of a running service, and the file that changes the calibrated one.
 #[derive(Clone, Debug)]
 pub struct LivePolicy {
     file: Option<PathBuf>,
-    calibrated: (Policy, PolicyId),
+    bundle: Policies,
     in_effect: (Policy, PolicyId),
 }
 
@@ -69,14 +69,10 @@ impl fmt::Display for Reread {
 }
 
 impl LivePolicy {
-    /// The calibrated policy of a bundle with its id, the policy in effect, and the file between them.
-    pub fn new(
-        file: Option<PathBuf>,
-        calibrated: (Policy, PolicyId),
-        in_effect: Option<(Policy, PolicyId)>,
-    ) -> Self {
-        let in_effect = in_effect.unwrap_or_else(|| calibrated.clone());
-        Self { file, calibrated, in_effect }
+    /// The policies of a bundle, the policy in effect with its id, and the file between them.
+    pub fn new(file: Option<PathBuf>, bundle: Policies, in_effect: Option<(Policy, PolicyId)>) -> Self {
+        let in_effect = in_effect.unwrap_or_else(|| (bundle.in_use().clone(), bundle.in_use().id()));
+        Self { file, bundle, in_effect }
     }
 
     /// The policy in effect, with its id.
@@ -89,15 +85,27 @@ impl LivePolicy {
         self.file.as_deref()
     }
 
+    /// The policies of the bundle.
+    pub fn bundle(&self) -> &Policies {
+        &self.bundle
+    }
+
+    /// Takes another policy with its id; gives the values that differ.
+    pub fn take(&mut self, policy: (Policy, PolicyId)) -> Vec<PolicyDifference> {
+        let differences = self.in_effect.0.differences(&policy.0);
+        self.in_effect = policy;
+        differences
+    }
+
     /// Reads the file again. A file that can be used gives the policy in effect.
     pub fn read_again(&mut self) -> Reread {
         let Some(file) = &self.file else { return Reread::NoFile };
-        let policy = match PolicyChanges::policy_of(file, &self.calibrated) {
+        let policy = match PolicyChanges::policy_of(file, &self.bundle) {
             Ok(policy) => policy,
             Err(error) => return Reread::Refused(error),
         };
-        let differences = self.in_effect.0.differences(&policy.0);
-        let (_, from) = std::mem::replace(&mut self.in_effect, policy);
+        let (_, from) = self.in_effect;
+        let differences = self.take(policy);
         if differences.is_empty() { Reread::Unchanged } else { Reread::Changed { from, differences } }
     }
 }
@@ -108,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read_again_and_a_wrong_one_leaves_the_policy_as_it_was() {
-        let calibrated = (Policy { window_ms: 70, ..Policy::default() }, PolicyId([7; 8]));
+        let calibrated = Policies::new(Policy { window_ms: 70, ..Policy::default() });
         let folder = std::env::temp_dir().join(format!("headwater-live-policy-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("policy.toml");
@@ -117,7 +125,10 @@ mod tests {
         assert!(matches!(live.read_again(), Reread::Refused(_)), "there is no file yet");
         write("window_ms = 40\n");
         let Reread::Changed { from, differences } = live.read_again() else { panic!("{live:?}") };
-        assert_eq!((from, differences[0].to_string().as_str()), (PolicyId([7; 8]), "window_ms 70 -> 40"));
+        assert_eq!(
+            (from, differences[0].to_string().as_str()),
+            (calibrated.in_use().id(), "window_ms 70 -> 40")
+        );
         let sentence = Reread::Changed { from, differences }.to_string();
         assert_eq!(sentence, "another policy holds for new samples: window_ms 70 -> 40");
         assert_eq!(live.read_again(), Reread::Unchanged);
@@ -127,7 +138,7 @@ mod tests {
         assert_eq!(live.in_effect().0.window_ms, 40);
         write("");
         assert!(matches!(live.read_again(), Reread::Changed { .. }));
-        assert_eq!(live.in_effect(), &calibrated);
+        assert_eq!(&live.in_effect().0, calibrated.in_use());
         assert_eq!(LivePolicy::new(None, calibrated, None).read_again(), Reread::NoFile);
         std::fs::remove_dir_all(&folder).unwrap();
     }

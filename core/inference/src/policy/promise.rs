@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use headwater_protocol::PolicyName;
 use serde::{Deserialize, Serialize};
 
 use super::Policy;
@@ -31,14 +32,38 @@ impl Bound {
 #[serde(deny_unknown_fields)]
 pub struct Promise {
     /// Measure that is bounded.
-    pub bound: Bound,
+    pub kind: Bound,
+    /// Policies that it is about.
+    pub policies: Vec<PolicyName>,
     /// Largest loss as a share of the samples, in `(0, 1)`.
     pub loss: f64,
     /// Probability, in `(0, 1)`.
     pub confidence: f64,
+    /// Presence of the devices under which it holds.
+    pub presence: Presence,
+    /// Samples on which it was tested.
+    pub part: CalibrationData,
+}
+
+/// Presence of devices under which a promise holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Presence {
+    /// Probability that a device is missing, for each device by itself; 0 promises for samples with all devices.
+    pub missing: f64,
+    /// Numbers of slots without a view for which the promise holds, each by itself; every other sample goes to the last exit. Empty where
+    /// the promise holds over all samples of the part together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_missing: Vec<MissingCount>,
+}
+
+/// The calibration part of a promise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CalibrationData {
     /// Name of the data set.
     pub data: String,
-    /// Samples of its calibration part.
+    /// Samples.
     pub samples: u32,
     /// Groups that they form where samples share a scene, an object or a recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,12 +71,6 @@ pub struct Promise {
     /// Most samples that a group can have, as declared beforehand; the promise is for such groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_group: Option<u32>,
-    /// Probability that a device is missing, for each device by itself; 0 promises for samples with all devices.
-    pub missing: f64,
-    /// Numbers of slots without a view for which the promise holds, each by itself; every other sample goes to the last exit. Empty where
-    /// the promise holds over all samples of the part together.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub by_missing: Vec<MissingCount>,
 }
 
 /// Calibration samples with one number of slots without a view: a device is missing, or does not see the object.
@@ -78,23 +97,26 @@ impl fmt::Display for MissingCount {
 }
 
 impl Policy {
-    /// The promise as a line, or that there is none.
+    /// The promises in one line, or that there is none.
     pub fn promise_line(&self) -> String {
-        self.promise.as_ref().map_or_else(
-            || "measured, not promised: nothing bounds the loss of the early exits on new data".to_owned(),
-            |promise| format!("promised: {promise}"),
-        )
+        if self.promises.is_empty() {
+            return "measured, not promised: nothing bounds the loss of the early exits on new data"
+                .to_owned();
+        }
+        let promises: Vec<_> = self.promises.iter().map(|promise| format!("promised: {promise}")).collect();
+        promises.join("; ")
     }
 }
 
 impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bound, loss, confidence, data, samples, groups, largest_group, missing, by_missing } =
-            self;
+        let Self { kind, policies: _, loss, confidence, presence, part } = self;
+        let Presence { missing, by_missing } = presence;
+        let CalibrationData { data, samples, groups, largest_group } = part;
         // Rounded for the eye: a share of the risk leaves digits that say nothing.
         let rounded = |number: f64| (number * 1e4).round() / 1e4;
         let points = rounded(loss * 100.0);
-        match bound {
+        match kind {
             Bound::Net => write!(f, "at most {points} points less accurate than the last exit")?,
             Bound::Losses => write!(f, "at most {points} % of answers wrong that the last exit has right")?,
         }
@@ -131,31 +153,29 @@ mod tests {
 
     fn promise() -> Promise {
         Promise {
-            bound: Bound::Net,
+            kind: Bound::Net,
+            policies: vec![PolicyName::new("calibrated").unwrap()],
             loss: 0.005,
             confidence: 1.0 - 0.05 / 2.0,
-            data: "drawn".into(),
-            samples: 5000,
-            groups: None,
-            largest_group: None,
-            missing: 0.0,
-            by_missing: Vec::new(),
+            presence: Presence { missing: 0.0, by_missing: Vec::new() },
+            part: CalibrationData { data: "drawn".into(), samples: 5000, groups: None, largest_group: None },
         }
     }
 
     #[test]
-    fn a_promise_without_numbers_of_missing_slots_is_stored_as_before() {
+    fn a_promise_states_its_kind_policies_presence_and_part() {
         let text = serde_json::to_string(&promise()).unwrap();
         assert_eq!(
             text,
-            r#"{"bound":"net","loss":0.005,"confidence":0.975,"data":"drawn","samples":5000,"missing":0.0}"#
+            r#"{"kind":"net","policies":["calibrated"],"loss":0.005,"confidence":0.975,"presence":{"missing":0.0},"part":{"data":"drawn","samples":5000}}"#
         );
         assert_eq!(serde_json::from_str::<Promise>(&text).unwrap(), promise());
     }
 
     #[test]
     fn a_promise_on_groups_says_how_large_they_may_be() {
-        let promise = Promise { groups: Some(700), largest_group: Some(8), ..promise() };
+        let mut promise = promise();
+        (promise.part.groups, promise.part.largest_group) = (Some(700), Some(8));
         let said = promise.to_string();
         assert!(said.contains("(5000 samples in 700 groups of at most 8, no device missing)"), "{said}");
         let text = serde_json::to_string(&promise).unwrap();
@@ -166,7 +186,8 @@ mod tests {
     fn a_promise_by_number_of_missing_slots_names_the_numbers() {
         let counts =
             [(0, 1912), (1, 1420)].map(|(missing, samples)| MissingCount { missing, samples, groups: None });
-        let promise = Promise { by_missing: counts.to_vec(), ..promise() };
+        let mut promise = promise();
+        promise.presence.by_missing = counts.to_vec();
         let said = promise.to_string();
         assert!(said.contains("with 97.5 % confidence"), "{said}");
         assert!(said.ends_with("by itself: 0 views absent (1912 samples), 1 view absent (1420 samples); all other samples go to the last exit"), "{said}");

@@ -11,7 +11,7 @@ use super::key::NO_ANSWER;
 use super::waits::WAITS;
 
 /// A value that differs between two policies.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PolicyDifference {
     /// The key with its section, such as `local.threshold`.
     pub key: String,
@@ -24,7 +24,7 @@ pub struct PolicyDifference {
 /// A value of a policy. Its text is that of a policy file, `none` where there is no value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct PolicyValue(Value);
+pub struct PolicyValue(pub(super) Value);
 
 impl fmt::Display for PolicyDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

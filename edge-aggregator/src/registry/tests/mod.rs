@@ -59,6 +59,7 @@ impl Group {
             software: "test".into(),
             network,
             numbering: None,
+            policy: None,
             capabilities: Vec::new(),
         }
     }

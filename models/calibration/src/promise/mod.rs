@@ -21,7 +21,7 @@ mod simulation;
 
 use std::collections::BTreeSet;
 
-use headwater_inference::policy::{Bound, Promise};
+use headwater_inference::policy::{Bound, CalibrationData, Presence, Promise};
 use thiserror::Error;
 
 use self::betting::{Betting, UnitLoss};
@@ -138,15 +138,17 @@ impl Target {
     /// The promise that a passed test on a part of a data set makes; `missing` is the probability with which each device was missing.
     pub fn promise(&self, data: &str, part: &CalibrationPart, missing: f64) -> Promise {
         Promise {
-            bound: self.bound,
+            kind: self.bound,
+            policies: Vec::new(),
             loss: self.loss,
             confidence: self.confidence,
-            data: data.to_owned(),
-            samples: part.masks.first().map_or(0, Outcomes::len) as u32,
-            groups: part.units.groups(),
-            largest_group: part.units.largest(),
-            missing,
-            by_missing: Vec::new(),
+            presence: Presence { missing, by_missing: Vec::new() },
+            part: CalibrationData {
+                data: data.to_owned(),
+                samples: part.masks.first().map_or(0, Outcomes::len) as u32,
+                groups: part.units.groups(),
+                largest_group: part.units.largest(),
+            },
         }
     }
 

@@ -73,6 +73,6 @@ impl Fitted {
     /// The policy of the last step within a limit, with a promise on a data set where it was tested.
     pub fn within(&self, limit: &LossLimit, target: &Target, data: &str) -> Policy {
         let promise = limit.promise(limit.step, |part| target.promise(data, part, 0.0));
-        Policy { promise, ..self.with_thresholds(limit.step) }
+        Policy { promises: Vec::from_iter(promise), ..self.with_thresholds(limit.step) }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use headwater_inference::cost::DeviceBody;
-use headwater_inference::policy::{ExitPolicy, ExitRule, Policy, PolicyError};
+use headwater_inference::policy::{ExitPolicy, ExitRule, Policy, PolicyError, Promise};
 use headwater_protocol::{Exit, SlotSet};
 use serde::Serialize;
 
@@ -31,8 +31,11 @@ pub struct RunFigures {
     pub fold: Option<usize>,
     /// Commit of the program that trained.
     pub commit: Option<String>,
-    /// Policy chosen on the validation part, with a promise where the data has a calibration part that allows one.
+    /// Policy chosen on the validation part.
     pub policy: Policy,
+    /// Its promise, where the data has a calibration part that allows one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub promises: Vec<Promise>,
     /// The part whose figures these are.
     pub part: &'static str,
     /// Figures of the part with every device.
@@ -74,6 +77,9 @@ pub struct LossFigures {
     pub loss_points: f64,
     /// Policy chosen for this loss.
     pub policy: Policy,
+    /// Its promise.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub promises: Vec<Promise>,
     /// Figures with every device.
     pub report: PartReport,
 }
@@ -143,7 +149,8 @@ impl RunFigures {
         let labels = &all.samples.labels;
         let other_losses = plan.loss_points.iter().map(|loss_points| {
             let policy = self::policy(plan, &Target { loss: loss_points / 100.0, ..target }, logits)?;
-            Ok(LossFigures { loss_points: *loss_points, report: report_under(&policy, all), policy })
+            let (report, promises) = (report_under(&policy, all), policy.promises.clone());
+            Ok(LossFigures { loss_points: *loss_points, report, policy, promises })
         });
         let other_losses = other_losses.collect::<Result<_, PolicyError>>()?;
         let counted = plan.metrics.counted.iter().map(|name| metrics::hits(&given, labels, class(name)));
@@ -166,6 +173,7 @@ impl RunFigures {
             other_losses,
             missing: missing.collect(),
             groups_right: groups_right(all, &given, &logits.class_prior),
+            promises: policy.promises.clone(),
             policy,
         })
     }

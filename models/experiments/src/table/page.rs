@@ -199,7 +199,7 @@ impl Page<'_> {
                 bytes.map_or_else(String::new, |bytes| format!("{:.0}", raw / bytes.mean)),
                 format!(
                     "{} of {}",
-                    runs.iter().filter(|(_, policy)| policy.promise.is_some()).count(),
+                    runs.iter().filter(|(_, policy)| !policy.promises.is_empty()).count(),
                     runs.len()
                 ),
             ]

@@ -6,7 +6,7 @@ use headwater_training::run::Finished;
 /// Lines with the figures of the validation and the test part, and what the exits promise, or the origin of their thresholds.
 pub(crate) fn both(Finished { policy, reports, .. }: &Finished) -> String {
     let mut promise = format!("{}\n", policy.promise_line());
-    if policy.promise.is_none() {
+    if policy.promises.is_empty() {
         promise += &format!("{}\n", reports.thresholds);
     }
     lines("validation", &reports.validation) + &lines("test", &reports.test) + &promise

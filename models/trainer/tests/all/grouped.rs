@@ -95,7 +95,7 @@ fn thresholds_come_from_out_of_fold_logits_which_a_run_trains_once() {
     let risk = thresholds["lost"].as_f64().unwrap() - thresholds["won"].as_f64().unwrap();
     assert!(risk <= 0.005, "the measured risk is within the target: {thresholds}");
     let policy = data.policy("run");
-    assert_eq!(policy.promise, None);
+    assert_eq!(policy.promises, []);
 
     // An export, and the same command again, end with the same policy and train no fold.
     std::fs::remove_file(data.path("run").join("bundle.hwb")).unwrap();
@@ -245,9 +245,12 @@ fn a_recording_is_one_group_unless_a_block_length_is_stated() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     // Every second block of 30.
-    assert_eq!((&found["promise"]["groups"], &found["promise"]["samples"]), (&15.into(), &120.into()));
-    assert_eq!(found["promise"]["largest_group"], 8);
-    assert_eq!(found["promise"]["data"], "folders, blocks of 4 frames");
+    assert_eq!(
+        (&found["promises"][0]["part"]["groups"], &found["promises"][0]["part"]["samples"]),
+        (&15.into(), &120.into())
+    );
+    assert_eq!(found["promises"][0]["part"]["largest_group"], 8);
+    assert_eq!(found["promises"][0]["part"]["data"], "folders, blocks of 4 frames");
 
     // Parts drawn from a recording at random would leak.
     let drawn = folder.path().join("drawn");

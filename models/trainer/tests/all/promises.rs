@@ -38,31 +38,37 @@ fn a_promise_is_made_and_written_and_ends_with_other_thresholds() {
     let out = folder.path().join("calibrated.hwb");
     let out = out.to_str().unwrap();
     let found = json(&["--promise", "losses", "--loss", "2", "--out", out]);
-    assert_eq!(found["promise"]["bound"], "losses");
-    assert_eq!((&found["promise"]["loss"], &found["promise"]["confidence"]), (&0.02.into(), &0.95.into()));
-    assert_eq!((&found["promise"]["samples"], &found["promise"]["data"]), (&1000.into(), &"drawn".into()));
+    assert_eq!(found["promises"][0]["kind"], "losses");
+    assert_eq!(
+        (&found["promises"][0]["loss"], &found["promises"][0]["confidence"]),
+        (&0.02.into(), &0.95.into())
+    );
+    assert_eq!(
+        (&found["promises"][0]["part"]["samples"], &found["promises"][0]["part"]["data"]),
+        (&1000.into(), &"drawn".into())
+    );
     assert!(found["chosen"]["measured"]["lost"].as_f64().unwrap() <= 0.02, "{found}");
 
     let (before, after) = (Bundle::open(Path::new(SHIPPED)).unwrap(), Bundle::open(Path::new(out)).unwrap());
     assert_eq!(before.network_id(), after.network_id(), "the network stays");
-    let promise = after.policy().promise.clone().expect("a promise");
-    assert_eq!(promise.bound, Bound::Losses);
+    let promise = after.policy().promises[0].clone();
+    assert_eq!(promise.kind, Bound::Losses);
     assert!(promise.to_string().contains("at most 2 % of answers"), "{promise}");
 
     // A wait leaves the promise, a threshold ends it.
     let policy =
-        |text: &str| PolicyChanges::parse(text).unwrap().apply_to(&after.calibrated_policy()).unwrap().0;
-    assert_eq!(policy("window_ms = 20\n").promise, Some(promise));
-    assert_eq!(policy("[local]\nthreshold = 0.9\n").promise, None);
+        |text: &str| PolicyChanges::parse(text).unwrap().apply_to(&after.policies().clone()).unwrap().0;
+    assert_eq!(policy("window_ms = 20\n").promises, [promise]);
+    assert_eq!(policy("[local]\nthreshold = 0.9\n").promises, []);
 }
 
 #[test]
 fn equal_arguments_give_equal_promises_and_missing_devices_are_stated() {
     let all = json(&["--loss", "2"]);
     assert_eq!(all, json(&["--loss", "2"]));
-    assert_eq!(all["promise"]["missing"], 0.0);
+    assert_eq!(all["promises"][0]["presence"]["missing"], 0.0);
     let missing = json(&["--loss", "2", "--missing", "0.2"]);
-    assert_eq!(missing["promise"]["missing"], 0.2);
+    assert_eq!(missing["promises"][0]["presence"]["missing"], 0.2);
     assert_ne!(missing["chosen"], all["chosen"]);
 }
 
@@ -74,7 +80,7 @@ fn promises_by_number_of_missing_slots_name_the_numbers_and_send_the_rest_on() {
     assert_eq!(missing, [0, 1, 2]);
     let promised: Vec<&Value> = counts.iter().filter(|count| count["promised"] == true).collect();
     assert!(!promised.is_empty(), "{found}");
-    let named = found["promise"]["by_missing"].as_array().unwrap();
+    let named = found["promises"][0]["presence"]["by_missing"].as_array().unwrap();
     assert_eq!(named.len(), promised.len());
     let thresholds = found["policy"]["local"]["threshold"].as_array().unwrap();
     assert_eq!(thresholds.len(), 6, "one for each number of present slots");
@@ -145,7 +151,7 @@ fn the_shipped_policy_is_what_tuning_gives() {
         (threshold - f64::from(shipped.policy().of(Exit::LOCAL).threshold.at(6).get())).abs() < 1e-4,
         "{threshold}"
     );
-    assert_eq!(found["promise"], serde_json::json!(shipped.policy().promise));
+    assert_eq!(found["promises"], serde_json::json!(shipped.policy().promises));
     let left = found["chosen"]["measured"]["local_share"].as_f64().unwrap();
     assert!(left > 0.82, "{left}");
 }

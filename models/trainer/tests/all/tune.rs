@@ -44,21 +44,21 @@ fn a_loss_is_promised_where_the_calibration_part_allows_it_and_the_bundle_says_s
     let found = json_with(0, &["--loss", "5", "--kept-apart", "--out", out.to_str().unwrap()]);
     assert_eq!((&found["loss_is"], &found["met"]), (&"promised".into(), &true.into()));
     assert_eq!(
-        (number(&found, "/promise/loss"), &found["chosen"]["measured"]["part"]),
+        (number(&found, "/promises/0/loss"), &found["chosen"]["measured"]["part"]),
         (0.05, &"calibration".into())
     );
     assert_eq!(found["chosen"]["measured"]["costs_are"], "measured, not promised");
     let bundle = Bundle::open(&out).unwrap();
     assert_eq!(bundle.network_id(), Bundle::open(Path::new(SHIPPED)).unwrap().network_id());
-    assert_eq!(bundle.policy().promise.as_ref().map(|promise| promise.loss), Some(0.05));
+    assert_eq!(bundle.policy().promises.first().map(|promise| promise.loss), Some(0.05));
 
     // The network may have learnt these samples: nothing is promised, and the calibration part measures nothing either.
     let found = json_with(0, &["--loss", "5", "--out", out.to_str().unwrap()]);
-    assert_eq!((&found["loss_is"], &found["promise"]), (&"measured".into(), &Value::Null));
+    assert_eq!((&found["loss_is"], &found["promises"]), (&"measured".into(), &serde_json::json!([])));
     assert!(found["why_measured"].as_str().unwrap().contains("--kept-apart"), "{found}");
     assert_eq!(found["chosen"]["measured"]["part"], "validation");
     assert!(number(&found, "/chosen/validation/loss_points") <= 5.0);
-    assert_eq!(Bundle::open(&out).unwrap().policy().promise, None);
+    assert_eq!(Bundle::open(&out).unwrap().policy().promises, []);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn bytes_and_compute_are_kept_on_validation_and_stated_with_intervals() {
         let [low, high] = [0, 1].map(|end| number(&found, &format!("/chosen/measured/{key}/interval/{end}")));
         // Where all samples leave at the first exit, each view sends the same.
         assert!(low <= mean && mean <= high, "{found}");
-        assert_eq!(found["promise"], Value::Null);
+        assert_eq!(found["promises"], serde_json::json!([]));
         assert_eq!(found["loss_is"], Value::Null);
         assert_eq!(found, json_with(0, &[flag, target]), "equal arguments give equal results");
     }

@@ -86,8 +86,7 @@ impl DemoSite {
         let folder = tempfile::tempdir().context("making a folder for the files of the run")?;
         site.journal = Some(folder.path().join("journal.jsonl"));
         let policy_file = folder.path().join("policy.toml");
-        std::fs::write(&policy_file, toml::to_string(&Policy { promise: None, ..policy.clone() })?)
-            .context("writing the policy")?;
+        std::fs::write(&policy_file, toml::to_string(&policy)?).context("writing the policy")?;
         let settings = ProgramSettings {
             site,
             paths: program_paths(args)?,

@@ -45,8 +45,8 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
             .into());
         }
         policy.of_mut(Exit::LOCAL).threshold = Threshold::One(threshold);
-        // The promise is about the calibrated threshold.
-        policy.promise = None;
+        // The promises are about the calibrated threshold.
+        policy.promises.clear();
     }
     policy.check().map_err(|e| BadUsage(e.to_string()))?;
     check(args, bundle, frames)?;
@@ -62,7 +62,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
 
 fn read_policy(path: &Path, bundle: &Bundle) -> anyhow::Result<Policy> {
     std::fs::metadata(path).with_context(|| format!("reading the policy {}", path.display()))?;
-    let policy = PolicyChanges::policy_of(path, &bundle.calibrated_policy());
+    let policy = PolicyChanges::policy_of(path, bundle.policies());
     Ok(policy.map_err(|mistake| BadUsage(format!("--policy {mistake}")))?.0)
 }
 

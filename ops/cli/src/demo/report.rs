@@ -20,8 +20,8 @@ pub struct DemoReport {
     pub decided: u64,
     /// Share of the decided samples whose class was right.
     pub accuracy: f64,
-    /// Promise of the policy about the exits; `None` where their loss was measured at most.
-    pub promise: Option<Promise>,
+    /// Promises of the policy about the exits; none where their loss was measured at most.
+    pub promises: Vec<Promise>,
     /// The promise as a line of text.
     #[serde(skip)]
     pub promise_line: String,
@@ -258,7 +258,7 @@ mod tests {
             "exits",
             "lost",
             "missing",
-            "promise",
+            "promises",
             "samples",
             "views",
         ];

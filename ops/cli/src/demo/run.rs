@@ -30,7 +30,7 @@ pub(super) async fn run(args: &DemoArgs, inputs: &Inputs, policy: Policy) -> any
     let sizes =
         tokio::task::spawn_blocking(move || image_sizes(&frames)).await.context("encoding the views")??;
     let policy_ms = u64::from(policy.deadline_ms) + u64::from(policy.late_ms);
-    let (promise, promise_line) = (policy.promise.clone(), policy.promise_line());
+    let (promises, promise_line) = (policy.promises.clone(), policy.promise_line());
     let lost_after = LOST_AFTER + Duration::from_millis(policy_ms);
     let (broker, _embedded) = broker(args)?;
     let site = site_settings(args, broker)?;
@@ -67,7 +67,7 @@ pub(super) async fn run(args: &DemoArgs, inputs: &Inputs, policy: Policy) -> any
     run.run_to_end(&mut services).await?;
     let totals = services.shutdown().await?;
     let report = DemoReport::new(run.client.account(), totals, sizes, &inputs.frames);
-    Ok(DemoReport { promise, promise_line, ..report })
+    Ok(DemoReport { promises, promise_line, ..report })
 }
 
 async fn wait_until_ended(services: &mut DemoSite) -> String {

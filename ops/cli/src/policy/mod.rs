@@ -1,6 +1,5 @@
 //! `headwater policy`: shows the policy in effect, and changes a policy file.
 
-mod edit;
 mod set;
 mod show;
 

@@ -1,21 +1,19 @@
 //! `headwater policy set`: changes a policy file.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, Permissions, TryLockError};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use headwater_inference::bundle::Bundle;
-use headwater_inference::policy::{Policy, PolicyChanges, PolicyValue};
+use headwater_inference::policy::{Policies, Policy, PolicyChanges, PolicyEdit, PolicyValue};
 use headwater_protocol::PolicyId;
-use headwater_transport::{lock_within, read_bounded};
-use toml_edit::{Document, Item};
+use headwater_toml_file::edit as edit_toml;
+use headwater_transport::{lock_within, read_bounded, rewrite_file};
 
 use super::SetArgs;
-use super::edit::Edit;
 use super::show::is_used;
 use crate::{BadUsage, shipped};
 
@@ -30,37 +28,44 @@ const NEW_FILE_MODE: u32 = 0o644;
 
 /// Changes the file after a check, and prints what changed.
 pub(super) fn run(args: &SetArgs) -> anyhow::Result<()> {
-    let of_values = args.values.iter().map(|argument| Edit::parse(argument));
-    let edits = of_values.chain(args.unset.iter().map(|key| Edit::unset(key)));
-    let edits: Vec<Edit> = edits.collect::<Result<_, _>>()?;
-    if edits.is_empty() {
-        return Err(BadUsage("expected at least one KEY=VALUE or --unset KEY, found none".into()).into());
-    }
+    let edits = edits(&args.values, &args.unset)?;
     let bundle = args.bundle.as_deref().map(|file| shipped::open_bundle(Some(file))).transpose()?;
     let without_effect = bundle.as_ref().map(|bundle| without_effect(bundle, &edits)).transpose()?;
-    let calibrated = bundle.as_ref().map(Bundle::calibrated_policy);
+    let calibrated = bundle.as_ref().map(Bundle::policies);
     let file = target(&args.file)?;
     // The lock is held until the function returns.
     let _lock = lock(folder_of(&file), LOCK_LIMIT)?;
     let old = read(&file)?;
     let change = Change::new(&file, old.as_deref().unwrap_or_default(), &edits, calibrated)?;
     if old.is_none() || old.is_some_and(|old| old != change.text) {
-        write(&file, &change.text).with_context(|| format!("writing {}", file.display()))?;
+        rewrite_file(&file, &change.text, NEW_FILE_MODE)
+            .with_context(|| format!("writing {}", file.display()))?;
     }
     crate::print(&(without_effect.unwrap_or_default() + &change.report(&args.file)))
+}
+
+/// The changes of the arguments, at least one.
+pub(super) fn edits(values: &[String], unset: &[String]) -> Result<Vec<PolicyEdit>, BadUsage> {
+    let of_values = values.iter().map(|argument| PolicyEdit::parse(argument));
+    let edits = of_values.chain(unset.iter().map(|key| PolicyEdit::unset(key)));
+    let edits: Vec<_> = edits.collect::<Result<_, _>>().map_err(BadUsage)?;
+    match edits.is_empty() {
+        true => Err(BadUsage("expected at least one KEY=VALUE or --unset KEY, found none".into())),
+        false => Ok(edits),
+    }
 }
 
 /// Lines about keys that have no effect in the network of a bundle.
 ///
 /// # Errors
 /// A value for an exit that the network does not have.
-fn without_effect(bundle: &Bundle, edits: &[Edit]) -> Result<String, BadUsage> {
+fn without_effect(bundle: &Bundle, edits: &[PolicyEdit]) -> Result<String, BadUsage> {
     let exits = bundle.manifest().exits();
     let mut lines = String::new();
-    for edit in edits.iter().filter(|edit| edit.is_set() && !is_used(exits, &edit.key)) {
-        let key = &edit.key;
+    for edit in edits.iter().filter(|edit| edit.value().is_some() && !is_used(exits, edit.key())) {
+        let key = edit.key();
         let own: Vec<_> = exits.iter().map(|exit| exit.name()).collect();
-        let exit = key.rsplit_once('.').map_or(key.as_str(), |(exit, _)| exit);
+        let exit = key.rsplit_once('.').map_or(key, |(exit, _)| exit);
         if !own.contains(&exit) {
             return Err(BadUsage(format!(
                 "{key}: expected an exit of this network ({}), found {exit}; the file stays as it was",
@@ -139,23 +144,24 @@ impl Change {
     fn new(
         file: &Path,
         old: &str,
-        edits: &[Edit],
-        calibrated: Option<(Policy, PolicyId)>,
+        edits: &[PolicyEdit],
+        calibrated: Option<&Policies>,
     ) -> Result<Self, BadUsage> {
         let of_file = |mistake: &dyn std::fmt::Display| BadUsage(format!("{}: {mistake}", file.display()));
         let mut text = old.to_owned();
         for edit in edits {
-            text = edit.apply_to(&text).map_err(|mistake| of_file(&mistake))?;
+            text = edit_toml(&text, edit.key(), edit.value()).map_err(|mistake| of_file(&mistake))?;
         }
         let with_text =
             |mistake| of_file(&format!("with these changes: {mistake}; the file stays as it was"));
         let changes = PolicyChanges::parse(&text).map_err(|mistake| with_text(mistake.to_string()))?;
-        let policy = calibrated.as_ref().map(|calibrated| changes.apply_to(calibrated)).transpose();
+        let policy = calibrated.map(|calibrated| changes.apply_to(calibrated)).transpose();
         let policy = policy.map_err(|mistake| with_text(mistake.to_string()))?;
         let mut seen = BTreeSet::new();
-        let keys = edits.iter().map(|edit| &edit.key).filter(|key| seen.insert(*key));
-        let values = keys.map(|key| (key.clone(), stated(old, key), stated(&text, key)));
-        let calibrated = calibrated.map(|(policy, _)| policy.values()).unwrap_or_default();
+        let keys = edits.iter().map(PolicyEdit::key).filter(|key| seen.insert(*key));
+        let values = keys.map(|key| (key.to_owned(), stated(old, key), stated(&text, key)));
+        let base = calibrated.and_then(|bundle| changes.base(bundle).ok());
+        let calibrated = base.map(Policy::values).unwrap_or_default();
         Ok(Self { values: values.collect(), text, calibrated, policy })
     }
 
@@ -195,44 +201,17 @@ impl Change {
 
 /// The value of a key as a file states it; `None` if it does not.
 fn stated(text: &str, key: &str) -> Option<String> {
-    let document = Document::parse(text.to_owned()).ok()?;
-    let item = key.split('.').try_fold(document.as_item(), |item, part| item.get(part))?;
-    // Weights may be a section of their own.
-    let value = if item.is_table() { item.clone().into_value().ok() } else { item.as_value().cloned() };
-    value.map(|value| value.decorated("", "").to_string()).or_else(|| {
-        // Something else in the place of a value was a mistake.
-        (!matches!(item, Item::None)).then(|| "a mistake".into())
-    })
-}
-
-/// Writes a file beside its place and moves it there, with mode and owner of the old one.
-fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    let mut beside = tempfile::Builder::new().prefix(".policy-").tempfile_in(folder_of(file))?;
-    beside.write_all(text.as_bytes())?;
-    let mode = match fs::metadata(file) {
-        Ok(old) => {
-            let new = beside.as_file().metadata()?;
-            if (old.uid(), old.gid()) != (new.uid(), new.gid())
-                && let Err(error) = chown(beside.path(), Some(old.uid()), Some(old.gid()))
-            {
-                bail!(
-                    "the file belongs to user {} and group {}, and cannot keep them: {error}",
-                    old.uid(),
-                    old.gid()
-                );
-            }
-            old.mode() & 0o777
-        }
-        Err(_) => NEW_FILE_MODE,
-    };
-    beside.as_file().set_permissions(Permissions::from_mode(mode))?;
-    beside.as_file().sync_all()?;
-    beside.persist(file)?;
-    Ok(())
+    let file: toml::Table = text.parse().ok()?;
+    let mut names = key.split('.');
+    let first = file.get(names.next()?)?;
+    names.try_fold(first, |value, name| value.get(name)).map(ToString::to_string)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
     use super::*;
 
     fn set(file: &Path, values: &[&str]) -> anyhow::Result<()> {
@@ -327,7 +306,7 @@ mod tests {
     #[test]
     fn an_exit_that_the_network_does_not_have_is_refused_and_a_key_without_effect_is_named() {
         let bundle = shipped::open_bundle(None).unwrap();
-        let of = |argument: &str| without_effect(&bundle, &[Edit::parse(argument).unwrap()]);
+        let of = |argument: &str| without_effect(&bundle, &[PolicyEdit::parse(argument).unwrap()]);
         let refused = of("edge.threshold=0.3").unwrap_err().to_string();
         assert!(refused.contains("edge.threshold: expected an exit of this network (local, "), "{refused}");
         assert!(of("cloud.threshold=0.3").unwrap().contains("cloud.threshold has no effect"));
@@ -337,7 +316,8 @@ mod tests {
 
     #[test]
     fn a_key_that_is_given_twice_is_reported_once_with_its_last_value() {
-        let edits = ["window_ms=40", "late_ms=30", "window_ms=50"].map(|edit| Edit::parse(edit).unwrap());
+        let edits =
+            ["window_ms=40", "late_ms=30", "window_ms=50"].map(|edit| PolicyEdit::parse(edit).unwrap());
         let change = Change::new(Path::new("p.toml"), "", &edits, None).unwrap();
         let found: Vec<_> =
             change.values.iter().map(|(key, _, after)| (key.as_str(), after.as_deref())).collect();
@@ -356,10 +336,11 @@ mod tests {
 
     #[test]
     fn the_report_says_what_changed_and_who_must_read_it() {
-        let calibrated = shipped::open_bundle(None).unwrap().calibrated_policy();
+        let calibrated = shipped::open_bundle(None).unwrap();
+        let calibrated = calibrated.policies();
         let file = Path::new("p.toml");
         let report = |old: &str, argument: &str, calibrated| {
-            let edits = [Edit::parse(argument).unwrap()];
+            let edits = [PolicyEdit::parse(argument).unwrap()];
             Change::new(file, old, &edits, calibrated).unwrap().report(file)
         };
         let known = report("", "window_ms=40", Some(calibrated));
@@ -372,5 +353,115 @@ mod tests {
         assert!(alone.starts_with("device.threshold 0.1 -> calibrated\np.toml: checked alone"), "{alone}");
         assert!(alone.contains("SIGHUP to headwater-device (kill"), "{alone}");
         assert!(report("window_ms = 40", "window_ms=40", None).starts_with("window_ms 40, unchanged\n"));
+    }
+
+    fn edited(text: &str, argument: &str) -> String {
+        let edit = PolicyEdit::parse(argument).unwrap();
+        edit_toml(text, edit.key(), edit.value()).unwrap()
+    }
+
+    #[track_caller]
+    fn check(text: &str, argument: &str, expected: &str) {
+        assert_eq!(edited(text, argument), expected);
+    }
+
+    #[test]
+    fn a_further_exit_has_a_section_of_its_own() {
+        check("", "cloud.1.threshold=0.25", "[cloud.1]\nthreshold = 0.25\n");
+        let below = "[cloud]\nthreshold = 1.0\n\n[cloud.1]\nthreshold = 0.5\n";
+        check(below, "cloud.1.threshold=0.25", &below.replace("0.5", "0.25"));
+        for text in [
+            "[cloud.1]\nthreshold = 0.5\n",
+            "cloud.1.threshold = 0.5\n",
+            "[cloud]\n1 = { threshold = 0.5 }\n",
+        ] {
+            let back = edited(text, "cloud.1.threshold=");
+            assert_eq!(PolicyChanges::parse(&back).unwrap().keys().count(), 0, "{back}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_replaced_and_comments_stay() {
+        check(
+            "# mine\nwindow_ms = 40 # short\n\n[local]\n# sure enough\nthreshold = 0.5 # found by hand\n",
+            "local.threshold=0.4",
+            "# mine\nwindow_ms = 40 # short\n\n[local]\n# sure enough\nthreshold = 0.4 # found by hand\n",
+        );
+        check("local.threshold = 0.5\n", "local.threshold=[0.6, 0.5]", "local.threshold = [0.6, 0.5]\n");
+        check("local = { threshold = 0.5 }\n", "local.threshold=1", "local = { threshold = 1 }\n");
+    }
+
+    #[test]
+    fn a_new_key_comes_into_its_section_and_behind_the_comments_of_an_empty_file() {
+        check("", "window_ms=40", "window_ms = 40\n");
+        check("", "edge.rule=margin", "[edge]\nrule = \"margin\"\n");
+        check(
+            "[local]\nthreshold = 0.5\n",
+            "local.rule=margin",
+            "[local]\nthreshold = 0.5\nrule = \"margin\"\n",
+        );
+        check("[local]\nthreshold = 0.5\n", "window_ms=9", "window_ms = 9\n[local]\nthreshold = 0.5\n");
+        check("# a\n\n# b\n", "window_ms=9", "# a\n\n# b\n\nwindow_ms = 9\n");
+        check("# a\n", "edge.rule=margin", "# a\n\n[edge]\nrule = \"margin\"\n");
+    }
+
+    #[test]
+    fn a_key_is_taken_out_with_its_lines_and_comments_above_stay() {
+        let text =
+            "# of the file\nwindow_ms = 40 # short\n[local]\nthreshold = [\n  0.5,\n]\nrule = \"margin\"\n";
+        check(text, "window_ms=", "# of the file\n[local]\nthreshold = [\n  0.5,\n]\nrule = \"margin\"\n");
+        check(
+            text,
+            "local.threshold=",
+            "# of the file\nwindow_ms = 40 # short\n[local]\nrule = \"margin\"\n",
+        );
+        check(text, "edge.rule=", text);
+        check(
+            "local = { threshold = 0.5, rule = \"margin\" }\n",
+            "local.threshold=",
+            "local = { rule = \"margin\" }\n",
+        );
+        check("window_ms = 40", "window_ms=", "");
+    }
+
+    #[test]
+    fn the_example_file_takes_every_key() {
+        let example = include_str!("../../../../docs/policy.toml");
+        const WEIGHTS: &str =
+            "{ bias = -4.5, disagreement = 2.0, entropy = 3.0, margin = 0.0, present = -0.1 }";
+        for (key, value) in Policy::default().values() {
+            let value = if value.is_none() { WEIGHTS.to_owned() } else { value.to_string() };
+            let changed = edited(example, &format!("{key}={value}"));
+            assert!(changed.starts_with(example), "{changed}");
+            assert_eq!(PolicyChanges::parse(&changed).unwrap().keys().collect::<Vec<_>>(), [&key]);
+            let back = edited(&changed, &format!("{key}="));
+            assert_eq!(PolicyChanges::parse(&back).unwrap().keys().count(), 0, "{back}");
+        }
+    }
+
+    #[test]
+    fn weights_are_one_key_as_an_inline_table_or_a_section() {
+        const WEIGHTS: &str = "{ bias = 1, disagreement = 2, entropy = 3, margin = 4, present = 5 }";
+        let section = format!(
+            "[local]\nthreshold = 0.5\n\n[local.weights]\n{}\n\n[edge]\nthreshold = 0.4\n",
+            WEIGHTS.trim_matches(['{', '}']).replace(", ", "\n").trim()
+        );
+        let changed = edited(&section, &format!("local.weights={WEIGHTS}"));
+        let keys =
+            |text: &str| PolicyChanges::parse(text).unwrap().keys().map(str::to_owned).collect::<Vec<_>>();
+        assert!(changed.contains(&format!("weights = {WEIGHTS}")), "{changed}");
+        assert_eq!(keys(&changed), ["edge.threshold", "local.threshold", "local.weights"]);
+        let dotted = WEIGHTS.trim_matches(['{', '}']).trim().replace(", ", "\nlocal.weights.");
+        let dotted = format!("local.weights.{dotted}\nlocal.threshold = 0.5\nedge.threshold = 0.4\n");
+        for text in [&section, &changed, &dotted] {
+            let without = edited(text, "local.weights=");
+            assert_eq!(keys(&without), ["edge.threshold", "local.threshold"], "{without}");
+        }
+    }
+
+    #[test]
+    fn a_value_in_the_place_of_a_section_is_a_mistake() {
+        let edit = PolicyEdit::parse("local.rule=margin").unwrap();
+        assert!(edit_toml("local = 3", edit.key(), edit.value()).is_err());
     }
 }

@@ -35,9 +35,9 @@ struct ShownPolicy {
     /// Id of the bundle's policy.
     calibrated_policy: PolicyId,
     file: Option<String>,
-    /// Promise about the exits; `None` where their loss was measured at most, or an exit was changed.
-    promise: Option<Promise>,
-    /// The promise as a line of text.
+    /// Promises about the exits; none where their loss was measured at most, or an exit was changed.
+    promises: Vec<Promise>,
+    /// The promises as a line of text.
     #[serde(skip)]
     promise_line: String,
     values: Vec<ShownValue>,
@@ -57,12 +57,13 @@ struct ShownValue {
 
 impl ShownPolicy {
     fn of(bundle: &Bundle, changes: &PolicyChanges, file: Option<&Path>) -> anyhow::Result<Self> {
-        let calibrated = bundle.calibrated_policy();
-        let (policy, id) = changes.apply_to(&calibrated).map_err(|mistake| {
+        let applied = changes.apply_to(bundle.policies());
+        let (policy, id) = applied.map_err(|mistake| {
             BadUsage(file.map_or(mistake.clone(), |file| mistake.in_file(file)).to_string())
         })?;
         let exits = bundle.manifest().exits();
-        let calibrated_values = calibrated.0.values();
+        let calibrated = changes.base(bundle.policies()).unwrap_or(bundle.policy());
+        let calibrated_values = calibrated.values();
         let values = policy.values().into_iter().map(|(key, value)| {
             let (line, is_used) = (changes.line(&key), is_used(exits, &key));
             let found = calibrated_values.iter().find(|(own, _)| *own == key);
@@ -72,13 +73,13 @@ impl ShownPolicy {
         Ok(Self {
             network: bundle.network_id().to_string(),
             policy: id,
-            calibrated_policy: calibrated.1,
+            calibrated_policy: calibrated.id(),
             file: file.map(|file| file.display().to_string()),
-            promise_line: match (&policy.promise, &calibrated.0.promise) {
+            promise_line: match (policy.promises.first(), calibrated.promises.first()) {
                 (None, Some(ended)) => format!("not promised any more, since an exit was changed: {ended}"),
                 (_, _) => policy.promise_line(),
             },
-            promise: policy.promise,
+            promises: policy.promises,
             values: values.collect(),
         })
     }

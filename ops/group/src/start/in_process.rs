@@ -240,8 +240,7 @@ impl InProcessGroup {
         let SiteSettings { site, group, qos, journal, .. } = self.settings.site.clone();
         let mut config = OpenedGroup::new(site, group, self.settings.networks.clone());
         (config.settings.request_qos, config.settings.journal.path) = (qos, journal);
-        let calibrated = self.settings.networks.current().calibrated_policy();
-        config.policy = self.settings.policy.clone().map(|policy| policy.with_id(&calibrated));
+        config.policy = self.settings.policy.clone().map(|policy| (policy.clone(), policy.id()));
         config
     }
 

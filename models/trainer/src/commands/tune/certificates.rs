@@ -4,7 +4,7 @@ use headwater_calibration::promise::by_missing::{Certificate, Certified, Missing
 use headwater_calibration::promise::outcomes::Outcomes;
 use headwater_calibration::promise::{CalibrationPart, Target};
 use headwater_calibration::tuning::{Fitted, ORDER_SEED};
-use headwater_inference::policy::{MissingCount, Policy, Promise};
+use headwater_inference::policy::{MissingCount, Policy, Presence, Promise};
 use serde_json::{Value, json};
 
 use super::parts::{PartOfBundle, rounded};
@@ -38,9 +38,12 @@ impl Tune {
             .into());
         }
         let part = tuned.limit.as_ref().and_then(|limit| limit.tested.as_ref());
-        let promise = part.map(|part| Promise { by_missing, ..self.promise_on(&tuned.target, part) });
+        let promise = part.map(|part| {
+            let promise = self.promise_on(&tuned.target, part);
+            Promise { presence: Presence { by_missing, ..promise.presence }, ..promise }
+        });
         let slots = tuned.validation.samples.slots as u32;
-        Ok(Policy { promise, ..fitted.by_missing(slots, certificates) })
+        Ok(Policy { promises: Vec::from_iter(promise), ..fitted.by_missing(slots, certificates) })
     }
 
     /// `0 views absent: at most 0.5 points, 95 %, 1912 samples`, a line for each number, and whether all hold together.

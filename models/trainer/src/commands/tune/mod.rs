@@ -26,6 +26,7 @@ use headwater_calibration::tuning::splits::{Pool, SplitReport};
 use headwater_calibration::tuning::{Fitted, LossLimit};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{Bound, Policy, Promise};
+use headwater_protocol::PolicyName;
 use headwater_samples::Part;
 
 use super::dataset::Dataset;
@@ -119,6 +120,9 @@ pub(crate) struct Tune {
     /// File for the frontier as JSON: every setting that no other beats in loss, bytes and compute (docs/tune.md).
     #[arg(long, value_name = "FILE")]
     frontier: Option<PathBuf>,
+    /// Name of the chosen policy in the bundle, in use from then on; policies of other names stay (key `use` of a policy file).
+    #[arg(long = "policy", value_name = "NAME", default_value = "calibrated")]
+    policy_name: PolicyName,
     /// File of the bundle with the chosen thresholds, which may be BUNDLE, then replaced; without it no bundle is written.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -247,11 +251,12 @@ impl Tune {
             Some(Choice::NotMet { unreachable, nearest }) => self.refuse(&tuned, unreachable, nearest),
             Some(Choice::Met(index)) => {
                 let policy = self.policy(&tuned, &fitted, *index)?;
+                let policies = bundle.policies().clone().with(self.policy_name.clone(), policy);
                 if let Some(out) = &self.out {
-                    let bytes = bundle.with_policy(&policy).context("writing the bundle")?;
+                    let bytes = bundle.with_policies(&policies).context("writing the bundle")?;
                     write_whole(out, &bytes).with_context(|| format!("writing {}", out.display()))?;
                 }
-                self.print_chosen(&tuned, *index, &policy)
+                self.print_chosen(&tuned, *index, policies.in_use())
             }
             None => self.print_frontier(&tuned),
         }
@@ -354,7 +359,7 @@ impl Tune {
                 let promise = limit.and_then(|limit| {
                     limit.promise(index.checked_sub(1), |part| self.promise_on(&tuned.target, part))
                 });
-                Policy { promise, ..tuned.settings[index].policy.clone() }
+                Policy { promises: Vec::from_iter(promise), ..tuned.settings[index].policy.clone() }
             }
         };
         Ok(policy.with_waits_of(tuned.bundle.policy()))

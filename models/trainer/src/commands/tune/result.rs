@@ -39,7 +39,7 @@ impl Tune {
             });
             value["chosen"]["measured"]["above"] =
                 tuned.missed_targets(&figures).iter().map(|measure| measure.flag()).collect();
-            value["promise"] = json!(policy.promise);
+            value["promises"] = json!(policy.promises);
             value["policy"] = json!(policy);
             if !tuned.certificates.is_empty() {
                 value["by_missing"] = tuned.certificates.iter().map(certificate_json).collect();
@@ -137,7 +137,7 @@ impl Tune {
         let targets = tuned.criteria.targets;
         let limit = tuned.limit.as_ref();
         let loss_is = limit.zip(chosen).map(|(limit, policy)| match &limit.tested {
-            Some(_) if policy.promise.is_some() => "promised",
+            Some(_) if !policy.promises.is_empty() => "promised",
             Some(_) => "none",
             None => "measured",
         });
