@@ -332,7 +332,7 @@ mod tests {
                 (DeviceTopic::Birth, serde_json::to_vec(&birth)),
                 (DeviceTopic::Status, serde_json::to_vec(&up)),
             ] {
-                let topic = topics.device(&device, leaf).into();
+                let topic = topics.device(&device, leaf);
                 worker.receive(now, Incoming::Message { topic, payload: text.unwrap().into(), retain });
             }
             let devices = &worker.inbox.devices;
