@@ -1,7 +1,7 @@
 //! The devices with a birth, for the state of each device.
 
 use headwater_inference::leader::Generation;
-use headwater_protocol::{DeviceId, DeviceState, Fault, Slot, Status};
+use headwater_protocol::{DeviceId, DeviceState, Fault, PolicyId, Slot, Status};
 use tokio::time::{Duration, Instant};
 
 use super::{Device, DeviceIndex, Registry, Sign};
@@ -33,6 +33,8 @@ pub(crate) struct RegisteredDevice<'a> {
     pub(crate) answered: Option<Instant>,
     /// Whether a message of it came since the leader is connected: a broker may keep the status of a device that is gone.
     pub(crate) is_live: bool,
+    /// Policy under which it decides by itself; `None` where it does not.
+    pub(crate) policy: Option<PolicyId>,
     /// Name and version of its software.
     pub(crate) software: &'a str,
 }
@@ -87,6 +89,7 @@ impl Registry {
             heard: device.heard,
             answered: device.answered.max(device.up_since),
             is_live: device.sign == Sign::Live,
+            policy: session.policy,
             software: &device.software,
         })
     }
