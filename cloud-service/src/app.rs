@@ -40,7 +40,7 @@ async fn admit(State(state): State<CloudState>, request: Request, next: Next) ->
     let authorization = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let certificate = connection.and_then(RequestConnection::certificate);
     if let Err(refusal) = shared.admission.check(certificate, authorization) {
-        shared.metrics.refused(refusal.fault).inc();
+        shared.metrics.counts().count_refused(refusal.fault);
         if let Some(connection) = connection {
             let holder = certificate.and_then(Certificate::holder).unwrap_or_default();
             shared.refused_clients.log_unauthorized(connection.peer().ip(), &holder, &refusal.message);

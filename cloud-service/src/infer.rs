@@ -29,11 +29,13 @@ pub(crate) async fn infer(
     let (parts, body) = request.into_parts();
     let client = parts.extensions.get::<RequestConnection>();
     let answered = answer(shared, model, &headers, Sender { client, body }).await;
-    shared.metrics.request_duration.observe(arrived.elapsed().as_secs_f64());
+    let mut counts = shared.metrics.counts();
+    counts.request_durations.add(arrived.elapsed());
     match &answered {
-        Ok(_) => shared.metrics.answered.inc(),
-        Err(refusal) => shared.metrics.refused(refusal.fault).inc(),
+        Ok(_) => counts.count_answered(),
+        Err(refusal) => counts.count_refused(refusal.fault),
     }
+    drop(counts);
     answered
 }
 
@@ -129,7 +131,7 @@ async fn read_body(shared: &Shared, body: Body, limit: usize, until: Instant) ->
             Refusal::new(Fault::Malformed, "body: ended early")
         }
     })?;
-    shared.metrics.body_received_bytes.inc_by(body.len() as u64);
+    shared.metrics.counts().body_received_bytes += body.len() as u64;
     Ok(body)
 }
 
@@ -139,7 +141,7 @@ fn oversize(limit: usize) -> Refusal {
 
 fn write(shared: &Shared, response: &InferResponse, form: Form) -> Response {
     let (body, head_bytes) = encode_response(response, form);
-    shared.metrics.body_sent_bytes.inc_by(body.len() as u64);
+    shared.metrics.counts().body_sent_bytes += body.len() as u64;
     let Some(head_bytes) = head_bytes else {
         return ([(header::CONTENT_TYPE, "application/json")], body).into_response();
     };

@@ -39,7 +39,7 @@ mod status;
 pub use app::app;
 pub use engine::choose as choose_engine;
 pub use error::CloudError;
-pub use metrics::CloudReport;
+pub use metrics::{CloudReport, ModelCounts};
 pub use service::{CloudService, run};
 pub use settings::{CloudConfig, CloudSettings, EngineChoice, HttpSettings, ModelSettings};
 pub use state::CloudState;

@@ -69,6 +69,7 @@ async fn serve(settings: &CloudSettings, mut reloads: ReloadSignal) -> anyhow::R
         info!("stopping");
     };
     let report = run(settings.service.clone(), networks, ServiceManager::of_process(), shutdown).await?;
-    info!(answered = report.answered, samples = report.samples, batches = report.batches, "stopped");
+    let (samples, batches) = (report.of_models(|of| of.samples), report.of_models(|of| of.batches));
+    info!(answered = report.answered(), samples, batches, "stopped");
     Ok(())
 }

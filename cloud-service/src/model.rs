@@ -7,12 +7,13 @@ use headwater_inference::engine::Engine;
 use headwater_inference::sections::{CloudSection, SectionError};
 use headwater_protocol::Fault;
 use headwater_telemetry::WorkLoop;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, error};
 
 use crate::health::Health;
-use crate::metrics::ModelMetrics;
+use crate::metrics::ModelCounts;
 use crate::queue::{Batcher, Entry};
 
 /// Starts the thread, which loads the section first.
@@ -23,7 +24,7 @@ pub(crate) fn spawn(
     bundle: Arc<Bundle>,
     engine: Arc<dyn Engine>,
     mut batcher: Batcher,
-    metrics: ModelMetrics,
+    counts: Arc<Mutex<ModelCounts>>,
     work_loop: WorkLoop,
 ) -> std::io::Result<watch::Receiver<Health>> {
     let (health, watching) = watch::channel(Health::Loading);
@@ -36,7 +37,7 @@ pub(crate) fn spawn(
                 // The section is loaded; the compressed bytes are not needed any more.
                 drop(bundle);
                 at_end.health.send_replace(Health::Ready);
-                serve(section, &mut batcher, &mut entries, (&metrics, &work_loop));
+                serve(section, &mut batcher, &mut entries, (&counts, &work_loop));
                 at_end.end = Some(Health::Stopped);
             }
             Err(error) => at_end.end = Some(Health::Failed(error.to_string())),
@@ -65,19 +66,19 @@ fn serve(
     section: CloudSection,
     batcher: &mut Batcher,
     entries: &mut Vec<Entry>,
-    (metrics, work_loop): (&ModelMetrics, &WorkLoop),
+    (counts, work_loop): (&Mutex<ModelCounts>, &WorkLoop),
 ) {
-    let mut runner = Runner { section, features: Vec::new(), presence: Vec::new(), metrics };
+    let mut runner = Runner { section, features: Vec::new(), presence: Vec::new(), counts };
     loop {
         work_loop.end_round();
-        batcher.next_run(metrics, entries);
+        batcher.next_run(counts, entries);
         if entries.is_empty() {
             return;
         }
         work_loop.begin_round();
         let started = Instant::now();
         for entry in entries.iter() {
-            metrics.queue.observe((started - entry.queued).as_secs_f64());
+            counts.lock().queue.add(started - entry.queued);
         }
         match runner.run(entries) {
             Ok(logits) => answer(entries, &logits),
@@ -98,7 +99,7 @@ struct Runner<'a> {
     section: CloudSection,
     features: Vec<u8>,
     presence: Vec<bool>,
-    metrics: &'a ModelMetrics,
+    counts: &'a Mutex<ModelCounts>,
 }
 
 impl Runner<'_> {
@@ -117,11 +118,11 @@ impl Runner<'_> {
             }
             self.section.run(samples, &self.features, &self.presence)
         };
-        self.metrics.model.observe(started.elapsed().as_secs_f64());
-        self.metrics.batches.inc();
-        self.metrics.samples.inc_by(samples as u64);
-        // This thread alone writes the gauge.
-        self.metrics.max_batch.set(self.metrics.max_batch.get().max(samples as i64));
+        let mut counts = self.counts.lock();
+        counts.model.add(started.elapsed());
+        counts.batches += 1;
+        counts.samples += samples as u64;
+        counts.largest_batch = counts.largest_batch.max(samples as u64);
         result
     }
 }

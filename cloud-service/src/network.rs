@@ -8,11 +8,12 @@ use headwater_inference::manifest::FeatureEncoding;
 use headwater_protocol::NetworkId;
 use headwater_protocol::v2::FeatureShape;
 use headwater_telemetry::WorkLoop;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::error::CloudError;
 use crate::health::Health;
-use crate::metrics::ModelMetrics;
+use crate::metrics::ModelCounts;
 use crate::model;
 use crate::queue::ModelQueue;
 use crate::settings::CloudConfig;
@@ -37,7 +38,7 @@ impl Network {
         config: &CloudConfig,
         bundle: Arc<Bundle>,
         engine: Arc<dyn Engine>,
-        metrics: ModelMetrics,
+        counts: Arc<Mutex<ModelCounts>>,
         work_loop: WorkLoop,
     ) -> Result<Self, CloudError> {
         let (id, manifest) = (bundle.network_id(), bundle.manifest());
@@ -48,7 +49,7 @@ impl Network {
         };
         let (classes, encoding) = (manifest.classes(), manifest.cloud_map().encoding);
         let (queue, batcher) = ModelQueue::new(config.http.max_requests, config.model.max_batch);
-        let health = model::spawn(bundle, engine, batcher, metrics, work_loop)
+        let health = model::spawn(bundle, engine, batcher, counts, work_loop)
             .map_err(|error| CloudError::Model(error.to_string()))?;
         Ok(Self { id, shape, encoding, classes, queue, health })
     }

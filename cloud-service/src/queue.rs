@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use headwater_protocol::Fault;
 use headwater_protocol::v2::FeatureBatch;
+use parking_lot::Mutex;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use crate::metrics::ModelMetrics;
+use crate::metrics::ModelCounts;
 use crate::refusal::Refusal;
 
 /// Sending end of a queue.
@@ -88,7 +89,7 @@ pub(crate) struct Batcher {
 impl Batcher {
     /// Waits for work and fills `entries` with one run. `entries` stays empty when the queue is closed and empty. An entry over the
     /// limit runs alone.
-    pub(crate) fn next_run(&mut self, metrics: &ModelMetrics, entries: &mut Vec<Entry>) {
+    pub(crate) fn next_run(&mut self, counts: &Mutex<ModelCounts>, entries: &mut Vec<Entry>) {
         entries.clear();
         let mut samples = 0;
         loop {
@@ -98,7 +99,7 @@ impl Batcher {
                 None => self.queue.try_recv().ok(),
             };
             let Some(entry) = next else { return };
-            let Some(entry) = not_expired(entry, Instant::now(), metrics) else { continue };
+            let Some(entry) = not_expired(entry, Instant::now(), counts) else { continue };
             if samples > 0 && samples + entry.batch.samples > self.max_batch {
                 self.carried = Some(entry);
                 return;
@@ -113,15 +114,15 @@ impl Batcher {
 }
 
 /// The entry, unless its deadline has passed or its caller has left; both are counted.
-fn not_expired(entry: Entry, now: Instant, metrics: &ModelMetrics) -> Option<Entry> {
+fn not_expired(entry: Entry, now: Instant, counts: &Mutex<ModelCounts>) -> Option<Entry> {
     if now >= entry.deadline {
-        metrics.skipped_deadline.inc();
+        counts.lock().count_skipped("deadline");
         // The caller may have left.
         let _ = entry.reply.send(Err(Fault::DeadlineExceeded));
         return None;
     }
     if entry.reply.is_closed() {
-        metrics.skipped_caller_gone.inc();
+        counts.lock().count_skipped("caller_gone");
         return None;
     }
     Some(entry)
@@ -132,27 +133,23 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use headwater_inference::bundle::PerNetwork;
-    use headwater_protocol::NetworkId;
     use headwater_protocol::v2::FeatureBatch;
     use tokio::sync::{Semaphore, oneshot};
 
     use super::*;
-    use crate::metrics::CloudMetrics;
 
     struct Queue {
         sender: mpsc::Sender<Entry>,
         permits: Arc<Semaphore>,
         batcher: Batcher,
-        metrics: ModelMetrics,
+        counts: Mutex<ModelCounts>,
     }
 
     impl Queue {
         fn new(max_batch: usize) -> Self {
             let (sender, queue) = mpsc::channel(16);
             let batcher = Batcher { queue, max_batch, carried: None };
-            let metrics = CloudMetrics::new(PerNetwork::new(NetworkId([1; 32]))).models.current;
-            Self { sender, permits: Arc::new(Semaphore::new(16)), batcher, metrics }
+            Self { sender, permits: Arc::new(Semaphore::new(16)), batcher, counts: Mutex::default() }
         }
 
         fn push(&self, samples: usize, left: Duration) -> oneshot::Receiver<Result<Vec<f32>, Fault>> {
@@ -167,7 +164,7 @@ mod tests {
 
         fn next_run(&mut self) -> Vec<usize> {
             let mut entries = Vec::new();
-            self.batcher.next_run(&self.metrics, &mut entries);
+            self.batcher.next_run(&self.counts, &mut entries);
             entries.iter().map(|entry| entry.batch.samples).collect()
         }
     }
@@ -191,7 +188,7 @@ mod tests {
         let _caller = queue.push(2, LONG);
         assert_eq!(queue.next_run(), [2]);
         assert_eq!(late.try_recv().unwrap(), Err(Fault::DeadlineExceeded));
-        assert_eq!(queue.metrics.skipped_deadline.get(), 1);
+        assert_eq!(queue.counts.lock().skipped("deadline"), 1);
     }
 
     #[test]
@@ -200,7 +197,7 @@ mod tests {
         drop(queue.push(1, LONG));
         let _caller = queue.push(2, LONG);
         assert_eq!(queue.next_run(), [2]);
-        assert_eq!(queue.metrics.skipped_caller_gone.get(), 1);
+        assert_eq!(queue.counts.lock().skipped("caller_gone"), 1);
         assert_eq!(queue.permits.available_permits(), 16, "every permit is free");
     }
 

@@ -173,7 +173,7 @@ fn serve_until(
     let (router, metrics) = (app(state.clone()), Arc::clone(&state.shared.metrics));
     let closed = Arc::clone(&metrics.closed);
     let service = move || {
-        metrics.connections.inc();
+        metrics.counts().connections += 1;
         TowerToHyperService::new(router.clone())
     };
     let identity = state.shared.admission.identity().cloned();

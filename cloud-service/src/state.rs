@@ -83,7 +83,8 @@ impl CloudState {
         let (work_loops, engine_name) = (WorkLoops::default(), engine.name());
         let networks = bundles.try_map(|generation, bundle| {
             let work_loop = work_loops.add(format!("the model of network {}", bundle.network_id().short()));
-            Network::start(config, bundle, Arc::clone(&engine), metrics.models[generation].clone(), work_loop)
+            let counts = Arc::clone(&metrics.models[generation].1);
+            Network::start(config, bundle, Arc::clone(&engine), counts, work_loop)
         })?;
         let stopping = watch::Sender::new(false);
         let threads = networks.as_ref().map(|_, network| network.health.clone());

@@ -43,17 +43,17 @@ impl Health for ServiceStatus {
             state: model_state(&network.health.borrow()).into(),
             waiting_requests: network.queue.waiting(),
             max_requests: network.queue.max_requests(),
-            samples: report.samples_by_network.get(&network.id).copied(),
+            samples: report.models.get(&network.id).map(|model| model.samples),
         });
-        let refused = report.refused.into_iter().map(|(code, count)| (code.to_owned(), count));
+        let refused = report.refused().map(|(code, count)| (code.to_owned(), count));
         let certificate = shared.admission.identity().and_then(ServerIdentity::certificate_state);
         fields_of(&CloudStatus {
             models: models.collect(),
             requests: RequestCounts {
-                answered: report.answered,
+                answered: report.answered(),
                 refused: refused.collect(),
-                skipped_deadline: report.skipped_deadline,
-                skipped_caller_gone: report.skipped_caller_gone,
+                skipped_deadline: report.of_models(|model| model.skipped("deadline")),
+                skipped_caller_gone: report.of_models(|model| model.skipped("caller_gone")),
             },
             certificate: certificate.map(certificate_status),
         })

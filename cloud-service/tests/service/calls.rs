@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use bytes::Bytes;
-use headwater_cloud_service::{CloudConfig, CloudSettings, CloudState, app};
+use headwater_cloud_service::{CloudConfig, CloudSettings, CloudState, ModelCounts, app};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::sections::CloudSection;
 use headwater_inference::testing::TinyNetwork;
@@ -57,6 +57,11 @@ pub(crate) fn bundle() -> Arc<Bundle> {
 impl Direct {
     pub(crate) async fn new() -> Self {
         Self::with("").await
+    }
+
+    /// Counts of the model.
+    pub(crate) fn counts(&self) -> ModelCounts {
+        self.state.report().models.remove(&self.bundle.network_id()).unwrap()
     }
 
     /// A service with the settings of a TOML text.

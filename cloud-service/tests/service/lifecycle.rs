@@ -32,7 +32,7 @@ async fn a_real_client_is_answered_over_a_real_socket() {
     let answer = over_http(handle.addr(), infer(&request(5, 2))).await.unwrap();
     assert_eq!(answer.logits(2).len(), 8);
     let report = handle.shutdown().await;
-    assert_eq!((report.connections, report.answered, report.samples), (1, 1, 2));
+    assert_eq!((report.connections, report.answered(), report.of_models(|of| of.samples)), (1, 1, 2));
     assert!(report.body_received_bytes > 0 && report.body_sent_bytes > 0);
 }
 
@@ -51,7 +51,7 @@ async fn shutdown_finishes_requests_in_flight_and_accepts_no_new_ones() {
     assert!(!stopping.is_finished());
     model.run();
     assert_eq!(in_flight.await.unwrap().unwrap().status, StatusCode::OK);
-    assert_eq!(stopping.await.unwrap().answered, 1);
+    assert_eq!(stopping.await.unwrap().answered(), 1);
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn run_ends_with_its_report_when_asked_to_stop() {
     let running =
         tokio::spawn(run(config(""), bundle(), ServiceManager::none(), async move { _ = stopped.await }));
     stop.send(()).unwrap();
-    assert_eq!(running.await.unwrap().unwrap().answered, 0);
+    assert_eq!(running.await.unwrap().unwrap().answered(), 0);
 }
 
 #[tokio::test]

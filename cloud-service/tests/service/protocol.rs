@@ -92,7 +92,7 @@ async fn bodies_that_do_not_fit_are_refused_with_the_reason() {
     let mut unreadable = infer(&request(1, 1)).map(Body::from);
     unreadable.headers_mut().insert(HEADER_LENGTH, "many".parse().unwrap());
     cloud.ask(unreadable).await.is_refused(400, "malformed");
-    assert_eq!(cloud.state.report().refused["malformed"], 8);
+    assert_eq!(cloud.state.report().requests["malformed"], 8);
     assert_eq!(cloud.infer(1, 1).await.status, StatusCode::OK, "works on");
 }
 

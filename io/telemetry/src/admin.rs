@@ -251,7 +251,10 @@ mod tests {
     #[tokio::test]
     async fn metrics_and_liveness_are_answered_and_nothing_else() {
         let (metrics, live) = (Metrics::new(), Arc::new(AtomicBool::new(true)));
-        metrics.counter("headwater_test_frames_total", "Frames taken.").inc();
+        metrics
+            .gauges("headwater_test_open", "Samples open now.", &["group"])
+            .with_label_values(&["gate"])
+            .set(1);
         let is_live = {
             let live = Arc::clone(&live);
             move || live.load(Relaxed).into()
@@ -262,7 +265,7 @@ mod tests {
         let server = start(Some(address), metrics, is_live).await.expect("a free port").unwrap();
         let answer = ask(&server, "GET /metrics").await;
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("version=0.0.4"), "{answer}");
-        assert!(answer.contains("\nheadwater_test_frames_total 1\n"), "{answer}");
+        assert!(answer.contains("\nheadwater_test_open{group=\"gate\"} 1\n"), "{answer}");
         let closed = "headwater_admin_closed_connections_total{reason=\"head_timeout\"} 0\n";
         assert!(answer.contains(closed), "{answer}");
         assert!(ask(&server, "GET /live").await.starts_with("HTTP/1.1 200 "));

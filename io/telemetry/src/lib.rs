@@ -31,7 +31,7 @@ pub use live_check::check_live;
 pub use logs::{FilterError, LogFormat, check_filter, init_logs};
 pub use metrics::{DURATION_BUCKETS_S, METRICS_CONTENT_TYPE, Metrics};
 pub use output::{print, print_error};
-pub use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+pub use prometheus::IntGaugeVec;
 pub use reload::{ReloadSignal, runtime_with_reloads};
 pub use report::{DurationCounts, MetricValue, ReportMetric, ValuesByTwoLabels};
 pub use service_manager::{ServiceManager, WatchdogTask};

@@ -1,6 +1,7 @@
 //! Metrics that are read from a report of a service at each request for the metrics.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
@@ -22,6 +23,11 @@ impl DurationCounts {
         let bucket = DURATION_BUCKETS_S.iter().take_while(|bound| seconds > **bound).count();
         self.buckets[bucket] += 1;
         self.sum_us = self.sum_us.saturating_add(us);
+    }
+
+    /// Counts a duration.
+    pub fn add(&mut self, duration: Duration) {
+        self.add_us(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
     }
 
     /// Number of durations.
@@ -65,6 +71,7 @@ enum Values<R> {
     ByLabel { label: &'static str, known: &'static [&'static str], read: fn(&R) -> Vec<(String, u64)> },
     ByTwoLabels { labels: [&'static str; 2], read: fn(&R) -> ValuesByTwoLabels },
     Durations(fn(&R) -> DurationCounts),
+    DurationsByLabel { label: &'static str, read: fn(&R) -> Vec<(&'static str, DurationCounts)> },
 }
 
 impl<R> ReportMetric<R> {
@@ -81,6 +88,16 @@ impl<R> ReportMetric<R> {
     /// A histogram of seconds; its name ends in `_seconds`.
     pub const fn durations(name: &'static str, help: &'static str, read: fn(&R) -> DurationCounts) -> Self {
         Self { name, help, kind: MetricType::HISTOGRAM, values: Values::Durations(read) }
+    }
+
+    /// A histogram of seconds for each value of a label.
+    pub const fn durations_by(
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        read: fn(&R) -> Vec<(&'static str, DurationCounts)>,
+    ) -> Self {
+        Self { name, help, kind: MetricType::HISTOGRAM, values: Values::DurationsByLabel { label, read } }
     }
 
     /// Makes a counter for each value of a label.
@@ -104,7 +121,10 @@ impl<R> ReportMetric<R> {
             Values::ByLabel { label, read, .. } => {
                 Self { values: Values::ByLabel { label, known, read }, ..self }
             }
-            Values::One(_) | Values::ByTwoLabels { .. } | Values::Durations(_) => {
+            Values::One(_)
+            | Values::ByTwoLabels { .. }
+            | Values::Durations(_)
+            | Values::DurationsByLabel { .. } => {
                 panic!("expected counters of one label")
             }
         }
@@ -133,7 +153,7 @@ impl<R> ReportMetric<R> {
     fn desc(&self, constant: &HashMap<String, String>) -> Desc {
         let labels = match self.values {
             Values::One(_) | Values::Durations(_) => Vec::new(),
-            Values::ByLabel { label, .. } => vec![label.to_owned()],
+            Values::ByLabel { label, .. } | Values::DurationsByLabel { label, .. } => vec![label.to_owned()],
             Values::ByTwoLabels { labels, .. } => labels.map(str::to_owned).to_vec(),
         };
         Desc::new(self.name.into(), self.help.into(), labels, constant.clone())
@@ -156,10 +176,13 @@ impl<R> ReportMetric<R> {
                     |(found, count)| self.metric(count, labels.into_iter().zip(found).collect(), constant);
                 values.map(metric).collect()
             }
-            Values::Durations(read) => {
-                let mut metric = Metric::from_label(pairs(Vec::new(), constant));
-                metric.set_histogram(read(report).histogram());
-                vec![metric]
+            Values::Durations(read) => vec![histogram(&read(report), Vec::new(), constant)],
+            Values::DurationsByLabel { label, read } => {
+                let values = read(report).into_iter();
+                let metric = |(value, counts): (&str, DurationCounts)| {
+                    histogram(&counts, vec![(label, value.into())], constant)
+                };
+                values.map(metric).collect()
             }
         };
         let mut family = MetricFamily::default();
@@ -183,6 +206,16 @@ impl<R> ReportMetric<R> {
         }
         metric
     }
+}
+
+fn histogram(
+    durations: &DurationCounts,
+    labels: Vec<(&str, String)>,
+    constant: &HashMap<String, String>,
+) -> Metric {
+    let mut metric = Metric::from_label(pairs(labels, constant));
+    metric.set_histogram(durations.histogram());
+    metric
 }
 
 /// The labels of a metric in the order of their names.
@@ -345,6 +378,7 @@ mod tests {
         open.store(7, Relaxed);
         let text = metrics.text();
         for line in [
+            "# HELP headwater_test_open Samples open now.",
             "# TYPE headwater_test_exit_samples_total counter",
             "headwater_test_exit_samples_total{exit=\"edge\",group=\"north\"} 2",
             "headwater_test_exit_samples_total{exit=\"cloud\",group=\"south\"} 3",

@@ -73,7 +73,7 @@ mod tests {
         let text = rules(&"hall".parse().unwrap(), [&member(Role::Device, "cam-0")]);
         assert!(text.contains("\nuser CN=cam-0,OU=gate,O=hall\n"), "{text}");
         let writes: Vec<_> = text.lines().filter(|line| line.starts_with("topic write")).collect();
-        assert_eq!(writes.len(), 6);
+        assert_eq!(writes.len(), 7);
         assert!(
             writes.iter().all(|line| line.starts_with("topic write headwater/v1/hall/gate/dev/cam-0/")),
             "{text}"
@@ -91,8 +91,18 @@ mod tests {
     }
 
     #[test]
-    fn only_the_leader_publishes_decisions_and_only_the_operator_reads_frames() {
-        for topic in ["request", "settled", "result", "revision", "leader", "policy/+/answer"] {
+    fn only_the_leader_publishes_decisions_and_commands_and_only_the_operator_reads_frames() {
+        for topic in [
+            "request",
+            "settled",
+            "result",
+            "revision",
+            "leader",
+            "policy/+/answer",
+            "frame",
+            "kept",
+            "dev/+/cmd",
+        ] {
             let writers = Role::all().filter(|role| role.has_group()).filter(|role| {
                 rules_of(&member(*role, "x"))
                     .any(|(access, rule)| matches!(access, Access::Write) && rule == topic)
@@ -121,14 +131,16 @@ mod tests {
                 for topic in ["result", "revision", "settled", "leader", "dev/+/status", "dev/+/birth"] {
                     assert!(has("read", topic), "{topic} in {text}");
                 }
-                assert_eq!(has("read", "dev/+/frame"), frames, "{text}");
+                for topic in ["frame", "dev/+/frame"] {
+                    assert_eq!(has("read", topic), frames, "{topic} in {text}");
+                }
                 for (rule, topic) in
                     [("write", "trigger"), ("write", "policy/wall"), ("read", "policy/wall/answer")]
                 {
                     assert_eq!(has(rule, topic), act, "{topic} in {text}");
                 }
             }
-            let rights = 6 + usize::from(frames) + 3 * usize::from(act);
+            let rights = 6 + 2 * usize::from(frames) + 3 * usize::from(act);
             assert_eq!(text.matches("\ntopic ").count(), 2 * rights, "{text}");
         }
     }

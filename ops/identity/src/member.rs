@@ -28,9 +28,11 @@ impl PageRights {
     pub(crate) fn topics(&self) -> (&'static [&'static str], &'static [&'static str]) {
         match (self.frames, self.act) {
             (false, false) => (&[], &[]),
-            (true, false) => (&[], &["dev/+/frame"]),
+            (true, false) => (&[], &["frame", "dev/+/frame"]),
             (false, true) => (&["trigger", "policy/{name}"], &["policy/{name}/answer"]),
-            (true, true) => (&["trigger", "policy/{name}"], &["policy/{name}/answer", "dev/+/frame"]),
+            (true, true) => {
+                (&["trigger", "policy/{name}"], &["policy/{name}/answer", "frame", "dev/+/frame"])
+            }
         }
     }
 }

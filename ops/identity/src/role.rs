@@ -16,7 +16,7 @@ pub enum Role {
     Leader,
     /// An edge of a group with several edges.
     Edge,
-    /// A person or program that triggers samples, sends commands and sees frames.
+    /// A person or program that triggers samples, changes policies and sees frames.
     Operator,
     /// A program that reads results.
     Consumer,
@@ -70,6 +70,7 @@ static ROLES: [Row; 8] = [
             "dev/{name}/features",
             "dev/{name}/decision",
             "dev/{name}/frame",
+            "dev/{name}/kept",
         ],
         reads: &[
             "dev/{name}/status",
@@ -79,6 +80,8 @@ static ROLES: [Row; 8] = [
             "request",
             "settled",
             "leader",
+            "frame",
+            "kept",
         ],
     },
     Row {
@@ -95,6 +98,8 @@ static ROLES: [Row; 8] = [
             "revision",
             "leader",
             "policy/+/answer",
+            "frame",
+            "kept",
             "dev/+/cmd",
             "dev/+/birth",
         ],
@@ -108,6 +113,7 @@ static ROLES: [Row; 8] = [
             "dev/+/summary",
             "dev/+/features",
             "dev/+/decision",
+            "dev/+/kept",
             "edge/+/status",
             "edge/+/features",
         ],
@@ -134,10 +140,10 @@ static ROLES: [Row; 8] = [
     Row {
         role: Role::Operator,
         name: "operator",
-        help: "Triggers samples, sends commands, sees frames",
+        help: "Triggers samples, changes policies, sees frames",
         scope: Scope::OneGroup,
         names_members: true,
-        publishes: &["trigger", "policy/{name}", "dev/+/cmd"],
+        publishes: &["trigger", "policy/{name}"],
         reads: &["#"],
     },
     Row {

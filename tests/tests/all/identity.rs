@@ -7,6 +7,7 @@ use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_tests::group::WAIT_LIMIT;
 use headwater_tests::site::{GROUPS, Part, SITE, Site};
 use headwater_tests::{programs, shipped};
+use tokio::sync::mpsc::Receiver;
 use tokio::time::{sleep, timeout};
 
 /// `headwater trigger` with these arguments: its exit code, and what it printed on standard error.
@@ -56,42 +57,80 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
     let mut site = Site::enroll(folder.path());
     site.start(Part::Broker);
     let prefix = format!("headwater/v1/{SITE}/{}", GROUPS[0]);
-    let listen = LinkConfig::new(site.access(GROUPS[0], "operator"), "listener")
-        .subscribe(format!("{prefix}/#"), QoS::AtLeastOnce);
-    let (listener, mut heard) = Link::start(listen).expect("a filter");
-    let (device, _device) =
-        Link::start(LinkConfig::new(site.access(GROUPS[0], "cam-1"), "cam")).expect("a client");
+    let start = |name: &str, filter: &str| {
+        let config = LinkConfig::new(site.access(GROUPS[0], name), name);
+        Link::start(config.subscribe(format!("{prefix}/{filter}"), QoS::AtLeastOnce)).expect("a filter")
+    };
+    // An operator reads the whole group; of a device the broker delivers what it may read.
+    let (operator, mut heard) = start("operator", "#");
+    let (device, mut heard_by_device) = start("cam-1", "#");
+    let (leader, _leader) = start("leader", "trigger");
     let connected = async {
-        while !listener.is_connected() || !device.is_connected() {
+        while ![&operator, &device, &leader].into_iter().all(Link::is_connected) {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(WAIT_LIMIT, connected).await.expect("the broker takes both");
-    let say = |topic: &str| {
+    timeout(WAIT_LIMIT, connected).await.expect("the broker takes them");
+    let say = |link: &Link, topic: &str| {
         let topic = format!("{prefix}/{topic}");
-        device.publish(topic, "said", QoS::AtLeastOnce, false).expect("connected");
+        link.publish(topic, "said", QoS::AtLeastOnce, false).expect("connected");
     };
-    // The last one arrives, so that those before it had their time.
-    for topic in
-        ["dev/cam-0/summary", "result", "settled", "request", "leader", "trigger", "dev/cam-1/summary"]
-    {
-        say(topic);
-    }
-    let mut topics = Vec::new();
-    while topics.last().is_none_or(|topic: &String| !topic.ends_with("cam-1/summary")) {
-        let incoming = timeout(WAIT_LIMIT, heard.recv()).await.expect("in time").expect("the link lives");
-        if let Incoming::Message { topic, .. } = incoming {
-            topics.push(topic);
+    const ALL: [&str; 14] = [
+        "dev/cam-0/summary",
+        "dev/cam-0/kept",
+        "dev/cam-1/summary",
+        "dev/cam-1/kept",
+        "dev/cam-1/cmd",
+        "result",
+        "settled",
+        "request",
+        "leader",
+        "policy/operator",
+        "policy/operator/answer",
+        "frame",
+        "kept",
+        "trigger",
+    ];
+    let may = [
+        (&device, &["dev/cam-1/summary", "dev/cam-1/kept"][..]),
+        (
+            &leader,
+            &[
+                "dev/cam-1/cmd",
+                "result",
+                "settled",
+                "request",
+                "leader",
+                "policy/operator/answer",
+                "frame",
+                "kept",
+            ][..],
+        ),
+        (&operator, &["policy/operator", "trigger"][..]),
+    ];
+    for (link, expected) in may {
+        // The last one arrives, so that those before it had their time.
+        let last = expected[expected.len() - 1];
+        ALL.iter().filter(|topic| **topic != last).chain([&last]).for_each(|topic| say(link, topic));
+        let mut topics = Vec::new();
+        while topics.last().is_none_or(|topic: &String| !topic.ends_with(last)) {
+            topics.push(next_topic(&mut heard).await);
         }
+        assert_eq!(topics, expected.iter().map(|topic| format!("{prefix}/{topic}")).collect::<Vec<_>>());
     }
-    assert_eq!(topics, [format!("{prefix}/dev/cam-1/summary")]);
+    let mut topics = BTreeSet::new();
+    while !topics.contains(&format!("{prefix}/trigger")) {
+        topics.insert(next_topic(&mut heard_by_device).await);
+    }
+    let read = ["dev/cam-1/cmd", "settled", "request", "leader", "frame", "kept", "trigger"];
+    assert_eq!(topics, read.map(|topic| format!("{prefix}/{topic}")).into());
     site.headwater(&["enroll", "revoke", "--group", GROUPS[0], "cam-1"]);
     site.signal(Part::Broker, "HUP");
     // The broker reads its rules anew when it comes to the signal.
     let until_silent = async {
-        say("dev/cam-1/summary");
+        say(&device, "dev/cam-1/summary");
         while timeout(Duration::from_secs(1), heard.recv()).await.is_ok() {
-            say("dev/cam-1/summary");
+            say(&device, "dev/cam-1/summary");
         }
     };
     timeout(WAIT_LIMIT, until_silent).await.expect("a revoked member is not heard");
@@ -101,6 +140,16 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
     let refused = timeout(WAIT_LIMIT, failures.wait_for(Option::is_some)).await.expect("in time");
     let refused = refused.expect("the link lives").clone().expect("a failure");
     assert!(refused.is_refusal(), "{refused}");
+}
+
+/// Topic of the next message of a link.
+async fn next_topic(heard: &mut Receiver<Incoming>) -> String {
+    loop {
+        let incoming = timeout(WAIT_LIMIT, heard.recv()).await.expect("in time").expect("the link lives");
+        if let Incoming::Message { topic, .. } = incoming {
+            return topic;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
