@@ -16,7 +16,7 @@
 //!
 //! ```text
 //! start           start
-//! client          waits  client  policy_client
+//! client          waits  policy_client  client
 //! accounts        sample_account  known_devices
 //! errors          error
 //! ```

@@ -16,7 +16,8 @@ use headwater_protocol::{GroupId, SiteId};
 use tempfile::TempDir;
 
 use super::inputs::Inputs;
-use crate::args::{DemoArgs, SecurityArgs};
+use crate::args::DemoArgs;
+use crate::security_args::SecurityArgs;
 use crate::option_values::MAX_UNSETTLED;
 
 /// Limit for all services to find each other.

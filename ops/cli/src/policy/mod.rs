@@ -11,7 +11,7 @@ use clap::Subcommand;
 use headwater_link::Endpoint;
 use headwater_protocol::{GroupId, MemberName, PolicyId, SiteId};
 
-use crate::args::SecurityArgs;
+use crate::security_args::SecurityArgs;
 
 /// Arguments of `headwater policy`.
 #[derive(Debug, clap::Args)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use headwater_group::PolicyClient;
-use headwater_protocol::{DeviceId, Schema};
 use headwater_protocol::policy_command::{Origin, PolicyAnswer, PolicyCommand, Verdict};
+use headwater_protocol::{DeviceId, Schema};
 use serde_json::Value;
 
 use super::SendArgs;
