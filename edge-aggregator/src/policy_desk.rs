@@ -16,7 +16,7 @@ use tracing::warn;
 
 use crate::group_policy::SharedPolicy;
 use crate::outbox::Outbox;
-use crate::registry::{ClaimState, Registry};
+use crate::registry::Registry;
 
 /// Most commands that wait; further ones are dropped without an answer.
 const MAX_WAITING: usize = 16;
@@ -157,10 +157,7 @@ impl PolicyDesk {
         if !self.is_passed_on {
             return Vec::new();
         }
-        let other = devices.registered().filter(|device| {
-            matches!(device.claim, ClaimState::InSlot(_))
-                && device.policy.is_some_and(|policy| policy != self.in_effect.1)
-        });
-        other.map(|device| device.id.clone()).collect()
+        let other = devices.deciding().filter(|(_, policy)| *policy != self.in_effect.1);
+        other.map(|(device, _)| device.clone()).collect()
     }
 }
