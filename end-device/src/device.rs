@@ -9,6 +9,7 @@ use headwater_inference::sections::{MapCoder, ScoreCoder};
 use headwater_link::Link;
 use headwater_protocol::{Boot, DeviceId, Exit, NetworkId, PolicyId, Session, Slot};
 use headwater_telemetry::{Health, WorkLoops};
+use headwater_transport::LogLimit;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -24,7 +25,6 @@ use crate::link_setup::{DeviceTopics, LinkSetup, link_config};
 use crate::opened::OpenedDevice;
 use crate::publisher::Publisher;
 use crate::recent_samples::RecentSamples;
-use crate::refused_publications::RefusedPublications;
 use crate::reply_rule::ReplyRule;
 use crate::report::{DeviceReport, SharedReport};
 use crate::section_runner::{JobResult, SectionRunner};
@@ -121,7 +121,7 @@ impl Device {
                 report: report.clone(),
             },
             presence,
-            refused: RefusedPublications::default(),
+            refusal_log: LogLimit::new(1),
             capture_clock: CaptureClock::of(settings.capture(), clock.now()),
             grace,
             clock,
@@ -323,16 +323,15 @@ fn open_spool(
     report: &SharedReport,
 ) -> Result<Spool, DeviceError> {
     let DeviceSettings { site, group, slot, id, spool, state_dir, .. } = settings;
-    match (spool.max_bytes, state_dir) {
-        // It holds no answers, only the ids of those that are given up.
-        (0, _) => Ok(Spool::in_memory(0, network)),
-        (bytes, None) => Ok(Spool::in_memory(bytes, network)),
-        (bytes, Some(dir)) => {
+    match state_dir {
+        Some(dir) if spool.max_bytes > 0 => {
             let (site, group) = (site.clone(), group.clone());
             let owner = Owner { site, group, slot: *slot, device: id.clone() };
-            let folder = SpoolFolder { path: dir.join("spool"), owner, report: report.clone() };
-            Spool::open(&folder, bytes, network)
+            let folder = SpoolFolder { path: dir.join("spool"), owner };
+            Spool::open(&folder, spool.max_bytes, network, report.clone())
         }
+        // A spool of no bytes holds no answers, only the ids of those that are given up.
+        _ => Ok(Spool::in_memory(spool.max_bytes, network, report.clone())),
     }
 }
 
