@@ -6,7 +6,7 @@ use std::time::Duration;
 use headwater_inference::bundle::{Bundle, PerNetwork};
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::journal::Recovered;
-use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig};
+use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig, Micros};
 use headwater_link::{Incoming, Link, RetainedMessage};
 use headwater_protocol::{DeviceState, EdgeIndex, InstanceId, LeaderClaim, SlotSet, Topic, Topics};
 use parking_lot::Mutex;
@@ -28,6 +28,7 @@ use crate::journal::Journal;
 use crate::member::{Connections, Member, MemberReport};
 use crate::message_format::MessageFormat;
 use crate::outbox::Outbox;
+use crate::policy_desk::PolicyDesk;
 use crate::refused_devices::RefusedDevices;
 use crate::report::{LeadState, LeaderReport};
 use crate::settled_schedule::SettledSchedule;
@@ -219,17 +220,21 @@ impl LedGroup {
         let answers = BrokerAnswers::new(&self.topics, Arc::clone(&self.report));
         let mut inbox = Inbox::new(self.topics.clone(), Arc::clone(&formats));
         inbox.devices.silent_after = settings.silent_after();
-        inbox.set_owners(settings.devices.clone(), |_, _| {});
+        inbox.set_owners(settings.devices.clone(), Micros(0), |_, _| {});
         inbox.devices.numbering = leader.numbering();
+        let policies = self.config.policy_commands.clone();
+        let calibrated = self.config.networks.current().policy();
         Ok(Worker {
             leader,
             edges,
+            policy_desk: PolicyDesk::new(&self.topics, policies, self.config.current_policy(), calibrated),
             policy_updates: self.config.policy_updates.clone(),
             device_updates: self.config.device_updates.clone(),
             clock: Clock::starting_at(Instant::now()),
             device_watch: DeviceWatch::new(),
             work_loop: self.shared.work_loops.add(format!("group {}", self.config.settings.group)),
             inbox,
+            last_sample: None,
             incoming,
             outbox: Outbox::new(link, &self.topics, settings.request_qos, answers),
             claim: HeldClaim::new(claim),

@@ -3,12 +3,20 @@
 use std::collections::BTreeMap;
 
 use headwater_inference::bundle::Bundle;
-use headwater_inference::leader::{Event, Generation};
+use headwater_inference::leader::{Event, Generation, Micros};
 use headwater_inference::manifest::{FeatureEncoding, SectionManifest};
 use headwater_inference::sections::{MapCoder, MapCoderError, ScoreCoder, ScoreLimits};
 use headwater_protocol::{
     DecodeError, Fault, Header, Limits, Message, NetworkId, Session, Slot, SlotSet, decode, decode_header,
 };
+
+/// How and when a message came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) now: Micros,
+    /// Whether the broker had kept the message from before the connection.
+    pub(crate) is_retained: bool,
+}
 
 /// A device or an edge came or left.
 pub(crate) type Change = (Generation, Event<'static>);

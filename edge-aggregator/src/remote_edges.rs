@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use headwater_inference::bundle::PerNetwork;
-use headwater_inference::leader::{Event, Generation};
+use headwater_inference::leader::{Event, Generation, Micros};
 use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault, NetworkId, Session};
 use headwater_transport::LogLimit;
-use tokio::time::Instant;
 use tracing::warn;
 
 use crate::message_format::{Change, MessageFormat, Refusal, Refusals};
@@ -41,7 +40,7 @@ pub(crate) struct RemoteEdges {
     edges: Vec<RemoteEdge>,
     /// Names so far.
     names: u64,
-    log: LogLimit,
+    log: LogLimit<Micros>,
 }
 
 /// One edge, from its first message on.
@@ -149,11 +148,11 @@ impl RemoteEdges {
     }
 
     /// Counts a refusal, and logs the first one of a kind.
-    pub(crate) fn refuse(&mut self, index: RemoteEdgeIndex, fault: Fault, why: &str) {
+    pub(crate) fn refuse(&mut self, index: RemoteEdgeIndex, fault: Fault, why: &str, now: Micros) {
         let known = &mut self.edges[index.at];
         let count = known.refused.entry(fault.code()).or_default();
         *count += 1;
-        if *count == 1 && self.log.take(Instant::now()).is_some() {
+        if *count == 1 && self.log.take(now).is_some() {
             warn!(edge = %known.id, fault = fault.code(), why, "an edge was refused; more refusals of this kind are only counted");
         }
     }
@@ -213,7 +212,7 @@ mod tests {
     fn changes(registry: &mut RemoteEdges, index: RemoteEdgeIndex, status: &EdgeStatus) -> Vec<Change> {
         let mut changes = Vec::new();
         if let Err((fault, why)) = registry.set_status(index, status, &mut changes) {
-            registry.refuse(index, fault, &why);
+            registry.refuse(index, fault, &why, Micros(0));
         }
         changes
     }

@@ -27,10 +27,6 @@ pub struct Whole {
 /// Outputs of the devices or edges for one sample; `None` for one that no view reached.
 type TierOutputs = Vec<Option<TierOutput>>;
 
-/// Logits of one sample by exit; empty at an exit that the network does not have.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ExitLogits(ByExit<Vec<f32>>);
-
 /// Outputs of the whole network for one sample, at every exit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WholeAnswer {
@@ -40,8 +36,8 @@ pub struct WholeAnswer {
     pub devices: Vec<Option<TierOutput>>,
     /// Output of each edge section; `None` where none of the edge's slots had a view.
     pub edges: Vec<Option<TierOutput>>,
-    /// Logits at every exit, also at exits after the one where the sample leaves; empty when no device had a view.
-    pub logits: ExitLogits,
+    /// Logits at every exit, also at exits after the one where the sample leaves; none when no device had a view.
+    pub logits: ByExit<Vec<f32>>,
     /// The exit at which the sample leaves under the policy; the first one for a sample without a view.
     pub exit: Exit,
     /// Class at that exit; the class prior answers a sample without a view.
@@ -51,21 +47,12 @@ pub struct WholeAnswer {
 }
 
 impl WholeAnswer {
-    /// The input of an exit for this sample.
+    /// The input of an exit of the network for this sample.
+    ///
+    /// # Panics
+    /// When no device had a view, or the network has no such exit.
     pub fn input(&self, exit: Exit) -> ExitInput<'_> {
-        ExitInput::new(self.logits.of(exit), self.presence.present_count(), device_classes(&self.devices))
-    }
-}
-
-impl ExitLogits {
-    /// Logits of an exit.
-    pub fn of(&self, exit: Exit) -> &[f32] {
-        self.0.get(exit).map_or(&[], Vec::as_slice)
-    }
-
-    /// Logits of an exit, to be written.
-    pub fn of_mut(&mut self, exit: Exit) -> &mut Vec<f32> {
-        self.0.get_or_insert_with(exit, Vec::new)
+        ExitInput::new(&self.logits[exit], self.presence.present_count(), device_classes(&self.devices))
     }
 }
 
@@ -179,9 +166,9 @@ impl Whole {
         let presence = Presence::from_row(&mask);
         let present = presence.present_count();
         let (exits, classes) = (self.manifest.exits(), self.manifest.classes());
-        let mut logits = ExitLogits::default();
+        let mut logits = ByExit::default();
         for &exit in exits.iter().filter(|_| present > 0) {
-            *logits.of_mut(exit) = match exit.word() {
+            let of_exit = match exit.word() {
                 ExitWord::Device => {
                     devices.iter().flatten().flat_map(|device| device.scores.clone()).collect()
                 }
@@ -189,9 +176,10 @@ impl Whole {
                 ExitWord::Edge => joined(self.joined.edge.as_mut(), &edges, classes)?,
                 ExitWord::Cloud => cloud.to_vec(),
             };
+            logits.insert(exit, of_exit);
         }
         let cascade = Cascade { exits, policy: &self.policy, class_prior: &self.manifest.class_prior };
-        let input = |exit| ExitInput::new(logits.of(exit), present, device_classes(&devices));
+        let input = |exit| ExitInput::new(&logits[exit], present, device_classes(&devices));
         let ExitAnswer { exit, assessment } = cascade.answer(present, input);
         let (class, confidence) = (assessment.class, assessment.confidence);
         Ok(WholeAnswer { presence, devices, edges, logits, exit, class, confidence })
@@ -355,8 +343,8 @@ mod tests {
             for (answer, exit) in
                 answers.iter().skip(1).flat_map(|answer| Exit::FIRST.map(|exit| (answer, exit)))
             {
-                let expected = if network.configuration.has(exit) { network.classes } else { 0 };
-                assert_eq!(answer.logits.of(exit).len(), expected, "{exit:?}");
+                let expected = network.configuration.has(exit).then_some(network.classes);
+                assert_eq!(answer.logits.get(exit).map(Vec::len), expected, "{exit:?}");
             }
         }
     }
@@ -367,7 +355,7 @@ mod tests {
         let view = network.view_of(3);
         let answer = &whole(&network).run(&[[None, Some(&view[..]), None]]).unwrap()[0];
         assert!(answer.edges[0].is_none());
-        assert_eq!(answer.edges[1].as_ref().unwrap().scores, answer.logits.of(Exit::EDGE));
+        assert_eq!(answer.edges[1].as_ref().unwrap().scores, answer.logits[Exit::EDGE]);
     }
 
     #[test]
@@ -375,7 +363,7 @@ mod tests {
         let network = TinyNetwork::default();
         let answer = &whole(&network).run(&[vec![None; 3]]).unwrap()[0];
         assert_eq!((answer.exit, answer.class, answer.confidence), (Exit::LOCAL, 0, 0.0));
-        assert_eq!(answer.logits, ExitLogits::default());
+        assert_eq!(answer.logits, ByExit::default());
     }
 
     #[test]
@@ -386,7 +374,7 @@ mod tests {
             let mut whole = whole(&network);
             let absent = whole.run(&[[Some(&seen[..]), None, None]]).unwrap();
             let black = whole.run(&[[Some(&seen[..]), Some(&black[..]), Some(&black[..])]]).unwrap();
-            assert_ne!(absent[0].logits.of(Exit::CLOUD), black[0].logits.of(Exit::CLOUD));
+            assert_ne!(absent[0].logits[Exit::CLOUD], black[0].logits[Exit::CLOUD]);
         }
     }
 

@@ -59,8 +59,8 @@ pub fn bundle_logits_watched(
             }
             // A sample without a view has no logits; its row stays zero.
             for &exit in manifest.exits() {
-                let (found, all) = (answer.logits.of(exit), logits.exits.get_or_insert_with(exit, Vec::new));
-                if !found.is_empty() {
+                let all = logits.exits.get_or_insert_with(exit, Vec::new);
+                if let Some(found) = answer.logits.get(exit) {
                     all[at.clone()].copy_from_slice(found);
                 }
             }

@@ -116,7 +116,7 @@ impl OptimiserStep {
 impl Optimiser {
     /// Step size at `step` (from 1) of `steps`: a linear rise, then half a cosine.
     pub fn rate(&self, step: u64, steps: u64) -> f32 {
-        let warm_up = u64::from(self.warm_up_steps).min(steps / 2);
+        let warm_up = self.warm_up_steps(steps);
         if step <= warm_up {
             return self.learning_rate * step as f32 / (warm_up + 1) as f32;
         }
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_rate_rises_then_falls_to_its_final_share() {
-        let optimiser = optimiser();
+        let optimiser = Optimiser { warm_up: 0.1, ..optimiser() };
         let rates: Vec<f32> = (1..=2000).map(|step| optimiser.rate(step, 2000)).collect();
         assert!(rates[0] < 0.02 * optimiser.learning_rate);
         assert!((rates[200] / optimiser.learning_rate - 1.0).abs() < 0.01);

@@ -63,6 +63,9 @@ pub enum SingleCameraError {
     Diverged(#[from] Diverged),
 }
 
+/// Steps of warm-up, at most half of a run: cameras see different numbers of samples, and their networks are compared.
+const WARM_UP_STEPS: f32 = 200.0;
+
 /// Trains a plain network on the views of `slot` in `train`, and measures the network on `test`.
 ///
 /// # Errors
@@ -74,9 +77,10 @@ pub fn single_camera(
     test: &Samples,
     slot: Slot,
 ) -> Result<CameraResult, SingleCameraError> {
-    let recipe = Recipe { augment: Augment::default(), ..recipe.clone() };
-    let experiment = Experiment::new(spec, recipe, RunInfo::default())?;
     let (camera_train, camera_test) = (views_of(train, slot), views_of(test, slot));
+    let mut recipe = Recipe { augment: Augment::default(), ..recipe.clone() };
+    recipe.optimiser.warm_up = WARM_UP_STEPS / recipe.steps(camera_train.len()) as f32;
+    let experiment = Experiment::new(spec, recipe, RunInfo::default())?;
     let no_validation = Samples {
         labels: Vec::new(),
         groups: Vec::new(),

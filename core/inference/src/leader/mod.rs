@@ -49,6 +49,9 @@ mod open_sample;
 mod plausible_ids;
 pub(crate) mod timers;
 
+use std::ops::Add;
+use std::time::Duration;
+
 use headwater_protocol::{
     Decision, Degraded, Dropped, EdgeIndex, Exit, NetworkId, Numbering, PolicyId, SampleId, Slot, SlotSet,
 };
@@ -82,6 +85,14 @@ impl Micros {
     /// Microseconds since `earlier`; 0 when `earlier` is later.
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Micros {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
     }
 }
 

@@ -9,10 +9,11 @@ use super::{Generation, LeaderConfig, Micros};
 use crate::cascade::ExitAnswer;
 use crate::exit::{ExitInput, argmax};
 
-/// State of one open sample. Its buffers are reused for later samples.
+/// State of one open sample.
 #[derive(Default)]
 pub(super) struct OpenSample {
-    /// The network that decides the sample; the buffers have its sizes.
+    pub(super) buffers: Buffers,
+    /// The network that decides the sample.
     pub(super) generation: Generation,
     /// The policy that decides the sample.
     pub(super) policy: PolicyId,
@@ -35,23 +36,14 @@ pub(super) struct OpenSample {
     /// Slots that saw the sample and gave it up.
     pub(super) given_up: SlotSet,
     pub(super) presence: Presence,
-    /// `[slots, classes]`.
-    pub(super) scores: Vec<f32>,
-    pub(super) device_classes: DeviceClasses,
-    /// Maps for the cloud, `[sources, cloud_map_bytes]`, zero where none came. Sources are slots, or edges where there are some.
-    pub(super) maps: Vec<u8>,
     /// Slots whose features came, or had a part in the answer of their edge.
     pub(super) delivered: SlotSet,
-    /// Bytes of each device's map as sent to its edge, by slot; 0 where the leader did not see it.
-    pub(super) map_body_bytes: Vec<u64>,
     /// Edges whose scores and map came.
     pub(super) edges: EdgeSet,
     /// Slots that were asked for features and have not answered.
     pub(super) owing_slots: SlotSet,
     /// Edges whose answers are awaited.
     pub(super) owing_edges: EdgeSet,
-    /// `[edges, classes]`.
-    pub(super) edge_scores: Vec<f32>,
     pub(super) stages: Stages,
     pub(super) bytes: HopBytes,
     /// Answer of the deepest exit so far.
@@ -59,6 +51,20 @@ pub(super) struct OpenSample {
     /// Every exit that was applied, shallowest first.
     pub(super) exits: Vec<AppliedExit>,
     pub(super) degraded: Vec<Degraded>,
+}
+
+/// Scores and maps of one sample, of its network's sizes. Later samples of the network reuse them.
+#[derive(Default)]
+pub(super) struct Buffers {
+    /// `[slots, classes]`; only scores of present slots are read.
+    pub(super) scores: Vec<f32>,
+    pub(super) device_classes: DeviceClasses,
+    /// Maps for the cloud, `[sources, cloud_map_bytes]`, zero where none came. Sources are slots, or edges where there are some.
+    pub(super) maps: Vec<u8>,
+    /// Bytes of each device's map as sent to its edge, by slot; 0 where the leader did not see it.
+    map_body_bytes: Vec<u64>,
+    /// `[edges, classes]`.
+    pub(super) edge_scores: Vec<f32>,
 }
 
 /// The most likely class of each device that sent scores.
@@ -70,19 +76,10 @@ pub(super) struct DeviceClasses {
 }
 
 impl DeviceClasses {
-    fn new(slots: usize) -> Self {
-        Self { classes: vec![0; slots], known: SlotSet::EMPTY }
-    }
-
     /// Takes the scores of a slot of the network.
     fn put(&mut self, slot: Slot, scores: &[f32]) {
         self.classes[slot.index()] = argmax(scores);
         self.known.insert(slot);
-    }
-
-    /// No class of any device, in the same buffer.
-    fn cleared(self) -> Self {
-        Self { known: SlotSet::EMPTY, ..self }
     }
 
     /// The input of an exit over `slots`, whose views reached the exit.
@@ -109,36 +106,35 @@ pub(super) enum Stage {
 impl OpenSample {
     /// A sample with buffers of the network's sizes.
     pub(super) fn new(config: &LeaderConfig, generation: Generation) -> Self {
-        Self {
-            generation,
-            presence: Presence::missing(config.slots),
+        let buffers = Buffers {
             scores: vec![0.0; config.slots * config.classes()],
-            device_classes: DeviceClasses::new(config.slots),
+            device_classes: DeviceClasses { classes: vec![0; config.slots], known: SlotSet::EMPTY },
             maps: vec![0; config.cloud_sources() * config.cloud_map_bytes],
-            edge_scores: vec![0.0; config.edges.len() * config.classes()],
             map_body_bytes: vec![0; if config.edges.is_empty() { 0 } else { config.slots }],
-            ..Self::default()
-        }
+            edge_scores: vec![0.0; config.edges.len() * config.classes()],
+        };
+        Self { buffers, generation, presence: Presence::missing(config.slots), ..Self::default() }
     }
 
-    /// Begins another sample in the same buffers. Scores are not cleared: only those of present slots are read.
+    /// Begins another sample of the same network.
     pub(super) fn reset(&mut self, sample: SampleId, captured: Micros) {
+        let mut buffers = std::mem::take(&mut self.buffers);
+        buffers.device_classes.known = SlotSet::EMPTY;
+        buffers.map_body_bytes.fill(0);
         if !(self.delivered.is_empty() && self.edges.is_empty()) {
-            self.maps.fill(0);
+            buffers.maps.fill(0);
         }
-        self.map_body_bytes.fill(0);
-        *self = Self {
-            generation: self.generation,
-            sample,
-            captured,
-            presence: Presence::missing(self.presence.slots()),
-            scores: std::mem::take(&mut self.scores),
-            device_classes: std::mem::take(&mut self.device_classes).cleared(),
-            maps: std::mem::take(&mut self.maps),
-            edge_scores: std::mem::take(&mut self.edge_scores),
-            map_body_bytes: std::mem::take(&mut self.map_body_bytes),
-            ..Self::default()
-        };
+        let presence = Presence::missing(self.presence.slots());
+        *self = Self { buffers, generation: self.generation, sample, captured, presence, ..Self::default() };
+    }
+
+    /// Takes over an open sample of the other network, which no device has answered. All but buffers, slots and policy goes on.
+    pub(super) fn take_over(&mut self, other: &mut Self) {
+        std::mem::swap(self, other);
+        std::mem::swap(&mut self.buffers, &mut other.buffers);
+        std::mem::swap(&mut self.generation, &mut other.generation);
+        std::mem::swap(&mut self.policy, &mut other.policy);
+        std::mem::swap(&mut self.presence, &mut other.presence);
     }
 
     /// Adds a reason for a lesser answer, once.
@@ -167,8 +163,8 @@ impl OpenSample {
 
     /// Takes the scores of a slot.
     pub(super) fn put_scores(&mut self, slot: Slot, scores: &[f32]) {
-        self.scores[slot.index() * scores.len()..][..scores.len()].copy_from_slice(scores);
-        self.device_classes.put(slot, scores);
+        self.buffers.scores[slot.index() * scores.len()..][..scores.len()].copy_from_slice(scores);
+        self.buffers.device_classes.put(slot, scores);
     }
 
     /// Takes the map of a slot.
@@ -185,19 +181,20 @@ impl OpenSample {
 
     /// Notes the bytes of a map that a device sent to its edge.
     pub(super) fn note_map_bytes(&mut self, slot: Slot, bytes: u64) {
-        if let Some(noted) = self.map_body_bytes.get_mut(slot.index()) {
+        if let Some(noted) = self.buffers.map_body_bytes.get_mut(slot.index()) {
             *noted = bytes;
         }
     }
 
     /// Bytes of the maps of some slots as sent to their edge; `packed_bytes` for one that the leader did not see.
     pub(super) fn bytes_of_maps(&self, slots: SlotSet, packed_bytes: usize) -> u64 {
-        let noted = |slot: Slot| self.map_body_bytes.get(slot.index()).copied().filter(|bytes| *bytes > 0);
+        let noted =
+            |slot: Slot| self.buffers.map_body_bytes.get(slot.index()).copied().filter(|bytes| *bytes > 0);
         slots.iter().map(|slot| noted(slot).unwrap_or(packed_bytes as u64)).sum()
     }
 
     fn put_map(&mut self, source: usize, map: &[u8]) {
-        self.maps[source * map.len()..][..map.len()].copy_from_slice(map);
+        self.buffers.maps[source * map.len()..][..map.len()].copy_from_slice(map);
     }
 
     /// Marks slots as missing if they have a view but their features did not reach the exit.

@@ -26,7 +26,7 @@ fn the_shipped_bundle_is_complete_and_small_and_answers() {
     let mut whole = Whole::load(&bundle, &TractEngine::new()).expect("every section loads");
     let view = vec![128; bundle.manifest().preprocessing.view_bytes()];
     let answers = whole.run(&[vec![Some(view.as_slice()); usize::from(bundle.manifest().slots)]]).unwrap();
-    assert_eq!(answers[0].logits.of(Exit::CLOUD).len(), bundle.manifest().classes());
+    assert_eq!(answers[0].logits[Exit::CLOUD].len(), bundle.manifest().classes());
 }
 
 #[test]

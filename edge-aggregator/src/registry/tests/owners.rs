@@ -102,7 +102,7 @@ fn births_under_made_up_names_are_cleared_a_number_of_times_a_minute() {
         group.birth(&format!("n{name}"), 0, 2);
     }
     for _ in 0..2 * MAX_CLEARS {
-        group.registry.clear_births(|_| false);
+        group.registry.clear_births(group.now, |_| false);
     }
     assert_eq!(group.births_to_clear().len(), MAX_CLEARS as usize, "the link takes messages again");
     assert!(group.births_to_clear().is_empty(), "the others wait");

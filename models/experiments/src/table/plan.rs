@@ -277,6 +277,43 @@ mod tests {
     }
 
     #[test]
+    fn the_shares_of_every_experiment_are_the_steps_that_its_published_table_had() {
+        // Samples of the train part; steps of a run and of its warm-up, of rows that differ in them.
+        let published = [
+            ("eth80-coded-f16", 160, vec![(500, 0), (500, 200)]),
+            ("eth80-coded-f4", 160, vec![(500, 0), (500, 200)]),
+            ("eth80-ddnn", 160, vec![(500, 0), (100, 0), (500, 200)]),
+            ("fashion-6cam-coded", 50_000, vec![(6256, 200)]),
+            ("fashion-6cam-ddnn", 50_000, vec![(7820, 0), (7820, 200)]),
+            ("fashion-6cam-few-bytes", 50_000, vec![(6256, 200)]),
+            ("quick", 1000, vec![(16, 0)]),
+            ("recipe-ablation", 15_000, vec![(936, 200)]),
+            ("recipe-ablation-eth80", 160, vec![(500, 200)]),
+            ("street-coded", 869, vec![(280, 140)]),
+            ("street-ddnn", 869, vec![(700, 0), (100, 0), (700, 200)]),
+            ("street-sent-channels", 869, vec![(280, 140)]),
+        ];
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+        let mut plans: Vec<Plan> = files.map(|file| Plan::read(&file).unwrap()).collect();
+        plans.sort_by(|a, b| a.name.cmp(&b.name));
+        assert!(plans.iter().map(|plan| plan.name.as_str()).eq(published.iter().map(|(name, ..)| *name)));
+        for (plan, (name, samples, expected)) in plans.iter().zip(published) {
+            let mut found = Vec::new();
+            for recipe in plan.rows.iter().map(|row| &row.recipe) {
+                let steps = recipe.steps(samples);
+                let row = (steps, recipe.optimiser.warm_up_steps(steps));
+                if !found.contains(&row) {
+                    found.push(row);
+                }
+            }
+            assert_eq!(found, expected, "{name}");
+            let first = plan.rows.iter().map(|row| row.recipe.cloud_first_epochs()).max().unwrap();
+            assert_eq!(first, if name == "recipe-ablation-eth80" { 2 } else { 0 }, "{name}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_named() {
         for (from, to, expected) in [
             (

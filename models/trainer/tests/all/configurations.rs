@@ -80,7 +80,8 @@ struct Run {
 #[track_caller]
 fn check(spec: Spec, limit: usize, epochs: u32) -> Run {
     let mut recipe = Recipe::read(None).unwrap();
-    (recipe.epochs, recipe.batch, recipe.optimiser.warm_up_steps) = (epochs, 32, 4);
+    (recipe.epochs, recipe.batch) = (epochs, 32);
+    recipe.optimiser.warm_up = 4.0 / recipe.steps(limit) as f32;
     recipe.optimiser.statistics_momentum = 0.2;
     let parts = Parts::drawn(limit, 256, 64);
     let parts = if spec.network.slots() == 1 { parts.first_slot() } else { parts };

@@ -15,7 +15,7 @@ use headwater_training::scale_out::Alone;
 fn a_diverging_run_stops_names_the_batch_and_keeps_its_last_checkpoint() {
     let spec = Spec::parse(Path::new("c"), include_str!("../../../networks/ddnn-c.toml")).unwrap();
     let mut recipe = Recipe::read(None).unwrap();
-    (recipe.epochs, recipe.batch, recipe.optimiser.warm_up_steps) = (2, 32, 0);
+    (recipe.epochs, recipe.batch, recipe.optimiser.warm_up) = (2, 32, 0.0);
     recipe.checkpoint.steps = 1;
     // Weights overflow within some steps; a recipe file with such a rate is refused.
     recipe.optimiser.learning_rate = 1e30;

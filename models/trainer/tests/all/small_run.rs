@@ -28,7 +28,8 @@ const DIFFERING_SHARE: f64 = 0.005;
 
 fn trained(spec: Spec, parts: &Parts, limit: usize, epochs: u32) -> Finished {
     let mut recipe = Recipe::read(None).unwrap();
-    (recipe.epochs, recipe.batch, recipe.optimiser.warm_up_steps) = (epochs, 64, 10);
+    (recipe.epochs, recipe.batch) = (epochs, 64);
+    recipe.optimiser.warm_up = 10.0 / recipe.steps(limit) as f32;
     recipe.optimiser.statistics_momentum = 0.2;
     let train = parts.part(Part::Train, Some(limit), 2);
     let validation = parts.part(Part::Validation, Some(400), 2);

@@ -74,8 +74,8 @@ pub struct Optimiser {
     pub learning_rate: f32,
     /// Step size at the end of the cosine, as a share of the largest one.
     pub final_share: f32,
-    /// Steps over which the step size rises from 0.
-    pub warm_up_steps: u32,
+    /// Share of the run's steps over which the step size rises from 0; at most half of them.
+    pub warm_up: f32,
     /// Decay of the mean of gradients (Adam), or momentum (stochastic gradient descent).
     pub beta_1: f32,
     /// Decay of the mean of squared gradients.
@@ -109,9 +109,9 @@ pub struct LossRecipe {
     /// Share of the label's probability spread over all classes, in `[0, 1)`.
     #[serde(default)]
     pub smoothing: f32,
-    /// Epochs at the start that train the exit `cloud` alone; none when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cloud_first_epochs: Option<u32>,
+    /// Share of the epochs, at the start, that train the exit `cloud` alone.
+    #[serde(default)]
+    pub cloud_first: f32,
     /// Weight of the estimated bits of a device's coded map, per bit; none when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map_bits: Option<f32>,
@@ -185,9 +185,44 @@ impl Recipe {
         self.scale_out.unwrap_or_default()
     }
 
+    /// The recipe with the batch and step size of all ranks.
+    #[must_use]
+    pub fn on_ranks(&self, ranks: usize) -> Self {
+        let scale_out = self.scale_out();
+        let mut recipe = self.clone();
+        recipe.batch = scale_out.batch(self.batch, ranks);
+        recipe.optimiser.learning_rate *= scale_out.rate_factor(ranks);
+        if recipe.batch != self.batch {
+            recipe.optimiser.warm_up = recipe.optimiser.warm_up.max(scale_out.warm_up);
+        }
+        recipe
+    }
+
+    /// Steps that ranks exchange uncompressed. At the end of the warm-up the mean of squared gradients, which 1-bit Adam freezes, is no longer that of
+    /// small steps.
+    pub fn uncompressed_steps(&self, samples: usize) -> u64 {
+        let steps = self.steps(samples);
+        share_of(self.scale_out().uncompressed, steps).max(self.optimiser.warm_up_steps(steps)).max(1)
+    }
+
+    /// Steps in one epoch, to the nearest whole batch. Of one shard what is left over is left out, other samples in each epoch; more shards begin again.
+    pub fn steps_per_epoch(&self, samples: usize) -> u32 {
+        ((samples + self.batch / 2) / self.batch).max(1) as u32
+    }
+
+    /// Steps of a run on a train part of so many samples.
+    pub fn steps(&self, samples: usize) -> u64 {
+        u64::from(self.epochs) * u64::from(self.steps_per_epoch(samples))
+    }
+
+    /// Epochs at the start that train the exit `cloud` alone.
+    pub fn cloud_first_epochs(&self) -> u64 {
+        share_of(self.loss.cloud_first, self.epochs.into())
+    }
+
     /// The loss of an epoch, counted from 0.
     pub fn loss_of_epoch(&self, epoch: u32) -> LossRecipe {
-        if self.loss.cloud_first_epochs.is_none_or(|epochs| epoch >= epochs) {
+        if u64::from(epoch) >= self.cloud_first_epochs() {
             return self.loss;
         }
         let distillation = Distillation {
@@ -209,7 +244,17 @@ impl Recipe {
     }
 }
 
+/// A share of the steps or epochs of a run, to the nearest whole one; a half counts as one.
+pub(crate) fn share_of(share: f32, all: u64) -> u64 {
+    (f64::from(share) * all as f64).round() as u64
+}
+
 impl Optimiser {
+    /// Steps of a run of `steps` over which the step size rises.
+    pub fn warm_up_steps(&self, steps: u64) -> u64 {
+        share_of(self.warm_up, steps).min(steps / 2)
+    }
+
     /// The rule.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm.unwrap_or_default()
@@ -284,8 +329,8 @@ impl Recipe {
     /// # Errors
     /// See [`Recipe::read`].
     pub fn parse(file: &Path, text: &str) -> Result<Self, FileError> {
-        let recipe: Self =
-            headwater_toml_file::read(text).map_err(|mistakes| FileError::of(file, mistakes))?;
+        let recipe: Self = headwater_toml_file::read(text)
+            .map_err(|mistakes| FileError::of(file, mistakes.into_iter().map(replaced).collect()))?;
         let mistakes = with_lines(text, recipe.mistakes());
         if mistakes.is_empty() { Ok(recipe) } else { Err(FileError::of(file, mistakes)) }
     }
@@ -326,6 +371,7 @@ impl Recipe {
         number("workers", self.workers as f32, 1.0, 256.0);
         number("optimiser.learning_rate", self.optimiser.learning_rate, 1e-8, 10.0);
         number("optimiser.final_share", self.optimiser.final_share, 0.0, 1.0);
+        number("optimiser.warm_up", self.optimiser.warm_up, 0.0, 0.5);
         number("optimiser.beta_1", self.optimiser.beta_1, 0.0, 0.999_99);
         number("optimiser.beta_2", self.optimiser.beta_2, 0.0, 0.999_999);
         number("optimiser.weight_decay", self.optimiser.weight_decay, 0.0, 10.0);
@@ -336,6 +382,7 @@ impl Recipe {
         number("loss.edge", self.loss.weight(Exit::EDGE), 0.0, 1e3);
         number("loss.cloud", self.loss.cloud, 0.0, 1e3);
         number("loss.smoothing", self.loss.smoothing, 0.0, 0.99);
+        number("loss.cloud_first", self.loss.cloud_first, 0.0, 1.0);
         number("loss.map_bits", self.loss.map_bits.unwrap_or(0.0), 0.0, 1.0);
         number("loss.distillation.local", distillation.local, 0.0, 1e3);
         number("loss.distillation.device", distillation.device, 0.0, 1e3);
@@ -356,12 +403,12 @@ impl Recipe {
         for (key, found, low, high) in self.scale_out().ranges() {
             number(key, found, low, high);
         }
-        if let Some(found) = self.loss.cloud_first_epochs.filter(|found| *found >= self.epochs) {
-            let epochs = self.epochs;
+        let (first, epochs) = (self.cloud_first_epochs(), self.epochs);
+        if first > 0 && first >= u64::from(epochs) {
             let message = format!(
-                "expected fewer than the {epochs} epochs, so that the other exits learn too, found {found}"
+                "expected fewer than the {epochs} epochs, so that the other exits learn too, found {first}, to the nearest epoch"
             );
-            mistakes.push(Mistake::of_key("loss.cloud_first_epochs", message));
+            mistakes.push(Mistake::of_key("loss.cloud_first", message));
         }
         if let Some(found) = self.exit.folds.filter(|folds| *folds == 1 || *folds > MAX_FOLDS) {
             let message = format!("expected 0 for none, or 2 to {MAX_FOLDS}, found {found}");
@@ -379,6 +426,22 @@ impl Recipe {
     }
 }
 
+/// Keys of steps and epochs that are shares of the run now.
+const REPLACED: [(&str, &str); 4] = [
+    ("optimiser.warm_up_steps", "`warm_up = 0.0256` are 200 of 7,820 steps"),
+    ("loss.cloud_first_epochs", "`cloud_first = 0.1` are 2 of 20 epochs"),
+    ("scale_out.warm_up_epochs", "`warm_up = 0.05` is 1 of 20 epochs"),
+    ("scale_out.uncompressed_steps", "`uncompressed = 0.0256` are 200 of 7,820 steps"),
+];
+
+/// A mistake that says by what a former key is replaced.
+fn replaced(mistake: Mistake) -> Mistake {
+    match REPLACED.iter().find(|(key, _)| *key == mistake.key) {
+        Some((_, example)) => Mistake { text: format!("expected a share of the run: {example}"), ..mistake },
+        None => mistake,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -390,7 +453,7 @@ mod tests {
 
     #[test]
     fn the_first_epochs_may_train_the_cloud_alone() {
-        let text = DEFAULT.replace("[loss]", "[loss]\ncloud_first_epochs = 2\nmap_bits = 0.001");
+        let text = DEFAULT.replace("[loss]", "[loss]\ncloud_first = 0.1\nmap_bits = 0.001");
         let recipe = Recipe::parse(Path::new("r.toml"), &text).unwrap();
         let alone = recipe.loss_of_epoch(1);
         for exit in [Exit::DEVICE, Exit::LOCAL, Exit::EDGE] {
@@ -399,8 +462,9 @@ mod tests {
         assert_eq!((alone.device, alone.cloud, alone.map_bits), (0.0, 1.0, Some(0.001)));
         assert_eq!(recipe.loss_of_epoch(2), recipe.loss);
         let error =
-            Recipe::parse(Path::new("r.toml"), &text.replace("epochs = 20\n", "epochs = 2\n")).unwrap_err();
-        assert!(error.to_string().contains("expected fewer than the 2 epochs"), "{error}");
+            Recipe::parse(Path::new("r.toml"), &text.replace("cloud_first = 0.1", "cloud_first = 0.98"))
+                .unwrap_err();
+        assert!(error.to_string().contains("expected fewer than the 20 epochs"), "{error}");
     }
 
     #[test]
@@ -409,6 +473,40 @@ mod tests {
         let error = Recipe::parse(Path::new("r.toml"), &text).unwrap_err().to_string();
         assert!(error.starts_with("r.toml:4: batch: expected 1 to 65536, found 0\n"), "{error}");
         assert!(error.contains("augment.failout: expected 0 to 1, found 7"), "{error}");
+    }
+
+    #[test]
+    fn the_shares_of_every_recipe_are_the_steps_that_its_runs_had() {
+        // Of the whole train part of `fashion-6cam`: epochs, and steps of the run, of the warm-up, uncompressed, of the warm-up on ranks with batches of
+        // their own.
+        for (name, epochs, expected) in [
+            ("default", 20, [7820, 200, 200, 391]),
+            ("few-bytes", 20, [7820, 200, 200, 391]),
+            ("slow-link", 20, [7820, 200, 200, 391]),
+            ("ddnn", 100, [39_100, 0, 1001, 1955]),
+        ] {
+            let file = format!("{}/../recipes/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+            let recipe = Recipe::read(Some(Path::new(&file))).unwrap();
+            let steps = recipe.steps(50_000);
+            let on_ranks = share_of(recipe.scale_out().warm_up, steps);
+            let found =
+                [steps, recipe.optimiser.warm_up_steps(steps), recipe.uncompressed_steps(50_000), on_ranks];
+            assert_eq!((recipe.epochs, found), (epochs, expected), "{name}");
+        }
+        // Every spec in scripts/check/weights: 50 steps, of `eth80` three epochs of 24.
+        let half = Optimiser { warm_up: 0.5, ..Recipe::read(None).unwrap().optimiser };
+        assert_eq!([50, 72, 51].map(|steps| half.warm_up_steps(steps)), [25, 36, 25]);
+    }
+
+    #[test]
+    fn a_count_of_steps_or_epochs_is_refused_with_the_share_that_replaces_it() {
+        for (key, example) in REPLACED {
+            let (table, name) = key.split_once('.').unwrap();
+            let text = DEFAULT.replace(&format!("# [{table}]"), &format!("[{table}]"));
+            let text = text.replace(&format!("\n[{table}]"), &format!("\n[{table}]\n{name} = 2 #"));
+            let error = Recipe::parse(Path::new("r.toml"), &text).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("{key}: expected a share of the run: {example}")), "{error}");
+        }
     }
 
     #[test]

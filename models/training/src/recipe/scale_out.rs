@@ -14,9 +14,9 @@ pub struct ScaleOutRecipe {
     pub batch: BatchOf,
     /// Growth of the step size with the number of ranks, where each rank has a batch of its own (`synchronous`).
     pub rate_scaling: RateScaling,
-    /// Epochs over which the step size rises at least, where each rank has a batch of its own: from near zero (Goyal et al. 2017, section 2.2, begin
-    /// at that of one rank).
-    pub warm_up_epochs: f32,
+    /// Least share of the steps over which the step size rises, where each rank has a batch of its own: from near zero (Goyal et al. 2017, section
+    /// 2.2, begin at that of one rank).
+    pub warm_up: f32,
     /// Fewest steps of each rank between two exchanges (`local_steps`), which divide an epoch equally.
     pub every: u32,
     /// Step size of the outer optimiser (`local_steps`); 1 and no momentum is the plain mean of the weights.
@@ -27,8 +27,8 @@ pub struct ScaleOutRecipe {
     pub compression: CompressionKind,
     /// Share of the numbers that `top_k` sends.
     pub top_k_share: f32,
-    /// Steps at the beginning that `synchronous` exchanges uncompressed; at least those of the optimiser's warm-up.
-    pub uncompressed_steps: u32,
+    /// Share of the steps, at the beginning, that `synchronous` exchanges uncompressed; at least one step and those of the optimiser's warm-up.
+    pub uncompressed: f32,
 }
 
 /// When ranks exchange, and what.
@@ -100,13 +100,13 @@ impl Default for ScaleOutRecipe {
             reduction: Reduction::default(),
             batch: BatchOf::default(),
             rate_scaling: RateScaling::default(),
-            warm_up_epochs: 1.0,
+            warm_up: 0.05,
             every: 50,
             outer_rate: 1.0,
             outer_momentum: 0.5,
             compression: CompressionKind::default(),
             top_k_share: 0.01,
-            uncompressed_steps: 200,
+            uncompressed: 0.0256,
         }
     }
 }
@@ -155,12 +155,12 @@ impl ScaleOutRecipe {
     /// Numbers with their ranges, for the check of a recipe: key, value, least, most.
     pub fn ranges(&self) -> [(&'static str, f32, f32, f32); 6] {
         [
-            ("scale_out.warm_up_epochs", self.warm_up_epochs, 0.0, 1e5),
+            ("scale_out.warm_up", self.warm_up, 0.0, 0.5),
             ("scale_out.every", self.every as f32, 1.0, 1e6),
             ("scale_out.outer_rate", self.outer_rate, 1e-3, 10.0),
             ("scale_out.outer_momentum", self.outer_momentum, 0.0, 0.999),
             ("scale_out.top_k_share", self.top_k_share, self.least_top_k_share(), 1.0),
-            ("scale_out.uncompressed_steps", self.uncompressed_steps as f32, 1.0, 1e9),
+            ("scale_out.uncompressed", self.uncompressed, 0.0, 1.0),
         ]
     }
 }

@@ -21,6 +21,8 @@ use headwater_calibration::message::Reader;
 /// The training of one rank.
 pub struct Rank<'a> {
     recipe: ScaleOutRecipe,
+    /// Steps at the beginning whose gradients are not compressed.
+    uncompressed_steps: u64,
     exchange: Exchange<'a>,
     /// Samples of a step over all ranks.
     batch: usize,
@@ -52,9 +54,11 @@ impl<'a> Rank<'a> {
         recipe: ScaleOutRecipe,
         (layout, parameters): (&Layout, &[f32]),
         batch: usize,
+        uncompressed_steps: u64,
     ) -> Self {
         Self {
             recipe,
+            uncompressed_steps,
             exchange: Exchange::new(ranks, compression::of(&recipe), layout),
             batch,
             exchanged: parameters.to_vec(),
@@ -134,8 +138,8 @@ impl<'a> Rank<'a> {
         let own = sums_of(workers);
         let mut tail = Vec::new();
         own.put(&mut tail);
-        let is_compressed = self.recipe.compression != CompressionKind::None
-            && step.number > u64::from(self.recipe.uncompressed_steps);
+        let is_compressed =
+            self.recipe.compression != CompressionKind::None && step.number > self.uncompressed_steps;
         // 1-bit Adam: each rank sends its share of the new mean of gradients.
         let is_mean = is_compressed
             && self.recipe.compression == CompressionKind::OneBit
@@ -160,8 +164,7 @@ impl<'a> Rank<'a> {
             return Err(NotFinite);
         }
         if is_mean {
-            let frozen_at = u64::from(self.recipe.uncompressed_steps);
-            moments.frozen_step(step, frozen_at, (layout, state), values);
+            moments.frozen_step(step, self.uncompressed_steps, (layout, state), values);
         } else {
             moments.step(step, layout, state, &values);
         }

@@ -43,7 +43,8 @@ impl Job {
     fn new(spec: Spec, parts: Parts, scale_out: ScaleOutRecipe) -> Self {
         let mut recipe = Recipe::read(None).unwrap();
         (recipe.epochs, recipe.batch, recipe.workers) = (2, BATCH, 1);
-        (recipe.optimiser.warm_up_steps, recipe.checkpoint.steps) = (2, 4);
+        let steps = recipe.steps(parts.count(Part::Train, None));
+        (recipe.optimiser.warm_up, recipe.checkpoint.steps) = (2.0 / steps as f32, 4);
         recipe.scale_out = Some(scale_out);
         Self { spec, recipe, parts }
     }
@@ -182,12 +183,13 @@ fn a_run_repeats_bit_for_bit_and_a_resumed_one_ends_with_the_same_weights() {
         ScaleOutRecipe {
             compression: CompressionKind::TopK,
             top_k_share: 0.1,
-            uncompressed_steps: 2,
+            // 2 of 12 steps.
+            uncompressed: 0.17,
             ..ScaleOutRecipe::default()
         },
         ScaleOutRecipe {
             compression: CompressionKind::OneBit,
-            uncompressed_steps: 3,
+            uncompressed: 0.25,
             ..ScaleOutRecipe::default()
         },
     ];
@@ -281,7 +283,7 @@ fn a_rank_without_validation_samples_trains_with_the_others() {
 
 #[test]
 fn every_strategy_and_compression_learns() {
-    let synchronous = ScaleOutRecipe { uncompressed_steps: 6, ..ScaleOutRecipe::default() };
+    let synchronous = ScaleOutRecipe { uncompressed: 0.15, ..ScaleOutRecipe::default() };
     for strategy in [synchronous, local_steps(4)] {
         for compression in
             [CompressionKind::None, CompressionKind::Int8, CompressionKind::OneBit, CompressionKind::TopK]
@@ -304,7 +306,7 @@ fn a_rank_goes_on_from_what_its_messages_left_out() {
         let (mut checkpoint, state) = stopped[ranks.rank()].clone();
         let states: Vec<RankState> = stopped.iter().filter_map(|(_, state)| state.clone()).collect();
         let exchanged = checkpoint.state.parameters.clone();
-        let mut rank = Rank::new(ranks, recipe, (layout, &exchanged), BATCH);
+        let mut rank = Rank::new(ranks, recipe, (layout, &exchanged), BATCH, 1);
         rank.resume(&mut checkpoint, &states);
         rank.begin_step(&mut checkpoint.state);
         let left_out = state.unwrap().sent_residual;

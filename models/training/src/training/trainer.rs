@@ -11,7 +11,7 @@ use crate::experiment::Experiment;
 use crate::layers::State;
 use crate::loss::LossSums;
 use crate::optimiser::{Moments, OptimiserStep};
-use crate::recipe::{Optimiser, ScaleOutRecipe};
+use crate::recipe::{Recipe, ScaleOutRecipe};
 use crate::reduction::sums_of;
 use crate::scale_out::{Communicator, NotFinite, Rank, RankState, RankStep};
 use headwater_calibration::data::Samples;
@@ -26,7 +26,10 @@ pub struct Trainer<'a> {
     ranks: &'a dyn Communicator,
     rank: Rank<'a>,
     shards: OwnShards,
-    schedule: Schedule,
+    /// The recipe, with the batch and step size of all ranks.
+    recipe: Recipe,
+    /// Samples of the train part of all ranks.
+    samples: usize,
     /// Bytes that training had sent before this start.
     sent_before: u64,
     /// Bytes that this start sent before training.
@@ -35,17 +38,6 @@ pub struct Trainer<'a> {
     class_prior: Vec<f32>,
     /// State and progress of the run.
     pub checkpoint: Checkpoint,
-}
-
-/// Steps of a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Schedule {
-    /// Samples of the train part of all ranks.
-    samples: usize,
-    /// Samples of a step over all ranks.
-    batch: usize,
-    /// Settings of the optimiser for such steps.
-    optimiser: Optimiser,
 }
 
 /// An event of a run.
@@ -97,26 +89,6 @@ const STATISTICS: u64 = 3;
 /// Samples of all ranks from which exact statistics are taken.
 const STATISTICS_SAMPLES: usize = 10_000;
 
-impl Schedule {
-    fn new(experiment: &Experiment, samples: usize, ranks: usize) -> Self {
-        let (recipe, scale_out) = (&experiment.recipe, experiment.recipe.scale_out());
-        let batch = scale_out.batch(recipe.batch, ranks);
-        let mut optimiser = recipe.optimiser;
-        optimiser.learning_rate *= scale_out.rate_factor(ranks);
-        let schedule = Self { samples, batch, optimiser };
-        if batch != recipe.batch {
-            let least = scale_out.warm_up_epochs * schedule.steps_per_epoch() as f32;
-            optimiser.warm_up_steps = optimiser.warm_up_steps.max(least as u32);
-        }
-        Self { optimiser, ..schedule }
-    }
-
-    /// Steps in one epoch, to the nearest whole batch. Of one shard what is left over is left out, other samples in each epoch; more shards begin again.
-    fn steps_per_epoch(&self) -> u32 {
-        ((self.samples + self.batch / 2) / self.batch).max(1) as u32
-    }
-}
-
 impl<'a> Trainer<'a> {
     /// One rank of a run, from its beginning, or from a checkpoint with the states of all ranks that wrote it, where ranks have some. `train` and
     /// `validation` are the shards of this rank. Every rank must come here.
@@ -128,22 +100,20 @@ impl<'a> Trainer<'a> {
     ) -> Self {
         // One rank has nobody to exchange with.
         let is_alone = ranks.ranks() == 1;
-        let recipe = if is_alone { ScaleOutRecipe::default() } else { experiment.recipe.scale_out() };
+        let scale_out = if is_alone { ScaleOutRecipe::default() } else { experiment.recipe.scale_out() };
         // Bytes that ranks sent to find the checkpoint do not count as training.
         let sent_to_resume = ranks.sent_bytes();
         let counts = class_counts(ranks, train);
         let samples = counts.iter().sum::<u64>() as usize;
         let class_prior = counts.iter().map(|count| *count as f32 / samples.max(1) as f32).collect();
-        let schedule = Schedule::new(experiment, samples, ranks.ranks());
+        let recipe = experiment.recipe.on_ranks(ranks.ranks());
         let own = (ranks.rank(), ranks.ranks());
         let shards = OwnShards::of(train, experiment.recipe.shards.unwrap_or(1), own);
         let (mut checkpoint, states) = from.unwrap_or_else(|| (first_checkpoint(experiment), Vec::new()));
         let layout = &experiment.network.layout;
         let parameters = (layout, checkpoint.state.parameters.as_slice());
-        // Until then the mean of squared gradients, which 1-bit Adam freezes, is that of small steps.
-        let uncompressed_steps = recipe.uncompressed_steps.max(schedule.optimiser.warm_up_steps);
-        let recipe = ScaleOutRecipe { uncompressed_steps, ..recipe };
-        let mut rank = Rank::new(ranks, recipe, parameters, schedule.batch);
+        let mut rank =
+            Rank::new(ranks, scale_out, parameters, recipe.batch, recipe.uncompressed_steps(samples));
         if !states.is_empty() {
             rank.resume(&mut checkpoint, &states);
         }
@@ -156,8 +126,8 @@ impl<'a> Trainer<'a> {
         }
         if before != 0 && before != ranks.ranks() {
             // The steps of the unfinished epoch are those of the new number of ranks.
-            let old = Schedule::new(experiment, samples, before).steps_per_epoch();
-            let new = schedule.steps_per_epoch();
+            let old = experiment.recipe.on_ranks(before).steps_per_epoch(samples);
+            let new = recipe.steps_per_epoch(samples);
             // Steps that were taken stay counted: files are numbered by them.
             let progress = &mut checkpoint.progress;
             progress.step_in_epoch =
@@ -170,7 +140,8 @@ impl<'a> Trainer<'a> {
             ranks,
             rank,
             shards,
-            schedule,
+            recipe,
+            samples,
             sent_before,
             sent_to_resume,
             class_prior,
@@ -185,7 +156,7 @@ impl<'a> Trainer<'a> {
 
     /// Steps in one epoch.
     pub fn steps_per_epoch(&self) -> u32 {
-        self.schedule.steps_per_epoch()
+        self.recipe.steps_per_epoch(self.samples)
     }
 
     /// Trains to the end of the recipe; `on` gets every event and can stop the run with an error.
@@ -197,17 +168,16 @@ impl<'a> Trainer<'a> {
         mut on: impl FnMut(Event<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let steps_per_epoch = self.steps_per_epoch();
-        let recipe = &self.experiment.recipe;
-        while self.checkpoint.progress.epoch < recipe.epochs {
+        while self.checkpoint.progress.epoch < self.recipe.epochs {
             let epoch = self.checkpoint.progress.epoch + 1;
-            let order = self.shards.order((recipe.seed, STEPS), epoch, self.schedule.batch);
+            let order = self.shards.order((self.recipe.seed, STEPS), epoch, self.recipe.batch);
             let mut is_due = false;
             while self.checkpoint.progress.step_in_epoch < steps_per_epoch {
                 self.step(&order.step(self.checkpoint.progress.step_in_epoch as usize), epoch)?;
                 let progress = &self.checkpoint.progress;
                 on(Event::Step { progress, steps_per_epoch })?;
                 let inside = progress.step_in_epoch < steps_per_epoch;
-                is_due |= inside && progress.step.is_multiple_of(u64::from(recipe.checkpoint.steps));
+                is_due |= inside && progress.step.is_multiple_of(u64::from(self.recipe.checkpoint.steps));
                 // Between two exchanges each rank has weights of its own.
                 if is_due && self.rank.is_exchanged() {
                     is_due = false;
@@ -229,7 +199,7 @@ impl<'a> Trainer<'a> {
         let (number, step_in_epoch) =
             (self.checkpoint.progress.step + 1, self.checkpoint.progress.step_in_epoch + 1);
         let rate = self.rate(step_in_epoch);
-        let step_of = OptimiserStep { optimiser: self.schedule.optimiser, number, rate };
+        let step_of = OptimiserStep { optimiser: self.recipe.optimiser, number, rate };
         let steps_per_epoch = self.steps_per_epoch();
         let diverged = |loss| {
             let samples = indices.iter().take(4).map(|index| self.train.part_index(*index as usize) as u32);
@@ -256,16 +226,15 @@ impl<'a> Trainer<'a> {
     fn rate(&self, step_in_epoch: u32) -> f32 {
         let per_epoch = u64::from(self.steps_per_epoch());
         let step = u64::from(self.checkpoint.progress.epoch) * per_epoch + u64::from(step_in_epoch);
-        self.schedule.optimiser.rate(step, per_epoch * u64::from(self.experiment.recipe.epochs))
+        self.recipe.optimiser.rate(step, self.recipe.steps(self.samples))
     }
 
     /// Takes the statistics of all batch norms anew, over the same samples every time.
     fn set_exact_statistics(&mut self) {
-        let recipe = &self.experiment.recipe;
-        let layout = &self.experiment.network.layout;
-        let order = self.shards.order((recipe.seed, STATISTICS), recipe.epochs, self.schedule.batch);
+        let (recipe, layout) = (&self.recipe, &self.experiment.network.layout);
+        let order = self.shards.order((recipe.seed, STATISTICS), recipe.epochs, recipe.batch);
         let indices = order.first(STATISTICS_SAMPLES / self.shards.all);
-        let batch = self.schedule.batch.div_ceil(self.ranks.ranks() * recipe.workers);
+        let batch = recipe.batch.div_ceil(self.ranks.ranks() * recipe.workers);
         let samples = (self.train, &indices[..]);
         let workers =
             exact_statistics(self.experiment, &self.checkpoint.state, samples, batch, recipe.epochs);
@@ -284,7 +253,7 @@ impl<'a> Trainer<'a> {
 
     fn end_epoch(&mut self, epoch: u32) -> EpochRecord {
         // Several ranks keep no running statistics while they train.
-        if epoch == self.experiment.recipe.epochs || self.ranks.ranks() > 1 {
+        if epoch == self.recipe.epochs || self.ranks.ranks() > 1 {
             self.set_exact_statistics();
         }
         let validation = self.validation_shares();

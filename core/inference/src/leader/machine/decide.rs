@@ -107,7 +107,7 @@ impl Leader {
             // The cloud's answer is about the slots whose features came.
             open.set_undelivered_missing();
             let decision = Decision { presence: open.presence, ..decision.clone() };
-            let device_classes = open.device_classes.clone();
+            let device_classes = open.buffers.device_classes.clone();
             self.closed.keep_revisable(Revisable { decision, device_classes });
         }
         self.closed.decided(sample, self.now);

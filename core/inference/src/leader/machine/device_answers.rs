@@ -226,12 +226,9 @@ impl Leader {
 
     /// Moves a sample without answers to the network of its first answer. Reports of giving up do not count.
     fn move_to(&mut self, generation: Generation, sample: SampleId) {
-        let Some(open) = self.open.remove(&sample) else { return };
+        let Some(mut open) = self.open.remove(&sample) else { return };
         let mut moved = self.networks[generation].new_sample(generation, sample, open.captured);
-        (moved.due, moved.deadline, moved.stages) = (open.due, open.deadline, open.stages);
-        (moved.is_past_deadline, moved.is_from_spool) = (open.is_past_deadline, open.is_from_spool);
-        (moved.is_awaited_late, moved.given_up) = (open.is_awaited_late, open.given_up);
-        moved.captured_wall_ms = open.captured_wall_ms;
+        moved.take_over(&mut open);
         self.networks[open.generation].recycle(open);
         self.open.insert(sample, moved);
     }

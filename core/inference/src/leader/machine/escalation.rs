@@ -152,7 +152,7 @@ impl Leader {
         open.owing_edges.remove(edge);
         if let Some(EdgeAnswer { slots, scores, map, body_bytes }) = answer {
             open.put_edge_map(edge, map);
-            open.edge_scores[edge.index() * classes..][..classes].copy_from_slice(scores);
+            open.buffers.edge_scores[edge.index() * classes..][..classes].copy_from_slice(scores);
             open.delivered |= slots & open.presence.present();
             open.bytes.device_edge += open.bytes_of_maps(slots, network.config.packed_bytes);
             open.bytes.edge_leader += body_bytes;
@@ -183,8 +183,8 @@ impl Leader {
         let present = open.delivered.len() as u32;
         let policy = network.earlier_policies.find(&network.config, open.policy).of(Exit::EDGE);
         let assessed = network.exits.edge.as_mut().and_then(|exit| {
-            exit.scores(&open.edge_scores, open.edges.sources(), &mut network.logits).ok()?;
-            Some(policy.assess(open.device_classes.input(&network.logits, open.delivered)))
+            exit.scores(&open.buffers.edge_scores, open.edges.sources(), &mut network.logits).ok()?;
+            Some(policy.assess(open.buffers.device_classes.input(&network.logits, open.delivered)))
         });
         let Some(assessment) = assessed else { return self.ask_cloud(sample) };
         let best = ExitAnswer { exit: Exit::EDGE, assessment };
@@ -217,9 +217,9 @@ impl Leader {
         open.stage = Stage::Cloud;
         open.due = open.deadline;
         let presence = present.row(config.cloud_sources());
-        open.bytes.edge_cloud = (open.maps.len() + presence.len()) as u64;
+        open.bytes.edge_cloud = (open.buffers.maps.len() + presence.len()) as u64;
         self.timers.push(open.due, sample);
-        let features = open.maps.clone();
+        let features = open.buffers.maps.clone();
         self.actions.push(Action::AskCloud { generation, sample, features, presence, deadline_ms: left_ms });
     }
 
@@ -235,7 +235,8 @@ impl Leader {
         open.stages.cloud_us = open.elapsed(self.now);
         open.set_undelivered_missing();
         let policy = network.earlier_policies.find(&network.config, open.policy);
-        let assessment = policy.of(Exit::CLOUD).assess(open.device_classes.input(logits, open.delivered));
+        let assessment =
+            policy.of(Exit::CLOUD).assess(open.buffers.device_classes.input(logits, open.delivered));
         let answer = ExitAnswer { exit: Exit::CLOUD, assessment };
         open.note_exit(answer, None);
         self.decide(sample, answer, LeaveReason::LastExit);

@@ -61,15 +61,17 @@ impl Leader {
         }
         let logits = match first.word() {
             // The device sent its scores because it was not sure; they answer if no deeper exit does.
-            ExitWord::Device => has_scores.then(|| &open.scores[..network.config.classes()]),
+            ExitWord::Device => has_scores.then(|| &open.buffers.scores[..network.config.classes()]),
             ExitWord::Local => network.exits.local.as_mut().and_then(|exit| {
                 let present = open.presence.present().sources();
-                exit.scores(&open.scores, present, &mut network.logits).ok().map(|()| &network.logits[..])
+                exit.scores(&open.buffers.scores, present, &mut network.logits)
+                    .ok()
+                    .map(|()| &network.logits[..])
             }),
             ExitWord::Edge | ExitWord::Cloud => None,
         };
         let policy = network.earlier_policies.find(&network.config, open.policy).of(first);
-        let input = logits.map(|logits| open.device_classes.input(logits, open.presence.present()));
+        let input = logits.map(|logits| open.buffers.device_classes.input(logits, open.presence.present()));
         open.best = input.map(|input| ExitAnswer { exit: first, assessment: policy.assess(input) });
         if let Some(answer) = open.best {
             open.note_exit(answer, Some(policy.threshold_confidence(present)));
