@@ -7,7 +7,7 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{ExitPolicy, Policy};
 use headwater_inference::sections::{MapCoder, ScoreCoder};
 use headwater_link::Link;
-use headwater_protocol::{Boot, DeviceId, Exit, NetworkId, PolicyId, Session, Slot};
+use headwater_protocol::{Exit, NetworkId, PolicyId, Session};
 use headwater_telemetry::{Health, WorkLoops};
 use headwater_transport::LogLimit;
 use tokio::sync::{mpsc, watch};
@@ -41,12 +41,7 @@ pub struct Device;
 
 /// A running device. Dropping the handle ends the device as [`DeviceHandle::kill`] does.
 pub struct DeviceHandle {
-    pub(crate) device: DeviceId,
-    slot: Slot,
-    boot: Boot,
-    pub(crate) link: Link,
     pub(crate) status: Arc<DeviceStatus>,
-    pub(crate) report: SharedReport,
     stop: watch::Sender<bool>,
     policies: watch::Sender<Option<(ExitPolicy, PolicyId)>>,
     connected: watch::Receiver<bool>,
@@ -137,34 +132,8 @@ impl Device {
         );
         let inputs = AgentInputs { incoming, results, stop: stop_receiver, policies: policy_receiver };
         let agent = tokio::spawn(agent.run(inputs));
-        let status = DeviceStatus {
-            device: settings.id.clone(),
-            site: settings.site.clone(),
-            group: settings.group.clone(),
-            slot: settings.slot,
-            boot,
-            network,
-            broker: device.broker.address,
-            identity: device.broker.identity,
-            link: link.clone(),
-            report: report.clone(),
-            work_loops,
-        };
-        Ok(DeviceHandle {
-            device: settings.id.clone(),
-            slot: settings.slot,
-            boot,
-            status: Arc::new(status),
-            link,
-            report,
-            stop,
-            policies,
-            connected,
-            agent,
-            ended: None,
-            grace,
-            state_lock,
-        })
+        let status = Arc::new(DeviceStatus { device, boot, network, link, report, work_loops });
+        Ok(DeviceHandle { status, stop, policies, connected, agent, ended: None, grace, state_lock })
     }
 
     /// Checks that configuration, bundle and source fit together, and logs broken frames.
@@ -243,8 +212,9 @@ impl Device {
 impl DeviceHandle {
     /// Counts since the start.
     pub fn report(&self) -> DeviceReport {
-        let counts = self.report.with_link(&self.link);
-        DeviceReport { device: self.device.clone(), slot: self.slot, boot: self.boot, counts }
+        let DeviceStatus { device, boot, link, report, .. } = &*self.status;
+        let counts = report.with_link(link);
+        DeviceReport { device: device.settings.id.clone(), slot: device.settings.slot, boot: *boot, counts }
     }
 
     /// Health and status, also after the device has ended.
@@ -285,14 +255,14 @@ impl DeviceHandle {
                 "shutdown took too long: some captured frames are not answered"
             );
         }
-        self.link.shutdown(self.grace).await;
+        self.status.link.shutdown(self.grace).await;
         self.report()
     }
 
     /// Ends at once, like a crash: the socket is dropped and the broker publishes the last will.
     pub fn kill(&self) {
         self.agent.abort();
-        self.link.kill();
+        self.status.link.kill();
         // The next device may use the folder at once.
         self.state_lock.iter().for_each(StateLock::release);
     }
