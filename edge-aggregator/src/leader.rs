@@ -6,7 +6,7 @@ use std::time::Duration;
 use headwater_inference::bundle::{Bundle, PerNetwork};
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::journal::Recovered;
-use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig, Micros};
+use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig};
 use headwater_link::{Incoming, Link, RetainedMessage};
 use headwater_protocol::{DeviceState, EdgeIndex, InstanceId, LeaderClaim, SlotSet, Topic, Topics};
 use parking_lot::Mutex;
@@ -219,14 +219,18 @@ impl LedGroup {
         let answers = BrokerAnswers::new(&self.topics, Arc::clone(&self.report));
         let mut inbox = Inbox::new(self.topics.clone(), Arc::clone(&formats));
         inbox.devices.silent_after = settings.silent_after();
-        inbox.set_owners(settings.devices.clone(), Micros(0), |_, _| {});
+        let clock = Clock::starting_at(Instant::now());
+        let now = clock.now(Instant::now());
+        inbox.set_owners(settings.devices.clone(), now.since_start, |generation, event| {
+            leader.handle(now, generation, event, &mut actions);
+        });
         inbox.devices.numbering = leader.numbering();
         Ok(Worker {
             leader,
             edges,
             policy_updates: self.config.policy_updates.clone(),
             device_updates: self.config.device_updates.clone(),
-            clock: Clock::starting_at(Instant::now()),
+            clock,
             device_watch: DeviceWatch::new(),
             work_loop: self.shared.work_loops.add(format!("group {}", self.config.settings.group)),
             inbox,

@@ -74,6 +74,8 @@ pub(crate) struct Registry {
     holders: Vec<Option<Holder>>,
     /// The device that fills each slot or filled it last.
     last_holders: Vec<Option<DeviceId>>,
+    /// The names by slot that the leader knows.
+    told_names: Vec<Option<DeviceId>>,
     /// Slots that another device claims, and since when.
     contests: Vec<(Slot, Micros)>,
     /// Devices whose retained birth was cleared while they were up, and when.
@@ -119,6 +121,7 @@ impl Registry {
             numbering: None,
             holders: vec![None; slots],
             last_holders: vec![None; slots],
+            told_names: vec![None; slots],
             contests: Vec::new(),
             cleared: Vec::new(),
             silent_after: SILENT_AFTER,
@@ -246,6 +249,7 @@ impl Registry {
         self.clear_if_foreign(index);
         self.cleared.retain(|(cleared, _)| *cleared != index);
         self.update_holders(index, now, changes);
+        self.tell_names(changes);
     }
 
     /// The reason why a birth is refused. `slots` is the number of slots of its network; `None` for a network of another group.
@@ -494,6 +498,7 @@ impl Registry {
                     info!(device = %self.devices[index.at].id, slot = %claim.slot, "device up");
                 }
                 self.learn_numbering(index, now, changes);
+                self.tell_name(claim.slot, changes);
                 changes.push((claim.generation, Event::DeviceUp { slot: claim.slot }));
                 // Others that claim the slot wait for this device now.
                 self.contests.retain(|(contested, _)| *contested != claim.slot);

@@ -314,8 +314,7 @@ impl Worker {
     async fn act(&mut self, now: Instant) {
         while !self.actions.is_empty() && self.journal.may_write(now) {
             let mut actions = std::mem::take(&mut self.actions);
-            for action in &mut actions {
-                self.name_missing_devices(action);
+            for action in &actions {
                 self.journal_entry(action);
             }
             if self.journal.flush().await == Flush::Failed {
@@ -352,16 +351,6 @@ impl Worker {
                 self.handle(now, Event::Connected);
             }
             None => {}
-        }
-    }
-
-    /// Writes the names of missing devices into a decision: the leader knows slots alone.
-    fn name_missing_devices(&self, action: &mut Action) {
-        if let Action::Decide(decision) | Action::Revise(decision) = action
-            && decision.missing.is_empty()
-        {
-            let slots = decision.presence.missing_slots();
-            decision.missing = slots.map(|slot| self.inbox.devices.device_name(slot)).collect();
         }
     }
 

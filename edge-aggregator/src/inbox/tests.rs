@@ -91,7 +91,9 @@ impl Group {
         let received = self.received(topic, payload);
         let Self { inbox, seen, .. } = self;
         inbox.receive(received, |_, event| {
-            seen.push(format!("{event:?}"));
+            if !matches!(event, Event::DeviceNamed { .. }) {
+                seen.push(format!("{event:?}"));
+            }
             None
         });
     }
