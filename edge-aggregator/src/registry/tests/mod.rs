@@ -32,7 +32,7 @@ impl Group {
         let format = |network| MessageFormat { slots: 3, ..format(network) };
         let formats = PerNetwork { current: format(OURS), next: Some(format(NEXT)) };
         Self {
-            registry: Registry::new(Arc::new(formats)),
+            registry: Registry::new(Arc::new(formats), Arc::default()),
             now: Micros(0),
             changes: Vec::new(),
             names: BTreeMap::new(),
@@ -174,7 +174,8 @@ impl Group {
     }
 
     fn refused(&self, id: &str) -> BTreeMap<&'static str, u64> {
-        self.registry.refusals().remove(&DeviceId::new(id).unwrap()).unwrap_or_default()
+        let counts = self.registry.counts.lock();
+        counts.refused.get(&DeviceId::new(id).unwrap()).cloned().unwrap_or_default()
     }
 }
 

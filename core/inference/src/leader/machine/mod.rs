@@ -120,6 +120,13 @@ impl Leader {
         self
     }
 
+    /// Continues the counts of an earlier leader of the same process. Call it before the first event.
+    #[must_use]
+    pub fn with_counts(mut self, counts: Counts) -> Self {
+        self.counts = counts;
+        self
+    }
+
     /// Continues after a restart: journalled decisions are published again unchanged. Samples that were open are awaited, since devices
     /// may still hold them. Scores, maps and revisable decisions are not journalled, so they are lost. Call it before the first event.
     pub fn recover(&mut self, mut journal: Recovered, actions: &mut Vec<Action>) {
