@@ -28,6 +28,7 @@ use crate::journal::Journal;
 use crate::member::{Connections, Member, MemberReport};
 use crate::message_format::{InboxCounts, MessageFormat};
 use crate::outbox::Outbox;
+use crate::policy_desk::PolicyDesk;
 use crate::refused_devices::RefusedDevices;
 use crate::report::{LeadState, LeaderReport};
 use crate::settled_schedule::SettledSchedule;
@@ -233,9 +234,12 @@ impl LedGroup {
             leader.handle(now, generation, event, &mut actions);
         });
         inbox.devices.numbering = leader.numbering();
+        let policies = self.config.policy_commands.clone();
+        let calibrated = self.config.networks.current().policy();
         Ok(Worker {
             leader,
             edges,
+            policy_desk: PolicyDesk::new(&self.topics, policies, self.config.current_policy(), calibrated),
             policy_updates: self.config.policy_updates.clone(),
             device_updates: self.config.device_updates.clone(),
             clock,
@@ -360,7 +364,7 @@ impl NetworkParts {
 ///
 /// # Errors
 /// [`AggregatorError::Config`]: an edge that the network does not have, or the role of an edge.
-pub fn local_edges(role: &Role, count: usize) -> Result<Vec<EdgeIndex>, AggregatorError> {
+pub(crate) fn local_edges(role: &Role, count: usize) -> Result<Vec<EdgeIndex>, AggregatorError> {
     match role {
         Role::Leader { local_edges: None } => Ok(EdgeIndex::first(count).filter(|_| count == 1).collect()),
         Role::Leader { local_edges: Some(edges) } => match edges.iter().find(|edge| **edge >= count) {
