@@ -8,7 +8,7 @@
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
 //! ```text
-//! program         metrics
+//! program         checks  metrics
 //! device          device  agent  status
 //! answers         unsettled_answers  publisher  recent_samples  answer_batch
 //! broker          link_setup  presence_watch
@@ -22,6 +22,7 @@ mod agent;
 mod answer;
 mod answer_batch;
 mod capture_clock;
+mod checks;
 mod config;
 mod device;
 mod engine;
@@ -47,7 +48,6 @@ mod unsettled_answers;
 
 pub use config::{Capture, EngineChoice, OnBrokenFrame};
 pub use device::{Device, DeviceHandle, Ended};
-pub use engine::ChosenEngine;
 pub use error::DeviceError;
 pub use link_setup::subscriptions;
 pub use opened::OpenedDevice;
