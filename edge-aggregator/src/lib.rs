@@ -72,7 +72,7 @@ pub use journal::JournalError;
 pub use leader::GroupLeader;
 pub use live_settings::ListedDevices;
 pub use member::{Member, MemberReport};
-pub use message_format::Refusals;
+pub use message_format::{InboxCounts, Refusals};
 pub use report::{BrokerLink, CloudCounts, EdgeReport, GroupReport, JournalCounts, LeadState, LeaderReport};
 pub use settings::AggregatorSettings;
 pub use shared::Shared;
