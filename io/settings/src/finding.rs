@@ -196,11 +196,4 @@ mod tests {
         add_mistakes("headwater-x", &mut none, Vec::new());
         assert_eq!(none, [Finding::ok("configuration", "headwater-x takes every setting")]);
     }
-
-    #[test]
-    fn a_finding_is_a_line_and_no_line_has_a_password() {
-        let finding = Finding::fail("broker", "mqtt://user:s3cret@host\ndoes not answer", "start it");
-        let expected = "  fail  broker: mqtt://***@host\n          does not answer; start it\n";
-        assert_eq!(finding.line("  "), expected);
-    }
 }

@@ -1,6 +1,5 @@
 //! One bounded GET, with what it tells of the server: its certificate and its clock.
 
-use std::error::Error;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -66,7 +65,7 @@ async fn ask(
     started: Instant,
 ) -> Result<Answer, String> {
     let certificate = connection.peer_certificate();
-    let (mut sender, driver) = handshake(TokioIo::new(connection)).await.map_err(|error| chain(&error))?;
+    let (mut sender, driver) = handshake(TokioIo::new(connection)).await.map_err(chain)?;
     let mut request =
         Request::get(endpoint.path()).header(HOST, format!("{}:{}", endpoint.host(), endpoint.port()));
     if let Some(key) = key {
@@ -74,7 +73,7 @@ async fn ask(
     }
     let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
     let exchange = async {
-        let response = sender.send_request(request).await.map_err(|error| chain(&error))?;
+        let response = sender.send_request(request).await.map_err(chain)?;
         let received = OffsetDateTime::from(SystemTime::now());
         let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| OffsetDateTime::parse(date, &Rfc2822).ok());
@@ -93,14 +92,8 @@ async fn ask(
 }
 
 /// An error with its causes.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
+fn chain(error: hyper::Error) -> String {
+    format!("{:#}", anyhow::Error::from(error))
 }
 
 /// The address at which a server of this machine is reached that listens on `listen`; `None` for port 0.

@@ -63,11 +63,11 @@ mod tests {
     fn a_finding_is_a_line_and_no_line_has_a_password() {
         let findings = vec![
             Finding::ok("disk", "20 GB are free"),
-            Finding::fail("broker", "mqtt://user:s3cret@host does not answer", "start it"),
+            Finding::fail("broker", "mqtt://user:s3cret@host\ndoes not answer", "start it"),
         ];
         let diagnosis = Diagnosis(vec![Section { tier: "device", file: Some("d.toml".into()), findings }]);
         let expected = "device  d.toml\n  ok    disk: 20 GB are free\n  \
-                        fail  broker: mqtt://***@host does not answer; start it\n1 ok, 0 warn, 1 fail\n";
+                        fail  broker: mqtt://***@host\n          does not answer; start it\n1 ok, 0 warn, 1 fail\n";
         assert_eq!(diagnosis.text(), expected);
         let json: serde_json::Value = serde_json::from_str(&diagnosis.json()).unwrap();
         assert_eq!(json["tiers"][0]["findings"][1]["level"], "fail");
