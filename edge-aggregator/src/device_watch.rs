@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use headwater_inference::leader::{ClockOff, Generation, Leader};
+use headwater_inference::leader::{ClockOff, Generation, Leader, Micros};
 use headwater_protocol::status::ReportedState;
 use headwater_protocol::{DeviceId, Fault, Numbering, Slot};
 use headwater_transport::LogLimit;
@@ -57,17 +57,18 @@ pub struct ReportedDevice {
 /// Checks of a group's devices.
 #[derive(Debug)]
 pub(crate) struct DeviceWatch {
-    next: Option<Instant>,
+    next: Option<Micros>,
     /// When the connection to the broker was made; `None` without one.
-    connected: Option<Instant>,
+    connected: Option<Micros>,
     /// Triggered samples in a row that no device answered, and when the latest of them was dropped.
-    unanswered: Option<(u32, Instant)>,
-    log: LogLimit,
+    unanswered: Option<(u32, Micros)>,
+    log: LogLimit<Micros>,
 }
 
 /// Inputs of a check.
+#[derive(Clone, Copy)]
 pub(crate) struct CheckInputs<'a> {
-    pub(crate) now: Instant,
+    pub(crate) now: Micros,
     pub(crate) clock: Clock,
     pub(crate) leader: &'a Leader,
     pub(crate) registry: &'a Registry,
@@ -77,8 +78,8 @@ pub(crate) struct CheckInputs<'a> {
 struct Check<'a> {
     inputs: CheckInputs<'a>,
     clocks_off: Vec<(Slot, ClockOff)>,
-    connected: Instant,
-    unanswered: Option<(u32, Instant)>,
+    connected: Micros,
+    unanswered: Option<(u32, Micros)>,
 }
 
 impl DeviceWatch {
@@ -87,7 +88,7 @@ impl DeviceWatch {
     }
 
     /// Notes that the connection to the broker was made.
-    pub(crate) fn connected(&mut self, now: Instant) {
+    pub(crate) fn connected(&mut self, now: Micros) {
         self.connected = Some(now);
     }
 
@@ -97,17 +98,17 @@ impl DeviceWatch {
     }
 
     /// Time of the next check.
-    pub(crate) fn next_check(&self) -> Option<Instant> {
+    pub(crate) fn next_check(&self) -> Option<Micros> {
         self.next
     }
 
     /// Whether a check is due.
-    pub(crate) fn is_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, now: Micros) -> bool {
         self.next.is_none_or(|next| now >= next)
     }
 
     /// Notes that a triggered sample ended without an answer.
-    pub(crate) fn sample_unanswered(&mut self, now: Instant) {
+    pub(crate) fn sample_unanswered(&mut self, now: Micros) {
         let (count, _) = self.unanswered.unwrap_or((0, now));
         self.unanswered = Some((count.saturating_add(1), now));
     }
@@ -123,40 +124,41 @@ impl DeviceWatch {
         inputs: CheckInputs<'_>,
         devices: &mut BTreeMap<DeviceId, ReportedDevice>,
     ) {
-        let (now, registry) = (inputs.now, inputs.registry);
+        let CheckInputs { now, clock, registry, .. } = inputs;
         self.next = Some(now + EVERY);
         let Some(connected) = self.connected else { return };
         let clocks_off = inputs.leader.clocks_off();
         let check = Check { clocks_off, inputs, connected, unanswered: self.unanswered };
         let mut registered = 0;
-        for device in registry.registered() {
+        for device in registry.registered(now) {
             registered += 1;
             let (state, reason) = check.state(&device);
             if let Some(reported) = devices.get_mut(device.id) {
-                (reported.slot, reported.heard) = (device.slot, device.heard);
+                (reported.slot, reported.heard) = (device.slot, clock.instant(device.heard));
                 if reported.software != device.software {
                     device.software.clone_into(&mut reported.software);
                 }
                 let was = std::mem::replace(&mut reported.state, state);
                 reported.reason = reason;
                 if was != state {
-                    reported.since = now;
+                    reported.since = clock.instant(now);
                     self.log_change(now, device.id, was, reported);
                 }
             } else {
-                let (slot, heard, software) = (device.slot, device.heard, device.software.to_owned());
-                let reported = ReportedDevice { slot, state, since: now, heard, reason, software };
+                let (slot, software) = (device.slot, device.software.to_owned());
+                let [since, heard] = [now, device.heard].map(|at| clock.instant(at));
+                let reported = ReportedDevice { slot, state, since, heard, reason, software };
                 devices.insert(device.id.clone(), reported);
             }
         }
         if devices.len() > registered {
-            let ids: BTreeSet<&DeviceId> = registry.registered().map(|device| device.id).collect();
+            let ids: BTreeSet<&DeviceId> = registry.registered(now).map(|device| device.id).collect();
             devices.retain(|id, _| ids.contains(id));
         }
     }
 
     /// Logs a change of state, unless the registry does.
-    fn log_change(&mut self, now: Instant, device: &DeviceId, was: ReportedState, reported: &ReportedDevice) {
+    fn log_change(&mut self, now: Micros, device: &DeviceId, was: ReportedState, reported: &ReportedDevice) {
         if is_logged_by_registry(was, reported.state) {
             return;
         }
@@ -195,12 +197,11 @@ impl Check<'_> {
         device: &RegisteredDevice<'_>,
         generation: Generation,
     ) -> (ReportedState, Cow<'static, str>) {
-        let CheckInputs { now, clock, leader, .. } = self.inputs;
+        let CheckInputs { now, leader, .. } = self.inputs;
         let unanswered_since = leader.unanswered_since(generation, device.slot);
-        let unanswered_since = unanswered_since.map(|since| clock.instant(since));
         let answered = device.answered.unwrap_or(device.heard);
         if unanswered_since.is_some_and(|since| answered < since) || self.group_is_silent(answered) {
-            let silent_s = now.saturating_duration_since(answered).as_secs_f64();
+            let silent_s = now.since(answered) as f64 / 1e6;
             let reason = if device.is_live {
                 format!("it is connected and has given no answer for {silent_s:.1} s")
             } else {
@@ -218,7 +219,7 @@ impl Check<'_> {
     }
 
     /// Whether no device has answered for the time of three samples, so that no window opened.
-    fn group_is_silent(&self, answered: Instant) -> bool {
+    fn group_is_silent(&self, answered: Micros) -> bool {
         // No answer could come before the connection.
         let answered = answered.max(self.connected);
         match self.inputs.leader.numbering() {
@@ -264,34 +265,36 @@ mod tests {
     use std::sync::Arc;
 
     use headwater_inference::bundle::{Bundle, PerNetwork};
-    use headwater_inference::leader::{Event, Exits, LeaderConfig, Micros, Now};
+    use headwater_inference::leader::{Event, Exits, LeaderConfig, Now};
     use headwater_inference::testing::TinyNetwork;
     use headwater_protocol::{Birth, Boot, DeviceState, NetworkId, Schema, Status};
 
     use super::ReportedState::{ClockOff, Down, Flapping, Late, Refused, Silent, Up, WrongNetwork};
     use super::*;
     use crate::inbox::tests::format;
+    use crate::message_format::Arrival;
+
+    const LIVE: Arrival = Arrival { now: Micros(0), is_retained: false };
 
     /// A group of two slots whose only device has started.
     struct Group {
         watch: DeviceWatch,
         registry: Registry,
         leader: Leader,
-        begun: Instant,
         devices: BTreeMap<DeviceId, ReportedDevice>,
     }
 
     impl Group {
         fn new() -> Self {
             let network = NetworkId([7; 32]);
-            let mut registry = Registry::new(Arc::new(PerNetwork::new(format(network))));
+            let mut registry = Registry::new(Arc::new(PerNetwork::new(format(network))), Arc::default());
             let bundle = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
             let mut leader = Leader::new(LeaderConfig::of(&bundle, 4), Exits { local: None, edge: None });
             let now = Now { since_start: Micros(0), wall_ms: 1_782_864_000_000 };
             let numbering = Numbering::Clock { period_ms: 100 };
             leader.handle(now, Generation::Current, Event::Numbering(numbering), &mut Vec::new());
             let id = DeviceId::new("a").unwrap();
-            let index = registry.device(&id);
+            let index = registry.device(&id, Micros(0));
             let birth = Birth {
                 schema: Schema,
                 device: id,
@@ -303,17 +306,18 @@ mod tests {
                 policy: None,
                 capabilities: Vec::new(),
             };
-            registry.set_birth(index, &birth, &mut Vec::new());
+            registry.set_birth(index, &birth, LIVE, &mut Vec::new());
             let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) };
-            registry.set_status(index, up, &mut Vec::new());
+            registry.set_status(index, up, LIVE, &mut Vec::new());
             let devices = BTreeMap::new();
-            Self { watch: DeviceWatch::new(), registry, leader, begun: Instant::now(), devices }
+            Self { watch: DeviceWatch::new(), registry, leader, devices }
         }
 
         /// State and reason of the device after a check, at this time of the group.
         fn checks(&mut self, seconds: u64) -> (ReportedState, String) {
-            let now = self.begun + Duration::from_secs(seconds);
-            let (clock, leader, registry) = (Clock::starting_at(self.begun), &self.leader, &self.registry);
+            let now = Micros::from_ms(1000 * seconds);
+            let (clock, leader, registry) =
+                (Clock::starting_at(Instant::now()), &self.leader, &self.registry);
             self.watch.check(CheckInputs { now, clock, leader, registry }, &mut self.devices);
             let device = self.devices.values().next().expect("a device");
             (device.state, device.reason.to_string())
@@ -323,11 +327,11 @@ mod tests {
     #[test]
     fn without_a_connection_to_the_broker_the_states_stay() {
         let mut group = Group::new();
-        group.watch.connected(group.begun);
+        group.watch.connected(Micros(0));
         assert_eq!(group.checks(0).0, Up);
         group.watch.disconnected();
         assert_eq!(group.checks(60), (Up, String::new()), "no answer can come");
-        group.watch.connected(group.begun + Duration::from_secs(100));
+        group.watch.connected(Micros::from_ms(100_000));
         assert_eq!(group.checks(100).0, Up, "the time without a broker is not the device's");
         let (state, reason) = group.checks(160);
         assert_eq!(state, Silent);
@@ -337,11 +341,11 @@ mod tests {
     #[test]
     fn a_device_of_which_the_broker_kept_a_status_is_not_called_connected() {
         let mut group = Group::new();
-        group.watch.connected(group.begun);
-        let index = group.registry.device(&DeviceId::new("a").unwrap());
-        group.registry.set_retained(true);
+        group.watch.connected(Micros(0));
+        let index = group.registry.device(&DeviceId::new("a").unwrap(), Micros(0));
         let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) };
-        group.registry.set_status(index, up, &mut Vec::new());
+        let kept = Arrival { is_retained: true, ..LIVE };
+        group.registry.set_status(index, up, kept, &mut Vec::new());
         let (state, reason) = group.checks(60);
         assert_eq!(state, Silent);
         assert!(reason.ends_with("s; the broker has an earlier message that it is up"), "{reason}");

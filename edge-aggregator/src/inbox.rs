@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use headwater_inference::bundle::PerNetwork;
-use headwater_inference::leader::{DeviceAnswer, EdgeAnswer, Event, Generation, Implausible};
+use headwater_inference::leader::{DeviceAnswer, EdgeAnswer, Event, Generation, Implausible, Micros};
 use headwater_inference::manifest::FeatureEncoding;
 use headwater_inference::sections::ScoreLimits;
 use headwater_protocol::scores::floats;
@@ -12,10 +12,11 @@ use headwater_protocol::{
     Batch, BatchEntry, BatchedAnswer, Birth, Body, DeviceId, DeviceTopic, EdgeId, EdgeTopic, Fault, Header,
     SampleId, Session, Slot, Topic, Topics, Trigger,
 };
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
-use crate::message_format::{Change, MessageFormat, Refusal};
+use crate::message_format::{Arrival, Change, InboxCounts, MessageFormat, Refusal};
 use crate::registry::{DeviceIndex, Registry};
 use crate::remote_edges::{NetworkEdge, RemoteEdgeIndex, RemoteEdges};
 
@@ -30,23 +31,33 @@ pub(crate) struct Inbox {
     pub(crate) devices: Registry,
     pub(crate) edges: RemoteEdges,
     routes: HashMap<String, Route>,
-    /// Newest sample that is still accepted while the aggregator stops; a stopping aggregator takes no sample from a spool either.
-    pub(crate) last_sample: Option<SampleId>,
     /// Triggers that the leader refused.
     refused_triggers: u64,
     scores: Vec<f32>,
     map: Vec<u8>,
     changes: Vec<Change>,
-    /// Messages on foreign topics, messages of more names than are remembered, and unreadable triggers.
-    pub(crate) unroutable: u64,
+    /// Locked for single updates.
+    counts: Arc<Mutex<InboxCounts>>,
 }
 
-/// A device whose message is accepted.
+/// A message of the broker.
 #[derive(Clone, Copy, Debug)]
-struct AcceptedDevice {
+pub(crate) struct Received<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) payload: &'a [u8],
+    pub(crate) arrival: Arrival,
+    /// Newest sample that is taken while the aggregator stops or has no room; it takes no sample from a spool then.
+    pub(crate) last_sample: Option<SampleId>,
+}
+
+/// An accepted message of a device.
+#[derive(Clone, Copy, Debug)]
+struct Accepted<'a> {
     device: DeviceIndex,
     slot: Slot,
     generation: Generation,
+    header: Header,
+    received: Received<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,40 +68,43 @@ enum Route {
 }
 
 impl Inbox {
-    pub(crate) fn new(topics: Topics, formats: Arc<PerNetwork<MessageFormat>>) -> Self {
+    pub(crate) fn new(
+        topics: Topics,
+        formats: Arc<PerNetwork<MessageFormat>>,
+        counts: Arc<Mutex<InboxCounts>>,
+    ) -> Self {
         Self {
             topics,
-            devices: Registry::new(Arc::clone(&formats)),
+            devices: Registry::new(Arc::clone(&formats), Arc::clone(&counts)),
             edges: RemoteEdges::new(Arc::clone(&formats)),
             formats,
             routes: HashMap::new(),
-            last_sample: None,
             refused_triggers: 0,
             scores: Vec::new(),
             map: Vec::new(),
             changes: Vec::new(),
-            unroutable: 0,
+            counts,
         }
     }
 
     /// Reads one message and calls `event` with its event. `event` returns why it refused a sample.
     pub(crate) fn receive(
         &mut self,
-        topic: &str,
-        payload: &[u8],
+        received: Received<'_>,
         mut event: impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
     ) {
-        match self.route(topic) {
-            None => self.unroutable += 1,
-            Some(Route::Trigger) => self.trigger(payload, &mut event),
+        let now = received.arrival.now;
+        match self.route(received.topic, now) {
+            None => self.counts.lock().unroutable += 1,
+            Some(Route::Trigger) => self.trigger(received, &mut event),
             Some(Route::Device(device, leaf)) => {
-                if let Err((fault, why)) = self.device(device, leaf, payload, &mut event) {
-                    self.devices.refuse(device, fault, &why);
+                if let Err((fault, why)) = self.device(device, leaf, received, &mut event) {
+                    self.devices.refuse(device, fault, &why, now);
                 }
             }
             Some(Route::Edge(edge, leaf)) => {
-                if let Err((fault, why)) = self.edge(edge, leaf, payload, &mut event) {
-                    self.edges.refuse(edge, fault, &why);
+                if let Err((fault, why)) = self.edge(edge, leaf, received.payload, &mut event) {
+                    self.edges.refuse(edge, fault, &why, now);
                 }
             }
         }
@@ -109,13 +123,13 @@ impl Inbox {
         self.formats.iter().any(|(_, format)| format.has_remote_edges())
     }
 
-    fn route(&mut self, topic: &str) -> Option<Route> {
+    fn route(&mut self, topic: &str, now: Micros) -> Option<Route> {
         if let Some(&route) = self.routes.get(topic).filter(|route| self.is_current(**route)) {
             return Some(route);
         }
         let route = match self.topics.parse(topic) {
             Ok(Topic::Trigger) => Route::Trigger,
-            Ok(Topic::Device(id, leaf)) => Route::Device(self.devices.device(&id), leaf),
+            Ok(Topic::Device(id, leaf)) => Route::Device(self.devices.device(&id, now), leaf),
             Ok(Topic::Edge(id, leaf)) => Route::Edge(self.edges.edge(&id)?, leaf),
             _ => return None,
         };
@@ -136,28 +150,33 @@ impl Inbox {
     }
 
     /// Calls `event` with the changes that time alone brings: silent devices that lose their slots.
-    pub(crate) fn tick(&mut self, mut event: impl FnMut(Generation, Event<'_>)) {
-        self.devices.tick(&mut self.changes);
+    pub(crate) fn tick(&mut self, now: Micros, mut event: impl FnMut(Generation, Event<'_>)) {
+        self.devices.tick(now, &mut self.changes);
         self.changes.drain(..).for_each(|(generation, change)| event(generation, change));
     }
 
     /// Takes the ids of the devices by slot and calls `event` with the changes.
-    pub(crate) fn set_owners(&mut self, owners: Vec<DeviceId>, mut event: impl FnMut(Generation, Event<'_>)) {
-        self.devices.set_owners(owners, &mut self.changes);
+    pub(crate) fn set_owners(
+        &mut self,
+        owners: Vec<DeviceId>,
+        now: Micros,
+        mut event: impl FnMut(Generation, Event<'_>),
+    ) {
+        self.devices.set_owners(owners, now, &mut self.changes);
         self.changes.drain(..).for_each(|(generation, change)| event(generation, change));
     }
 
     /// Triggers are for the devices; the leader learns from them which samples must come to an end.
     fn trigger(
         &mut self,
-        payload: &[u8],
+        Received { payload, arrival, .. }: Received<'_>,
         event: &mut impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
     ) {
         let is_ours =
             |session| self.formats.iter().any(|(_, format)| Session::of_network(format.network) == session);
         match Trigger::read(payload, &self.formats.current.limits) {
             Ok(Trigger { sample, session }) if session.is_none_or(is_ours) => {
-                let why = if self.devices.is_retained {
+                let why = if arrival.is_retained {
                     // A retained command is never a live one.
                     Some("it is retained: publish it without the retain flag and clear the topic".to_owned())
                 } else {
@@ -171,7 +190,7 @@ impl Inbox {
                     }
                 }
             }
-            Ok(_) | Err(_) => self.unroutable += 1,
+            Ok(_) | Err(_) => self.counts.lock().unroutable += 1,
         }
     }
 
@@ -179,27 +198,28 @@ impl Inbox {
         &mut self,
         device: DeviceIndex,
         leaf: DeviceTopic,
-        payload: &[u8],
+        received: Received<'_>,
         event: &mut impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
     ) -> Result<(), Refusal> {
-        let is_cleared = payload.is_empty();
+        let Received { payload, arrival, .. } = received;
+        let (now, is_cleared) = (arrival.now, payload.is_empty());
         match leaf {
-            DeviceTopic::Birth if is_cleared => self.devices.clear_birth(device, &mut self.changes),
+            DeviceTopic::Birth if is_cleared => self.devices.clear_birth(device, now, &mut self.changes),
             DeviceTopic::Birth => {
                 let birth: Birth = json("birth", payload)?;
-                self.devices.set_birth(device, &birth, &mut self.changes);
+                self.devices.set_birth(device, &birth, arrival, &mut self.changes);
             }
             // A retained status was cleared; the session goes on.
             DeviceTopic::Status if is_cleared => {}
             DeviceTopic::Status => {
                 let status = json("status", payload)?;
-                self.devices.set_status(device, status, &mut self.changes);
+                self.devices.set_status(device, status, arrival, &mut self.changes);
             }
             DeviceTopic::Summary
             | DeviceTopic::Features
             | DeviceTopic::Decision
             | DeviceTopic::Frame
-            | DeviceTopic::Cmd => self.message(device, leaf, payload, event)?,
+            | DeviceTopic::Cmd => self.message(device, leaf, received, event)?,
         }
         Ok(())
     }
@@ -246,22 +266,23 @@ impl Inbox {
         &mut self,
         device: DeviceIndex,
         leaf: DeviceTopic,
-        payload: &[u8],
+        received: Received<'_>,
         event: &mut impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
     ) -> Result<(), Refusal> {
+        let Received { payload, arrival: Arrival { now, .. }, last_sample, .. } = received;
         let generation = self.devices.generation(device);
         let format = &self.formats[generation];
         let message = format.decode(payload, self.devices.session(device))?;
         let header = message.header;
         let refused = |fault| (fault, "a message of a device that is not accepted".to_owned());
-        let slot = self.devices.admit(device, &mut self.changes).map_err(refused)?;
+        let slot = self.devices.admit(device, now, &mut self.changes).map_err(refused)?;
         if let (DeviceTopic::Summary, Body::Batch(batch)) = (leaf, message.body) {
-            return self.batch(AcceptedDevice { device, slot, generation }, header, batch, event);
+            return self.batch(Accepted { device, slot, generation, header, received }, batch, event);
         }
         let Header { late, sample, age_ms, .. } = header;
         // While stopping, late answers are ignored: the next process gets them. Late features still serve open samples.
         let opens_late = late && leaf != DeviceTopic::Features;
-        if self.last_sample.is_some_and(|last| sample > last || opens_late) {
+        if last_sample.is_some_and(|last| sample > last || opens_late) {
             return Ok(());
         }
         let mut event = |what: Event<'_>| event(generation, what);
@@ -306,12 +327,11 @@ impl Inbox {
     /// a whole, before any event.
     fn batch(
         &mut self,
-        from: AcceptedDevice,
-        header: Header,
+        accepted: Accepted<'_>,
         batch: Batch<'_>,
         event: &mut impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
     ) -> Result<(), Refusal> {
-        let AcceptedDevice { device, slot, generation } = from;
+        let Accepted { device, slot, generation, header, received } = accepted;
         let format = &self.formats[generation];
         let coder = format.score_coders.get(slot.index()).copied().unwrap_or_default();
         for entry in batch.entries(&header) {
@@ -321,7 +341,7 @@ impl Inbox {
             }
         }
         for BatchEntry { sample, age_ms, answer } in batch.entries(&header) {
-            if self.last_sample.is_some_and(|last| sample > last) {
+            if received.last_sample.is_some_and(|last| sample > last) {
                 continue;
             }
             let answer = match answer {
@@ -333,7 +353,7 @@ impl Inbox {
             };
             let answered = Event::DeviceAnswer { slot, sample, age_ms, late: false, answer };
             if let Some(why) = event(generation, answered) {
-                self.devices.refuse(device, Fault::Implausible, &why.to_string());
+                self.devices.refuse(device, Fault::Implausible, &why.to_string(), received.arrival.now);
             }
         }
         Ok(())
@@ -363,7 +383,8 @@ fn check_finite(encoding: FeatureEncoding, map: &[u8]) -> Result<(), Refusal> {
 /// any other message.
 pub fn leader_subscriptions(topics: &Topics) -> Vec<String> {
     let edges = EdgeTopic::ALL.map(|leaf| topics.every_edge(leaf));
-    [topics.name(&Topic::Leader)].into_iter().chain(edges).chain(device_filters(topics)).collect()
+    let first = [topics.name(&Topic::Leader)].into_iter().chain(edges);
+    first.chain(device_filters(topics)).chain([topics.every_policy()]).collect()
 }
 
 /// Filters to which an edge of a group subscribes, in their order.

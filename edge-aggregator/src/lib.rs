@@ -16,11 +16,11 @@
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
 //! ```text
-//! process         aggregator  config_check
+//! process         checks  aggregator  config_check
 //! event loops     leader  worker  edge
-//! of a group      health  status  member  shared
+//! of a group      health  status  member  shared  policy_desk
 //! cloud           cloud
-//! settings        settings  live_settings  config
+//! settings        settings  live_settings  config  group_policy
 //! publishing      outbox  error  broker_answers  claim  journal
 //! reports         refused_devices  report
 //! messages        inbox  remote_edges  device_watch  registry
@@ -30,6 +30,7 @@
 mod aggregator;
 mod breaker;
 mod broker_answers;
+mod checks;
 mod claim;
 mod clock;
 mod cloud;
@@ -38,6 +39,7 @@ mod config_check;
 mod device_watch;
 mod edge;
 mod error;
+mod group_policy;
 mod group_settings;
 mod health;
 mod inbox;
@@ -47,6 +49,7 @@ mod live_settings;
 mod member;
 mod message_format;
 mod outbox;
+mod policy_desk;
 mod refused_devices;
 mod registry;
 mod remote_edges;
@@ -66,10 +69,10 @@ pub use error::AggregatorError;
 pub use group_settings::{GroupSettings, JournalSettings, JournalSync, Role, RoleName};
 pub use inbox::{edge_subscriptions, leader_subscriptions};
 pub use journal::JournalError;
-pub use leader::{GroupLeader, local_edges};
+pub use leader::GroupLeader;
 pub use live_settings::ListedDevices;
 pub use member::{Member, MemberReport};
-pub use message_format::Refusals;
+pub use message_format::{InboxCounts, Refusals};
 pub use report::{BrokerLink, CloudCounts, EdgeReport, GroupReport, JournalCounts, LeadState, LeaderReport};
 pub use settings::AggregatorSettings;
 pub use shared::Shared;

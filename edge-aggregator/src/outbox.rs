@@ -4,8 +4,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
+use headwater_inference::policy::Policy;
 use headwater_link::{Acknowledgement, Delivery, Link, LinkError, PublishRefusal, QoS};
-use headwater_protocol::{Decision, DeviceId, DeviceTopic, SampleId, SettledNotice, Topic, Topics};
+use headwater_protocol::policy_command::{DeviceCommand, PolicyAnswer};
+use headwater_protocol::{
+    Decision, DeviceId, DeviceTopic, MemberName, SampleId, Schema, SettledNotice, Topic, Topics,
+};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -48,10 +52,6 @@ pub(crate) struct Outbox {
     /// Results that wait for the broker.
     pub(crate) waiting: VecDeque<QueuedResult>,
     unacknowledged: VecDeque<(QueuedResult, Acknowledgement)>,
-    /// Results that were given up.
-    pub(crate) unsent: u64,
-    /// Results that were published a second time, marked.
-    pub(crate) republished: u64,
     given_up_logged: Option<Instant>,
     answers: BrokerAnswers,
 }
@@ -100,8 +100,6 @@ impl Outbox {
             is_open: false,
             waiting: VecDeque::new(),
             unacknowledged: VecDeque::new(),
-            unsent: 0,
-            republished: 0,
             given_up_logged: None,
             answers,
         }
@@ -144,7 +142,7 @@ impl Outbox {
         let Some(message) = message else { return };
         if self.waiting.len() == MAX_WAITING {
             self.waiting.pop_front();
-            self.unsent += 1;
+            self.answers.count(|report| report.results_unsent += 1);
         }
         self.waiting.push_back(message);
         self.flush(now);
@@ -165,6 +163,27 @@ impl Outbox {
         self.link.publish(self.settled_topic.as_str(), payload, QoS::AtMostOnce, true).is_ok()
     }
 
+    /// Sends a device that decides by itself its policy. A lost command is sent again.
+    pub(crate) fn command(&self, device: &DeviceId, policy: &Policy) {
+        let topic = self.topics.device(device, DeviceTopic::Cmd);
+        let command = DeviceCommand { schema: Schema, policy: serde_json::json!(policy) };
+        if let Some(payload) = json(&command).filter(|_| self.is_open)
+            && let Err(error) = self.link.publish(topic, payload, QoS::AtLeastOnce, false)
+        {
+            debug!(%device, %error, "a command was not sent");
+        }
+    }
+
+    /// Publishes the answer to a command of a member.
+    pub(crate) fn policy_answer(&self, member: &MemberName, answer: &PolicyAnswer) {
+        let topic = self.topics.name(&Topic::PolicyAnswer(member.clone()));
+        if let Some(payload) = json(answer).filter(|_| self.is_open)
+            && let Err(error) = self.link.publish(topic, payload, QoS::AtLeastOnce, false)
+        {
+            debug!(%member, %error, "an answer was not sent");
+        }
+    }
+
     /// Clears the retained birth of a device; returns whether the link took the message.
     pub(crate) fn clear_birth(&self, device: &DeviceId) -> bool {
         let topic = self.topics.device(device, DeviceTopic::Birth);
@@ -182,7 +201,8 @@ impl Outbox {
             let (topic, payload) = (self.result_topic.as_str(), message.payload.clone());
             match self.link.publish_acknowledged(topic, payload, false) {
                 Ok(acknowledgement) => {
-                    self.republished += u64::from(message.is_repeat);
+                    let is_repeat = message.is_repeat;
+                    self.answers.count(|report| report.republished += u64::from(is_repeat));
                     let sent = self.waiting.pop_front().map(|message| (message, acknowledgement));
                     self.unacknowledged.extend(sent);
                 }
@@ -203,7 +223,7 @@ impl Outbox {
                 Delivery::Acknowledged => _ = self.unacknowledged.pop_front(),
                 Delivery::Refused { reason, needs_rights } => {
                     self.unacknowledged.pop_front();
-                    self.unsent += 1;
+                    self.answers.count(|report| report.results_unsent += 1);
                     self.answers.result_refused(now, &reason, needs_rights);
                 }
             }
@@ -211,10 +231,13 @@ impl Outbox {
     }
 
     fn given_up(&mut self, now: Instant, reason: &dyn std::fmt::Display) {
-        self.unsent += 1;
+        let unsent = self.answers.count(|report| {
+            report.results_unsent += 1;
+            report.results_unsent
+        });
         if self.given_up_logged.is_none_or(|at| now >= at + LOG_EVERY) {
             self.given_up_logged = Some(now);
-            warn!(%reason, unsent = self.unsent, "a result cannot be published; further ones are only counted");
+            warn!(%reason, unsent, "a result cannot be published; further ones are only counted");
         }
     }
 

@@ -15,20 +15,20 @@ mod names;
 mod owners;
 mod registered_device;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_inference::bundle::PerNetwork;
-use headwater_inference::leader::{Event, Generation};
+use headwater_inference::leader::{Event, Generation, Micros};
 use headwater_protocol::{
     Birth, DeviceId, DeviceState, Fault, MqttHandling, NetworkId, Numbering, Session, Slot, SlotSet, Status,
 };
 use headwater_transport::LogLimit;
-use tokio::time::Instant;
+use parking_lot::Mutex;
 use tracing::{info, warn};
 
-use crate::message_format::{Change, MessageFormat, Refusal, Refusals};
+use crate::message_format::{Arrival, Change, InboxCounts, MessageFormat, Refusal};
 
 use device::{Device, NetworkSlot, Sign};
 use registered_device::CONNECTION_ENDED;
@@ -75,34 +75,29 @@ pub(crate) struct Registry {
     holders: Vec<Option<Holder>>,
     /// The device that fills each slot or filled it last.
     last_holders: Vec<Option<DeviceId>>,
+    /// The names by slot that the leader knows.
+    told_names: Vec<Option<DeviceId>>,
     /// Slots that another device claims, and since when.
-    contests: Vec<(Slot, Instant)>,
+    contests: Vec<(Slot, Micros)>,
     /// Devices whose retained birth was cleared while they were up, and when.
-    cleared: Vec<(DeviceIndex, Instant)>,
+    cleared: Vec<(DeviceIndex, Micros)>,
     /// Time without a message after which a device that another one would replace is silent.
     pub(crate) silent_after: Duration,
     /// Ids of the devices by slot; empty where any device may claim any slot.
     owners: Vec<DeviceId>,
     /// Devices that the setting `devices` does not name, and whose retained birth is to be cleared at the broker.
     births_to_clear: VecDeque<DeviceId>,
-    /// Arrival of the message that is read.
-    now: Instant,
-    /// Whether the broker had kept the message that is read from before the connection.
-    pub(crate) is_retained: bool,
     /// Arrival of the latest accepted message of any device.
-    last_accepted: Option<Instant>,
+    last_accepted: Option<Micros>,
     /// Names so far.
     names: u64,
-    /// Names that were forgotten to make room.
-    pub(crate) forgotten: u64,
-    /// Devices that lost their slot because they were silent.
-    pub(crate) replaced: u64,
-    forgotten_refusals: Refusals,
-    stranger_log: LogLimit,
-    refusal_log: LogLimit,
-    up_down_log: LogLimit,
-    forgotten_log: LogLimit,
-    clear_limit: LogLimit,
+    /// Locked for single updates.
+    counts: Arc<Mutex<InboxCounts>>,
+    stranger_log: LogLimit<Micros>,
+    refusal_log: LogLimit<Micros>,
+    up_down_log: LogLimit<Micros>,
+    forgotten_log: LogLimit<Micros>,
+    clear_limit: LogLimit<Micros>,
 }
 
 /// The device in a slot.
@@ -111,11 +106,11 @@ struct Holder {
     device: DeviceIndex,
     generation: Generation,
     /// Arrival of its first accepted message in the slot.
-    spoke: Option<Instant>,
+    spoke: Option<Micros>,
 }
 
 impl Registry {
-    pub(crate) fn new(formats: Arc<PerNetwork<MessageFormat>>) -> Self {
+    pub(crate) fn new(formats: Arc<PerNetwork<MessageFormat>>, counts: Arc<Mutex<InboxCounts>>) -> Self {
         let slots = formats.iter().map(|(_, format)| format.slots).max().unwrap_or(0);
         Self {
             formats,
@@ -124,34 +119,21 @@ impl Registry {
             numbering: None,
             holders: vec![None; slots],
             last_holders: vec![None; slots],
+            told_names: vec![None; slots],
             contests: Vec::new(),
             cleared: Vec::new(),
             silent_after: SILENT_AFTER,
             owners: Vec::new(),
             births_to_clear: VecDeque::new(),
-            now: Instant::now(),
-            is_retained: false,
             last_accepted: None,
             names: 0,
-            forgotten: 0,
-            replaced: 0,
-            forgotten_refusals: Refusals::new(),
+            counts,
             stranger_log: LogLimit::new(MAX_STRANGER_LINES),
             refusal_log: LogLimit::new(MAX_REFUSAL_LINES),
             up_down_log: LogLimit::new(MAX_UP_DOWN_LINES),
             forgotten_log: LogLimit::new(1),
             clear_limit: LogLimit::new(owners::MAX_CLEARS),
         }
-    }
-
-    /// Sets the time of the messages that follow.
-    pub(crate) fn set_now(&mut self, now: Instant) {
-        self.now = now;
-    }
-
-    /// Says whether the broker had kept the next message from before the connection.
-    pub(crate) fn set_retained(&mut self, is_retained: bool) {
-        self.is_retained = is_retained;
     }
 
     /// Notes a new connection to the broker: what was known before says nothing about the present connections of devices.
@@ -162,19 +144,19 @@ impl Registry {
     }
 
     /// Notes the end of the leader's own connection to the broker.
-    pub(crate) fn disconnected(&mut self) {
+    pub(crate) fn disconnected(&mut self, now: Micros) {
         for device in &mut self.devices {
             let latest_end = device.ends.iter().flatten().max();
-            device.ended_with_broker = latest_end.is_some_and(|end| self.now < *end + BROKER_STOP);
+            device.ended_with_broker = latest_end.is_some_and(|end| now < *end + BROKER_STOP);
         }
     }
 
     /// Notes that a device has sent a message while the leader is connected.
-    fn note_live(&mut self, index: DeviceIndex) {
+    fn note_live(&mut self, index: DeviceIndex, now: Micros) {
         let sign = std::mem::replace(&mut self.devices[index.at].sign, Sign::Live);
         if sign == Sign::KeptAfterEnd
             && let Some(slot) = self.slot_of(index)
-            && self.up_down_log.take(self.now).is_some()
+            && self.up_down_log.take(now).is_some()
         {
             info!(device = %self.devices[index.at].id, %slot, "device up");
         }
@@ -182,7 +164,7 @@ impl Registry {
 
     /// The device of that name. A new name takes the place of the name without an accepted birth that was silent longest, where
     /// [`MAX_STRANGERS`] are remembered.
-    pub(crate) fn device(&mut self, id: &DeviceId) -> DeviceIndex {
+    pub(crate) fn device(&mut self, id: &DeviceId, now: Micros) -> DeviceIndex {
         if let Some(&index) = self.by_id.get(id) {
             return index;
         }
@@ -194,11 +176,11 @@ impl Registry {
         };
         self.names += 1;
         let index = DeviceIndex { at: place.unwrap_or(self.devices.len()), number: self.names };
-        let device = Device::new(id.clone(), index, self.now);
+        let device = Device::new(id.clone(), index, now);
         match place {
             Some(at) => {
                 let forgotten = std::mem::replace(&mut self.devices[at], device);
-                self.forget(&forgotten);
+                self.forget(&forgotten, now);
             }
             None => self.devices.push(device),
         }
@@ -211,15 +193,14 @@ impl Registry {
         self.devices.get(index.at).is_some_and(|device| device.index == index)
     }
 
-    fn forget(&mut self, device: &Device) {
+    fn forget(&mut self, device: &Device, now: Micros) {
         self.by_id.remove(&device.id);
-        self.forgotten += 1;
-        for (code, count) in &device.refused {
-            *self.forgotten_refusals.entry(code).or_default() += count;
-        }
-        if self.forgotten_log.take(self.now).is_some() {
+        let mut counts = self.counts.lock();
+        counts.forgotten_devices += 1;
+        counts.forget(&device.id);
+        if self.forgotten_log.take(now).is_some() {
             warn!(
-                device = %device.id, forgotten = self.forgotten,
+                device = %device.id, forgotten = counts.forgotten_devices,
                 "too many names of devices without a valid birth: the oldest ones are forgotten"
             );
         }
@@ -238,18 +219,23 @@ impl Registry {
     }
 
     /// Takes the birth certificate of a device.
-    pub(crate) fn set_birth(&mut self, index: DeviceIndex, birth: &Birth, changes: &mut Vec<Change>) {
+    pub(crate) fn set_birth(
+        &mut self,
+        index: DeviceIndex,
+        birth: &Birth,
+        Arrival { now, is_retained }: Arrival,
+        changes: &mut Vec<Change>,
+    ) {
         let known = self.formats.iter().find(|(_, known)| known.network == birth.network);
         let generation = known.map_or(Generation::Current, |(generation, _)| generation);
         let refusal = self.refusal(index, birth, known.map(|(_, known)| known.slots));
-        let now = self.now;
-        if !self.is_retained {
-            self.note_live(index);
+        if !is_retained {
+            self.note_live(index, now);
         }
         let device = &mut self.devices[index.at];
         device.set_birth(birth, generation, refusal.as_ref().map(|(fault, _)| *fault));
         match refusal {
-            Some((fault, why)) => self.refuse_birth(index, fault, &why),
+            Some((fault, why)) => self.refuse_birth(index, fault, &why, now),
             None => {
                 device.heard = now;
                 self.bound_accepted(index);
@@ -257,7 +243,8 @@ impl Registry {
         }
         self.clear_if_foreign(index);
         self.cleared.retain(|(cleared, _)| *cleared != index);
-        self.update_holders(index, changes);
+        self.update_holders(index, now, changes);
+        self.tell_names(changes);
     }
 
     /// The reason why a birth is refused. `slots` is the number of slots of its network; `None` for a network of another group.
@@ -299,7 +286,7 @@ impl Registry {
     }
 
     /// Takes the numbering of a device in a slot, if the group has none, and refuses the devices that told another one before.
-    fn learn_numbering(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) {
+    fn learn_numbering(&mut self, index: DeviceIndex, now: Micros, changes: &mut Vec<Change>) {
         let Some(session) = self.devices[index.at].session else { return };
         let Some(numbering) = session.numbering.filter(|_| self.numbering.is_none()) else { return };
         self.numbering = Some(numbering);
@@ -313,36 +300,42 @@ impl Registry {
                     session.refusal = Some(fault);
                 }
                 let index = device.index;
-                self.refuse_birth(index, fault, &why);
+                self.refuse_birth(index, fault, &why, now);
             }
         }
     }
 
     /// Takes the status of a device, which its last will may have sent.
-    pub(crate) fn set_status(&mut self, index: DeviceIndex, status: Status, changes: &mut Vec<Change>) {
-        if !self.is_retained && status.state == DeviceState::Up {
-            self.note_live(index);
+    pub(crate) fn set_status(
+        &mut self,
+        index: DeviceIndex,
+        status: Status,
+        Arrival { now, is_retained }: Arrival,
+        changes: &mut Vec<Change>,
+    ) {
+        if !is_retained && status.state == DeviceState::Up {
+            self.note_live(index, now);
         }
         let device = &mut self.devices[index.at];
-        device.set_status(status, self.is_retained);
-        device.heard = self.now;
+        device.set_status(status, is_retained);
+        device.heard = now;
         if self.cleared.iter().any(|(cleared, _)| *cleared == index) && !device.is_up() {
             self.forget_session(index);
         }
-        self.update_holders(index, changes);
+        self.update_holders(index, now, changes);
     }
 
     /// The retained birth was cleared. A device that is down has left for good; one that is up keeps its session while it sends.
-    pub(crate) fn clear_birth(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) {
+    pub(crate) fn clear_birth(&mut self, index: DeviceIndex, now: Micros, changes: &mut Vec<Change>) {
         let device = &self.devices[index.at];
         if device.is_up() && !device.is_stranger() {
             if !self.cleared.iter().any(|(cleared, _)| *cleared == index) {
-                self.cleared.push((index, self.now));
+                self.cleared.push((index, now));
             }
             return;
         }
         self.forget_session(index);
-        self.update_holders(index, changes);
+        self.update_holders(index, now, changes);
     }
 
     fn forget_session(&mut self, index: DeviceIndex) {
@@ -374,25 +367,30 @@ impl Registry {
     ///
     /// # Errors
     /// [`Fault::SlotTaken`] while another device fills the slot; otherwise as [`Registry::session`].
-    pub(crate) fn admit(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) -> Result<Slot, Fault> {
+    pub(crate) fn admit(
+        &mut self,
+        index: DeviceIndex,
+        now: Micros,
+        changes: &mut Vec<Change>,
+    ) -> Result<Slot, Fault> {
         self.session(index)?;
         let session = self.devices[index.at].session.ok_or(Fault::UnknownDevice)?;
         if session.is_silent {
-            self.return_to_slot(index, session.claim.slot, changes);
+            self.return_to_slot(index, session.claim.slot, now, changes);
         }
         let slot = session.claim.slot;
         match self.holders.get_mut(slot.index()).and_then(Option::as_mut) {
             // An empty slot: the status of this device is on the way, or the last messages of its session are.
             None => {}
-            Some(holder) if holder.device == index => _ = holder.spoke.get_or_insert(self.now),
+            Some(holder) if holder.device == index => _ = holder.spoke.get_or_insert(now),
             Some(_) => return Err(Fault::SlotTaken),
         }
         if self.devices[index.at].sign != Sign::Live {
-            self.note_live(index);
+            self.note_live(index, now);
         }
         let device = &mut self.devices[index.at];
-        (device.heard, device.answered) = (self.now, Some(self.now));
-        self.last_accepted = Some(self.now);
+        (device.heard, device.answered) = (now, Some(now));
+        self.last_accepted = Some(now);
         if !self.cleared.is_empty() {
             self.cleared.retain(|(cleared, _)| *cleared != index);
         }
@@ -401,31 +399,20 @@ impl Registry {
 
     /// Counts a refusal of a device. Where the error table asks for it, the first refusal of a kind is logged in each session, at most
     /// once a minute, and a number of lines a minute over all names: fewer for those without an accepted birth.
-    pub(crate) fn refuse(&mut self, index: DeviceIndex, fault: Fault, why: &str) {
+    pub(crate) fn refuse(&mut self, index: DeviceIndex, fault: Fault, why: &str, now: Micros) {
         let device = &mut self.devices[index.at];
-        *device.refused.entry(fault.code()).or_default() += 1;
+        self.counts.lock().refuse(&device.id, fault);
         if fault.mqtt() != MqttHandling::CountAndName {
             return;
         }
-        let Some(not_logged) = device.take_line(fault, self.now) else { return };
+        let Some(not_logged) = device.take_line(fault, now) else { return };
         let log = if device.is_stranger() { &mut self.stranger_log } else { &mut self.refusal_log };
-        let Some(others) = log.take(self.now) else { return };
-        device.logged(fault, self.now);
+        let Some(others) = log.take(now) else { return };
+        device.logged(fault, now);
         warn!(
             device = %device.id, fault = fault.code(), why, not_logged, of_other_names = others,
             "a device was refused; more refusals of this session are only counted"
         );
-    }
-
-    /// Every device with refusals.
-    pub(crate) fn refusals(&self) -> BTreeMap<DeviceId, Refusals> {
-        let with_refusals = self.devices.iter().filter(|device| !device.refused.is_empty());
-        with_refusals.map(|device| (device.id.clone(), device.refused.clone())).collect()
-    }
-
-    /// Refusals of forgotten names.
-    pub(crate) fn forgotten_refusals(&self) -> &Refusals {
-        &self.forgotten_refusals
     }
 
     /// Slots that a device fills.
@@ -445,7 +432,7 @@ impl Registry {
     }
 
     /// Updates the holders of slots after a change of one device.
-    fn update_holders(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) {
+    fn update_holders(&mut self, index: DeviceIndex, now: Micros, changes: &mut Vec<Change>) {
         let claim = self.devices[index.at].claimed_slot();
         let holds = Slot::first(self.holders.len()).zip(&self.holders).find_map(|(slot, holder)| {
             let holder = holder.filter(|holder| holder.device == index)?;
@@ -453,20 +440,20 @@ impl Registry {
         });
         if let Some(left) = holds.filter(|holds| claim != Some(*holds)) {
             self.holders[left.slot.index()] = None;
-            self.devices[index.at].note_end(self.now);
-            self.log_end(index, left.slot);
+            self.devices[index.at].note_end(now);
+            self.log_end(index, left.slot, now);
             changes.push((left.generation, Event::DeviceDown { slot: left.slot }));
             if claim.map(|claim| claim.slot) != Some(left.slot)
                 && let Some(successor) = self.successor(left.slot, index)
             {
-                self.fill(successor, changes);
+                self.fill(successor, now, changes);
             }
         }
-        self.fill(index, changes);
+        self.fill(index, now, changes);
     }
 
     /// Logs that a device lost its slot. A refusal, and a slot lost by silence, have lines of their own.
-    fn log_end(&mut self, index: DeviceIndex, slot: Slot) {
+    fn log_end(&mut self, index: DeviceIndex, slot: Slot, now: Micros) {
         let device = &self.devices[index.at];
         let reason = match device.session {
             None => "its birth was cleared",
@@ -476,38 +463,39 @@ impl Registry {
             }
             Some(_) => CONNECTION_ENDED,
         };
-        if self.up_down_log.take(self.now).is_some() {
+        if self.up_down_log.take(now).is_some() {
             warn!(device = %device.id, %slot, state = "down", reason, "device down");
         }
     }
 
     /// Puts a device into the slot that it claims, or refuses the device while another one holds the slot.
-    fn fill(&mut self, index: DeviceIndex, changes: &mut Vec<Change>) {
+    fn fill(&mut self, index: DeviceIndex, now: Micros, changes: &mut Vec<Change>) {
         let Some(claim) = self.devices[index.at].claimed_slot() else { return };
         let Some(place) = self.holders.get_mut(claim.slot.index()) else { return };
         match *place {
             None => {
                 *place = Some(Holder { device: index, generation: claim.generation, spoke: None });
-                self.devices[index.at].up_since = Some(self.now);
+                self.devices[index.at].up_since = Some(now);
                 self.last_holders[claim.slot.index()] = Some(self.devices[index.at].id.clone());
                 let is_up = self.devices[index.at].sign != Sign::KeptAfterEnd;
-                if is_up && self.up_down_log.take(self.now).is_some() {
+                if is_up && self.up_down_log.take(now).is_some() {
                     info!(device = %self.devices[index.at].id, slot = %claim.slot, "device up");
                 }
-                self.learn_numbering(index, changes);
+                self.learn_numbering(index, now, changes);
+                self.tell_name(claim.slot, changes);
                 changes.push((claim.generation, Event::DeviceUp { slot: claim.slot }));
                 // Others that claim the slot wait for this device now.
                 self.contests.retain(|(contested, _)| *contested != claim.slot);
                 if self.successor(claim.slot, index).is_some() {
-                    self.contest(claim.slot);
+                    self.contest(claim.slot, now);
                 }
             }
             Some(holder) if holder.device == index => {}
             Some(holder) => {
                 let holder = &self.devices[holder.device.at].id;
                 let why = format!("slot {} is filled by {holder}: give one of them another slot", claim.slot);
-                self.refuse_birth(index, Fault::SlotTaken, &why);
-                self.contest(claim.slot);
+                self.refuse_birth(index, Fault::SlotTaken, &why, now);
+                self.contest(claim.slot, now);
             }
         }
     }

@@ -1,13 +1,11 @@
 //! Remote edges: aggregator processes that run an edge section for the leader, from the status messages that they send.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use headwater_inference::bundle::PerNetwork;
-use headwater_inference::leader::{Event, Generation};
+use headwater_inference::leader::{Event, Generation, Micros};
 use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault, NetworkId, Session};
 use headwater_transport::LogLimit;
-use tokio::time::Instant;
 use tracing::warn;
 
 use crate::message_format::{Change, MessageFormat, Refusal, Refusals};
@@ -41,7 +39,7 @@ pub(crate) struct RemoteEdges {
     edges: Vec<RemoteEdge>,
     /// Names so far.
     names: u64,
-    log: LogLimit,
+    log: LogLimit<Micros>,
 }
 
 /// One edge, from its first message on.
@@ -149,19 +147,13 @@ impl RemoteEdges {
     }
 
     /// Counts a refusal, and logs the first one of a kind.
-    pub(crate) fn refuse(&mut self, index: RemoteEdgeIndex, fault: Fault, why: &str) {
+    pub(crate) fn refuse(&mut self, index: RemoteEdgeIndex, fault: Fault, why: &str, now: Micros) {
         let known = &mut self.edges[index.at];
         let count = known.refused.entry(fault.code()).or_default();
         *count += 1;
-        if *count == 1 && self.log.take(Instant::now()).is_some() {
+        if *count == 1 && self.log.take(now).is_some() {
             warn!(edge = %known.id, fault = fault.code(), why, "an edge was refused; more refusals of this kind are only counted");
         }
-    }
-
-    /// Every edge with refusals.
-    pub(crate) fn refusals(&self) -> BTreeMap<EdgeId, Refusals> {
-        let with_refusals = self.edges.iter().filter(|known| !known.refused.is_empty());
-        with_refusals.map(|known| (known.id.clone(), known.refused.clone())).collect()
     }
 }
 
@@ -213,7 +205,7 @@ mod tests {
     fn changes(registry: &mut RemoteEdges, index: RemoteEdgeIndex, status: &EdgeStatus) -> Vec<Change> {
         let mut changes = Vec::new();
         if let Err((fault, why)) = registry.set_status(index, status, &mut changes) {
-            registry.refuse(index, fault, &why);
+            registry.refuse(index, fault, &why, Micros(0));
         }
         changes
     }
@@ -250,11 +242,9 @@ mod tests {
         for edge in [0, 1, 3] {
             assert_eq!(changes(&mut registry, south, &status(DeviceState::Up, 1, edge)), [], "edge {edge}");
         }
-        let refused = registry.refusals();
-        assert_eq!(refused.len(), 1);
-        let refused = &refused[&EdgeId::new("south").unwrap()];
-        assert_eq!(refused[Fault::SlotTaken.code()], 1);
-        assert_eq!(refused[Fault::Malformed.code()], 2);
+        assert!(registry.edges[north.at].refused.is_empty());
+        let refused = &registry.edges[south.at].refused;
+        assert_eq!((refused[Fault::SlotTaken.code()], refused[Fault::Malformed.code()]), (1, 2));
     }
 
     #[test]

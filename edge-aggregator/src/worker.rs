@@ -10,7 +10,7 @@ use headwater_inference::leader::journal::Entry;
 use headwater_inference::leader::{Action, EdgeAnswer, Event, Generation, Leader};
 use headwater_inference::sections::TierOutput;
 use headwater_link::Incoming;
-use headwater_protocol::{Dropped, LeaderClaim, Session, SettledNotice, encode_request};
+use headwater_protocol::{Dropped, LeaderClaim, SampleId, Session, SettledNotice, encode_request};
 use headwater_telemetry::WorkLoop;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
@@ -23,11 +23,13 @@ use crate::cloud::{CloudClient, CloudQuestion, CloudReply};
 use crate::device_watch::{CheckInputs, DeviceWatch};
 use crate::edge::{EdgeReply, LocalEdges};
 use crate::error::AggregatorError;
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Received};
 use crate::journal::{Flush, Journal, RoomChange};
 use crate::live_settings::{DeviceUpdates, PolicyUpdates, next_update};
 use crate::member::ROUND_MESSAGES;
+use crate::message_format::Arrival;
 use crate::outbox::Outbox;
+use crate::policy_desk::PolicyDesk;
 use crate::refused_devices::RefusedDevices;
 use crate::report::LeaderReport;
 use crate::settled_schedule::SettledSchedule;
@@ -42,12 +44,15 @@ const RETRY: Duration = Duration::from_millis(10);
 pub(crate) struct Worker {
     pub(crate) leader: Leader,
     pub(crate) edges: LocalEdges,
+    pub(crate) policy_desk: PolicyDesk,
     pub(crate) policy_updates: Option<PolicyUpdates>,
     pub(crate) device_updates: Option<DeviceUpdates>,
     pub(crate) clock: Clock,
     pub(crate) device_watch: DeviceWatch,
     pub(crate) work_loop: WorkLoop,
     pub(crate) inbox: Inbox,
+    /// Newest sample that is taken, while this process stops or the journal has no room.
+    pub(crate) last_sample: Option<SampleId>,
     pub(crate) incoming: mpsc::Receiver<Incoming>,
     pub(crate) outbox: Outbox,
     pub(crate) claim: HeldClaim,
@@ -102,7 +107,7 @@ impl Worker {
                 let last_sample = Some(self.leader.newest());
                 let grace = Instant::now() + self.grace;
                 while self.has_open_work() && Instant::now() < grace {
-                    self.inbox.last_sample = last_sample;
+                    self.last_sample = last_sample;
                     let soon = Instant::now() + RETRY;
                     match self.rounds_until(sleep_until(soon.min(grace))).await {
                         End::Requested => {}
@@ -127,7 +132,8 @@ impl Worker {
         self.settled.restart();
         self.leader.begin_notices();
         self.publish_settled(Instant::now());
-        self.update_report();
+        self.outbox.flush(Instant::now());
+        self.report_state();
         if link_ended { Err(AggregatorError::Stopped("the link ended".into())) } else { Ok(None) }
     }
 
@@ -149,6 +155,8 @@ impl Worker {
                 () = &mut stop => return End::Requested,
                 // Before the messages: samples that they open are decided under the new policy.
                 () = next_update(&mut self.policy_updates) => self.take_policy(),
+                // After the policy that an accepted command has changed.
+                () = self.policy_desk.executed() => {}
                 () = next_update(&mut self.device_updates) => self.take_devices(Instant::now()),
                 taken = self.incoming.recv_many(&mut messages, ROUND_MESSAGES), if takes_messages => if taken == 0 {
                     return End::LinkEnded;
@@ -160,14 +168,14 @@ impl Worker {
             self.work_loop.begin_round();
             // Every round reads every source, so that no source can starve another.
             let now = Instant::now();
-            self.inbox.devices.set_now(now);
             messages.drain(..).for_each(|message| self.receive(now, message));
             if let Some(claim) = self.claim.taken_over() {
                 return End::TakenOver(claim.clone());
             }
             self.renew(now);
             self.watch_devices(now);
-            self.clear_births();
+            self.clear_births(now);
+            self.policy_desk.step(now, &self.inbox.devices, &self.outbox);
             while let Some(CloudReply { sample, result }) = reply.take().or_else(|| self.cloud.try_next()) {
                 match result {
                     Ok(logits) => self.handle(now, Event::CloudAnswer { sample, logits: &logits }),
@@ -182,7 +190,8 @@ impl Worker {
             self.act(now).await;
             self.follow_room(now);
             self.publish_settled(now);
-            self.update_report();
+            self.outbox.flush(now);
+            self.report_state();
         }
     }
 
@@ -191,6 +200,7 @@ impl Worker {
         let Some(updates) = &mut self.policy_updates else { return };
         let (policy, id) = updates.borrow_and_update().clone();
         self.edges.set_features_ms(Generation::Current, policy.features_ms);
+        self.policy_desk.set_policy(policy.clone(), id);
         self.leader.set_policy(policy, id);
     }
 
@@ -198,28 +208,28 @@ impl Worker {
     fn take_devices(&mut self, now: Instant) {
         let Some(updates) = &mut self.device_updates else { return };
         let devices = updates.borrow_and_update().clone();
-        self.inbox.devices.set_now(now);
         let at = self.clock.now(now);
         let (leader, edges, actions) = (&mut self.leader, &mut self.edges, &mut self.actions);
-        self.inbox.set_owners(devices, |generation, event| {
+        self.inbox.set_owners(devices, at.since_start, |generation, event| {
             edges.handle_leader_event(at.since_start, generation, &event);
             leader.handle(at, generation, event, actions);
         });
     }
 
     /// Clears the retained births of devices that the setting `devices` does not name.
-    fn clear_births(&mut self) {
-        let outbox = &self.outbox;
-        self.inbox.devices.clear_births(|device| outbox.clear_birth(device));
+    fn clear_births(&mut self, now: Instant) {
+        let (now, outbox) = (self.clock.micros(now), &self.outbox);
+        self.inbox.devices.clear_births(now, |device| outbox.clear_birth(device));
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        let leader = [self.leader.next_timer(), self.edges.next_timer()].into_iter().flatten().min();
-        let leader = leader.map(|at| self.clock.instant(at));
+        let devices = [self.inbox.devices.next_timer(), self.device_watch.next_check()];
+        let leader = [self.leader.next_timer(), self.edges.next_timer()];
+        let leader = leader.into_iter().chain(devices).flatten().min().map(|at| self.clock.instant(at));
         let settled = self.settled_due(Instant::now()).filter(|_| self.actions.is_empty());
         let retry = self.outbox.retry_after().map(|wait| Instant::now() + wait);
-        let devices = [self.inbox.devices.next_timer(), self.device_watch.next_check()];
-        let others = [self.claim.timer(), self.journal.next_try()].into_iter().chain(devices);
+        let desk = self.policy_desk.next_timer(&self.inbox.devices);
+        let others = [self.claim.timer(), self.journal.next_try(), desk];
         [leader, settled, retry].into_iter().chain(others).flatten().min()
     }
 
@@ -230,13 +240,13 @@ impl Worker {
         }
         let at = self.clock.now(now);
         let (leader, edges, actions) = (&mut self.leader, &mut self.edges, &mut self.actions);
-        self.inbox.tick(|generation, event| {
+        self.inbox.tick(at.since_start, |generation, event| {
             edges.handle_leader_event(at.since_start, generation, &event);
             leader.handle(at, generation, event, actions);
         });
     }
 
-    fn receive(&mut self, now: Instant, message: Incoming) {
+    pub(crate) fn receive(&mut self, now: Instant, message: Incoming) {
         match message {
             Incoming::Message { topic, payload, .. } if self.outbox.is_leader_topic(&topic) => {
                 if self.claim.receive(now, &payload) {
@@ -247,10 +257,15 @@ impl Worker {
                 }
             }
             Incoming::Message { topic, payload, retain } => {
-                self.inbox.devices.set_retained(retain);
+                if let Some(member) = self.policy_desk.member_of(&topic) {
+                    return self.policy_desk.receive(member, &payload, retain);
+                }
                 let at = self.clock.now(now);
+                let arrival = Arrival { now: at.since_start, is_retained: retain };
+                let last_sample = self.last_sample;
+                let received = Received { topic: &topic, payload: &payload, arrival, last_sample };
                 let (leader, edges, actions) = (&mut self.leader, &mut self.edges, &mut self.actions);
-                self.inbox.receive(&topic, &payload, |generation, event| {
+                self.inbox.receive(received, |generation, event| {
                     edges.handle_leader_event(at.since_start, generation, &event);
                     leader.handle(at, generation, event, actions)
                 });
@@ -258,7 +273,7 @@ impl Worker {
             Incoming::Refused { topic, reason } => self.outbox.refused(now, &topic, &reason),
             Incoming::Connected => {
                 self.claim.connected(now);
-                self.device_watch.connected(now);
+                self.device_watch.connected(self.clock.micros(now));
                 self.inbox.devices.connected();
                 self.handle(now, Event::Connected);
             }
@@ -266,8 +281,7 @@ impl Worker {
                 debug!(reason, "results wait for the broker");
                 self.claim.disconnected();
                 self.device_watch.disconnected();
-                self.inbox.devices.set_now(now);
-                self.inbox.devices.disconnected();
+                self.inbox.devices.disconnected(self.clock.micros(now));
                 self.outbox.close(now);
                 self.handle(now, Event::Disconnected);
             }
@@ -276,6 +290,7 @@ impl Worker {
 
     /// Checks the state of each device.
     fn watch_devices(&mut self, now: Instant) {
+        let now = self.clock.micros(now);
         if self.device_watch.is_due(now) {
             let (clock, leader, registry) = (self.clock, &self.leader, &self.inbox.devices);
             let inputs = CheckInputs { now, clock, leader, registry };
@@ -311,8 +326,7 @@ impl Worker {
     async fn act(&mut self, now: Instant) {
         while !self.actions.is_empty() && self.journal.may_write(now) {
             let mut actions = std::mem::take(&mut self.actions);
-            for action in &mut actions {
-                self.name_missing_devices(action);
+            for action in &actions {
                 self.journal_entry(action);
             }
             if self.journal.flush().await == Flush::Failed {
@@ -339,26 +353,16 @@ impl Worker {
         self.journal.reserve_again(now);
         match self.journal.room_change() {
             Some(RoomChange::Lost) => {
-                self.inbox.last_sample = Some(self.leader.newest());
+                self.last_sample = Some(self.leader.newest());
                 // Answers to awaited samples are passed over until there is room: their time stands still.
                 self.handle(now, Event::Disconnected);
             }
             Some(RoomChange::Back) => {
-                self.inbox.last_sample = None;
+                self.last_sample = None;
                 // Samples were passed over, as on a new connection: devices keep their answers.
                 self.handle(now, Event::Connected);
             }
             None => {}
-        }
-    }
-
-    /// Writes the names of missing devices into a decision: the leader knows slots alone.
-    fn name_missing_devices(&self, action: &mut Action) {
-        if let Action::Decide(decision) | Action::Revise(decision) = action
-            && decision.missing.is_empty()
-        {
-            let slots = decision.presence.missing_slots();
-            decision.missing = slots.map(|slot| self.inbox.devices.device_name(slot)).collect();
         }
     }
 
@@ -411,7 +415,7 @@ impl Worker {
             }
             Action::Drop { reason, .. } => {
                 if reason == Dropped::Unanswered {
-                    self.device_watch.sample_unanswered(now);
+                    self.device_watch.sample_unanswered(self.clock.micros(now));
                 }
                 self.with_report(|report| *report.dropped.entry(reason).or_default() += 1);
             }
@@ -445,9 +449,8 @@ impl Worker {
         update(&mut self.report.lock());
     }
 
-    /// Copies the counts of the parts into the report.
-    fn update_report(&mut self) {
-        self.outbox.flush(Instant::now());
+    /// Says in the report what holds now. Events are counted where they happen.
+    pub(crate) fn report_state(&mut self) {
         self.with_report(|report| {
             report.open = self.leader.open_samples().len() as u64;
             report.policy = self.leader.policy_id();
@@ -455,20 +458,11 @@ impl Worker {
             report.filled_slots = self.inbox.devices.filled();
             report.slots = self.leader.slots();
             report.numbering = self.leader.numbering();
-            report.leader = self.leader.counts();
-            report.journal = self.journal.counts;
-            report.unroutable = self.inbox.unroutable;
+            report.edges_up = self.leader.edges_up();
             report.results_waiting = self.outbox.waiting.len() as u64;
             report.results_unacknowledged = self.outbox.unacknowledged() as u64;
-            report.results_unsent = self.outbox.unsent;
-            report.republished = self.outbox.republished;
-            report.cloud = self.cloud.counts();
-            report.refused = self.inbox.devices.refusals();
-            report.refused_forgotten = self.inbox.devices.forgotten_refusals().clone();
-            report.forgotten_devices = self.inbox.devices.forgotten;
-            report.replaced_devices = self.inbox.devices.replaced;
-            report.refused_edges = self.inbox.edges.refusals();
-            report.edges_up = self.leader.edges_up();
+            // The counts of pure parts, which go on from those of the process before it led again.
+            (report.leader, report.journal) = (self.leader.counts(), self.journal.counts);
         });
     }
 }

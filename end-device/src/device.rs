@@ -7,8 +7,9 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{ExitPolicy, Policy};
 use headwater_inference::sections::{MapCoder, ScoreCoder};
 use headwater_link::Link;
-use headwater_protocol::{Boot, DeviceId, Exit, NetworkId, PolicyId, Session, Slot};
+use headwater_protocol::{Exit, NetworkId, PolicyId, Session};
 use headwater_telemetry::{Health, WorkLoops};
+use headwater_transport::LogLimit;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -24,7 +25,6 @@ use crate::link_setup::{DeviceTopics, LinkSetup, link_config};
 use crate::opened::OpenedDevice;
 use crate::publisher::Publisher;
 use crate::recent_samples::RecentSamples;
-use crate::refused_publications::RefusedPublications;
 use crate::reply_rule::ReplyRule;
 use crate::report::{DeviceReport, SharedReport};
 use crate::section_runner::{JobResult, SectionRunner};
@@ -41,12 +41,7 @@ pub struct Device;
 
 /// A running device. Dropping the handle ends the device as [`DeviceHandle::kill`] does.
 pub struct DeviceHandle {
-    pub(crate) device: DeviceId,
-    slot: Slot,
-    boot: Boot,
-    pub(crate) link: Link,
     pub(crate) status: Arc<DeviceStatus>,
-    pub(crate) report: SharedReport,
     stop: watch::Sender<bool>,
     policies: watch::Sender<Option<(ExitPolicy, PolicyId)>>,
     connected: watch::Receiver<bool>,
@@ -87,7 +82,8 @@ impl Device {
         let reply_rule = ReplyRule::of(&bundle, device.policy.clone());
         let (section, results) = load_section(settings, bundle, &work_loops).await?;
         let topics = DeviceTopics::new(settings);
-        let LinkSetup { mut link, presence } = link_config(&device, &topics, boot, network);
+        let LinkSetup { mut link, birth, presence } =
+            link_config(&device, &topics, boot, (network, reply_rule.policy()));
         link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         let (link, incoming) = Link::start(link)?;
         let source = source.start(settings.capture(), report.clone())?;
@@ -120,8 +116,9 @@ impl Device {
                 topics,
                 report: report.clone(),
             },
+            birth,
             presence,
-            refused: RefusedPublications::default(),
+            refusal_log: LogLimit::new(1),
             capture_clock: CaptureClock::of(settings.capture(), clock.now()),
             grace,
             clock,
@@ -135,34 +132,8 @@ impl Device {
         );
         let inputs = AgentInputs { incoming, results, stop: stop_receiver, policies: policy_receiver };
         let agent = tokio::spawn(agent.run(inputs));
-        let status = DeviceStatus {
-            device: settings.id.clone(),
-            site: settings.site.clone(),
-            group: settings.group.clone(),
-            slot: settings.slot,
-            boot,
-            network,
-            broker: device.broker.address,
-            identity: device.broker.identity,
-            link: link.clone(),
-            report: report.clone(),
-            work_loops,
-        };
-        Ok(DeviceHandle {
-            device: settings.id.clone(),
-            slot: settings.slot,
-            boot,
-            status: Arc::new(status),
-            link,
-            report,
-            stop,
-            policies,
-            connected,
-            agent,
-            ended: None,
-            grace,
-            state_lock,
-        })
+        let status = Arc::new(DeviceStatus { device, boot, network, link, report, work_loops });
+        Ok(DeviceHandle { status, stop, policies, connected, agent, ended: None, grace, state_lock })
     }
 
     /// Checks that configuration, bundle and source fit together, and logs broken frames.
@@ -241,8 +212,9 @@ impl Device {
 impl DeviceHandle {
     /// Counts since the start.
     pub fn report(&self) -> DeviceReport {
-        let counts = self.report.with_link(&self.link);
-        DeviceReport { device: self.device.clone(), slot: self.slot, boot: self.boot, counts }
+        let DeviceStatus { device, boot, link, report, .. } = &*self.status;
+        let counts = report.with_link(link);
+        DeviceReport { device: device.settings.id.clone(), slot: device.settings.slot, boot: *boot, counts }
     }
 
     /// Health and status, also after the device has ended.
@@ -283,14 +255,14 @@ impl DeviceHandle {
                 "shutdown took too long: some captured frames are not answered"
             );
         }
-        self.link.shutdown(self.grace).await;
+        self.status.link.shutdown(self.grace).await;
         self.report()
     }
 
     /// Ends at once, like a crash: the socket is dropped and the broker publishes the last will.
     pub fn kill(&self) {
         self.agent.abort();
-        self.link.kill();
+        self.status.link.kill();
         // The next device may use the folder at once.
         self.state_lock.iter().for_each(StateLock::release);
     }
@@ -323,16 +295,15 @@ fn open_spool(
     report: &SharedReport,
 ) -> Result<Spool, DeviceError> {
     let DeviceSettings { site, group, slot, id, spool, state_dir, .. } = settings;
-    match (spool.max_bytes, state_dir) {
-        // It holds no answers, only the ids of those that are given up.
-        (0, _) => Ok(Spool::in_memory(0, network)),
-        (bytes, None) => Ok(Spool::in_memory(bytes, network)),
-        (bytes, Some(dir)) => {
+    match state_dir {
+        Some(dir) if spool.max_bytes > 0 => {
             let (site, group) = (site.clone(), group.clone());
             let owner = Owner { site, group, slot: *slot, device: id.clone() };
-            let folder = SpoolFolder { path: dir.join("spool"), owner, report: report.clone() };
-            Spool::open(&folder, bytes, network)
+            let folder = SpoolFolder { path: dir.join("spool"), owner };
+            Spool::open(&folder, spool.max_bytes, network, report.clone())
         }
+        // A spool of no bytes holds no answers, only the ids of those that are given up.
+        _ => Ok(Spool::in_memory(spool.max_bytes, network, report.clone())),
     }
 }
 

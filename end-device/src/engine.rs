@@ -14,11 +14,11 @@ use crate::error::DeviceError;
 use crate::settings::DeviceSettings;
 
 /// Engine of a device's section.
-pub struct ChosenEngine {
+pub(crate) struct ChosenEngine {
     /// The engine.
-    pub engine: Arc<dyn Engine>,
+    pub(crate) engine: Arc<dyn Engine>,
     /// Why tract replaces the engine of the settings; `None` where it does not.
-    pub replaced: Option<String>,
+    pub(crate) replaced: Option<String>,
 }
 
 impl ChosenEngine {
@@ -27,7 +27,7 @@ impl ChosenEngine {
     /// # Errors
     /// [`DeviceError::Unusable`]: a library of ONNX Runtime that is named and does not load, and a missing engine in a program without
     /// tract.
-    pub fn new(settings: &DeviceSettings, bundle: &Bundle) -> Result<Self, DeviceError> {
+    pub(crate) fn new(settings: &DeviceSettings, bundle: &Bundle) -> Result<Self, DeviceError> {
         let (library, slot) = (settings.onnxruntime.as_deref(), settings.slot);
         match settings.engine {
             EngineChoice::Packed => {

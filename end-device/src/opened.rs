@@ -1,6 +1,6 @@
 //! The files and folders that the settings name, opened and checked.
 
-use headwater_inference::bundle::{Bundle, Trust};
+use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{LivePolicy, Policy, PolicyChanges, PolicyFileError};
 use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId, Slot};
 use headwater_settings::defaults;
@@ -64,14 +64,12 @@ impl DeviceSettings {
     /// # Errors
     /// [`DeviceError::Unfit`] for a file that cannot be written.
     pub fn keep_release(&self, bundle: &Bundle) -> Result<(), DeviceError> {
-        let Some(signed) = bundle.release().filter(|_| self.security.trusted_keys.is_some()) else {
-            return Ok(());
-        };
-        self.security.keep_release(&self.full_name(), signed.number).map_err(DeviceError::Unfit)
+        let release = bundle.release().map(|signed| signed.number);
+        self.security.keep_release(&self.full_name(), release).map_err(DeviceError::Unfit)
     }
 
     /// Site, group and name of the device.
-    fn full_name(&self) -> String {
+    pub(crate) fn full_name(&self) -> String {
         format!("{}/{}/{}", self.site, self.group, self.id)
     }
 
@@ -90,10 +88,10 @@ impl DeviceSettings {
         }
         let bundle = Bundle::open(&self.bundle)
             .map_err(|error| DeviceError::unusable("loading the bundle", self.bundle.display(), error))?;
-        if let Some(keys) = self.security.trusted_keys() {
-            let oldest_release = self.security.last_release(&self.full_name()).map_err(DeviceError::Unfit)?;
+        let trust = self.security.trust(&self.full_name(), Some(&self.site)).map_err(DeviceError::Unfit)?;
+        if let Some(trust) = trust {
             bundle
-                .check_signature(&Trust { keys, site: Some(&self.site), oldest_release })
+                .check_signature(&trust)
                 .map_err(|error| DeviceError::unusable("loading the bundle", self.bundle.display(), error))?;
         }
         if let Some(file) = &self.policy {

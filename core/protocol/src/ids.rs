@@ -164,8 +164,7 @@ impl fmt::Display for Session {
     }
 }
 
-/// First eight bytes of the SHA-256 of a policy: as its bundle stores the policy, or of the values in effect where a file changes some. A
-/// decision names the policy that it was made under.
+/// First eight bytes of the SHA-256 of a policy's values as JSON. A decision names the policy that it was made under.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("pattern" = "^[0-9a-f]{16}$")))]
 #[serde(try_from = "String", into = "String")]
@@ -215,6 +214,17 @@ macro_rules! hex_id {
 hex_id!(NetworkId);
 hex_id!(PolicyId);
 hex_id!(VerifyingKey);
+
+/// Signed bundles that a program takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Trust<'a> {
+    /// Keys of which one must have signed.
+    pub keys: &'a [VerifyingKey],
+    /// Site of the program; `None` for one that serves any site.
+    pub site: Option<&'a SiteId>,
+    /// Least release that is taken.
+    pub oldest_release: u64,
+}
 
 macro_rules! name_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::edge::EdgeEvent;
-use headwater_inference::leader::Generation;
+use headwater_inference::leader::{Generation, Micros};
 use headwater_link::{Incoming, Link, QoS, RetainedMessage};
 use headwater_protocol::{
     Body, Boot, DeviceState, EdgeId, EdgeStatus, EdgeTopic, Header, Limits, Message, Schema, Session, Topic,
@@ -24,10 +24,10 @@ use crate::clock::Clock;
 use crate::config::OpenedGroup;
 use crate::error::AggregatorError;
 use crate::group_settings::Role;
-use crate::inbox::{Inbox, edge_subscriptions};
+use crate::inbox::{Inbox, Received, edge_subscriptions};
 use crate::live_settings::{DeviceUpdates, PolicyUpdates, next_update};
 use crate::member::{Member, ROUND_MESSAGES};
-use crate::message_format::MessageFormat;
+use crate::message_format::{Arrival, MessageFormat};
 use crate::remote_edges::NetworkEdge;
 use crate::report::EdgeReport;
 use crate::shared::Shared;
@@ -54,8 +54,7 @@ impl GroupEdge {
                     .map_err(|error| AggregatorError::mistake(format!("edge_id: {error}")))?,
             };
             let edge = NetworkEdge { generation, edge: *edge };
-            let report = Arc::clone(&member.report);
-            let worker = Worker::start(shared, config, (edge, id), bundle, report).await?;
+            let worker = Worker::start(shared, config, (edge, id), bundle, &member).await?;
             member.connections.add(worker.link.clone());
             member.loops.spawn(worker.run(member.stop.subscribe()));
         }
@@ -118,7 +117,7 @@ impl Worker {
         config: &OpenedGroup,
         (NetworkEdge { generation, edge }, id): (NetworkEdge, EdgeId),
         bundle: &Arc<Bundle>,
-        report: Arc<Mutex<EdgeReport>>,
+        member: &GroupEdge,
     ) -> Result<Self, AggregatorError> {
         let edges = load(config, NetworkEdge { generation, edge }, bundle).await?;
         let (limits, network) = (bundle.manifest().limits(), bundle.network_id());
@@ -150,9 +149,14 @@ impl Worker {
         let formats = formats
             .try_map(|_, bundle| MessageFormat::new(bundle, Vec::new()))
             .map_err(AggregatorError::section)?;
-        let mut inbox = Inbox::new(topics.clone(), Arc::new(formats));
+        // The event loops of both networks know the same devices: one of them counts.
+        let counts = match generation {
+            Generation::Current => Arc::clone(&member.inbox),
+            Generation::Next => Arc::default(),
+        };
+        let mut inbox = Inbox::new(topics.clone(), Arc::new(formats), counts);
         inbox.devices.silent_after = config.settings.silent_after();
-        inbox.set_owners(config.settings.devices.clone(), |_, _| {});
+        inbox.set_owners(config.settings.devices.clone(), Micros(0), |_, _| {});
         Ok(Self {
             generation,
             edges,
@@ -169,7 +173,7 @@ impl Worker {
             request_topic,
             status_topic,
             qos: config.settings.request_qos,
-            report,
+            report: Arc::clone(&member.report),
             work_loop: shared.work_loops.add(format!("edge {id} of group {}", config.settings.group)),
         })
     }
@@ -177,8 +181,8 @@ impl Worker {
     async fn run(mut self, mut stop: watch::Receiver<bool>) -> Result<(), AggregatorError> {
         let mut messages = Vec::with_capacity(ROUND_MESSAGES);
         loop {
-            let timer = self.edges.next_timer().map(|at| self.clock.instant(at));
-            let timer = timer.into_iter().chain(self.inbox.devices.next_timer()).min();
+            let timer = self.edges.next_timer().into_iter().chain(self.inbox.devices.next_timer()).min();
+            let timer = timer.map(|at| self.clock.instant(at));
             let mut reply = None;
             self.work_loop.end_round();
             tokio::select! {
@@ -195,20 +199,15 @@ impl Worker {
             }
             self.work_loop.begin_round();
             let now = Instant::now();
-            self.inbox.devices.set_now(now);
             messages.drain(..).for_each(|message| self.receive(now, message));
             let (edges, at) = (&mut self.edges, self.clock.micros(now));
-            self.inbox.tick(|generation, event| edges.handle_leader_event(at, generation, &event));
+            self.inbox.tick(at, |generation, event| edges.handle_leader_event(at, generation, &event));
             self.edges.tick(self.clock.micros(now));
             while let Some(next) = reply.take().or_else(|| self.edges.try_next()) {
                 self.answer(next);
             }
-            // The event loops of both networks know the same devices: one of them counts.
             if self.generation == Generation::Current {
-                let mut report = self.report.lock();
-                report.filled_slots = self.inbox.devices.filled();
-                report.refused = self.inbox.devices.refusals();
-                report.unroutable = self.inbox.unroutable;
+                self.report.lock().filled_slots = self.inbox.devices.filled();
             }
         }
     }
@@ -222,14 +221,19 @@ impl Worker {
     fn take_devices(&mut self, now: Instant) {
         let Some(updates) = &mut self.device_updates else { return };
         let devices = updates.borrow_and_update().clone();
-        self.inbox.devices.set_now(now);
         let (edges, at) = (&mut self.edges, self.clock.micros(now));
-        self.inbox.set_owners(devices, |generation, event| edges.handle_leader_event(at, generation, &event));
+        self.inbox
+            .set_owners(devices, at, |generation, event| edges.handle_leader_event(at, generation, &event));
     }
 
     fn receive(&mut self, now: Instant, message: Incoming) {
-        let Incoming::Message { topic, payload, retain } = message else { return };
         let at = self.clock.micros(now);
+        let (topic, payload, retain) = match message {
+            Incoming::Message { topic, payload, retain } => (topic, payload, retain),
+            Incoming::Connected => return self.inbox.devices.connected(),
+            Incoming::Disconnected { .. } => return self.inbox.devices.disconnected(at),
+            Incoming::Refused { .. } => return,
+        };
         if topic == self.request_topic {
             // A retained command is never a live one.
             if retain {
@@ -249,8 +253,10 @@ impl Worker {
             }
             return;
         }
+        let arrival = Arrival { now: at, is_retained: retain };
+        let received = Received { topic: &topic, payload: &payload, arrival, last_sample: None };
         let edges = &mut self.edges;
-        self.inbox.receive(&topic, &payload, |generation, event| {
+        self.inbox.receive(received, |generation, event| {
             edges.handle_leader_event(at, generation, &event);
             // The leader judges ids: an edge only answers requests.
             None
@@ -279,5 +285,62 @@ impl Worker {
             (true, None) => report.gone += 1,
             (false, _) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_inference::bundle::Networks;
+    use headwater_inference::manifest::Configuration;
+    use headwater_inference::testing::TinyNetwork;
+    use headwater_protocol::{Birth, DeviceId, DeviceTopic, EdgeIndex, GroupId, SiteId, Slot, Status};
+
+    use super::*;
+    use crate::config::SharedConfig;
+
+    #[tokio::test]
+    async fn an_edge_takes_no_birth_or_status_that_the_broker_kept_for_a_sign_of_life() {
+        let network = TinyNetwork {
+            configuration: Configuration::F,
+            edges: vec![vec![0, 1], vec![2]],
+            ..TinyNetwork::default()
+        };
+        let bundle = Arc::new(Bundle::from_bytes(&network.bundle()).unwrap());
+        let shared = Shared::new(SharedConfig::new("mqtt://127.0.0.1:9".parse().unwrap())).unwrap();
+        let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new("gate").unwrap());
+        let config = OpenedGroup::new(site, group, Networks::from(Arc::clone(&bundle)));
+        let edge = NetworkEdge { generation: Generation::Current, edge: EdgeIndex::new(0).unwrap() };
+        let id = EdgeId::new("edge-0").unwrap();
+        let member = GroupEdge::new(shared.grace());
+        let mut worker = Worker::start(&shared, &config, (edge, id), &bundle, &member).await.unwrap();
+        let device = DeviceId::new("a").unwrap();
+        let birth = Birth {
+            schema: Schema,
+            device: device.clone(),
+            slot: Slot::new(0).unwrap(),
+            boot: Boot(1),
+            software: "test".into(),
+            network: bundle.network_id(),
+            policy: None,
+            numbering: None,
+            capabilities: Vec::new(),
+        };
+        let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) };
+        let topics = Topics::new(&config.settings.site, &config.settings.group);
+        let mut is_live = |retain| {
+            let now = Instant::now();
+            for (leaf, text) in [
+                (DeviceTopic::Birth, serde_json::to_vec(&birth)),
+                (DeviceTopic::Status, serde_json::to_vec(&up)),
+            ] {
+                let topic = topics.device(&device, leaf);
+                worker.receive(now, Incoming::Message { topic, payload: text.unwrap().into(), retain });
+            }
+            let devices = &worker.inbox.devices;
+            assert_eq!(devices.filled().len(), 1, "the device fills its slot");
+            devices.registered(Micros(0)).all(|device| device.is_live)
+        };
+        assert!(!is_live(true));
+        assert!(is_live(false));
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use headwater_inference::bundle::Bundle;
-use headwater_inference::leader::{Exits, Leader, LeaderConfig, Micros, Now};
+use headwater_inference::leader::{Exits, Leader, LeaderConfig, Now};
 use headwater_inference::sections::{MapCoder, ScoreCoder};
 use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::{
@@ -45,13 +45,15 @@ struct Group {
     inbox: Inbox,
     topics: Topics,
     seen: Vec<String>,
+    is_retained: bool,
+    last_sample: Option<SampleId>,
 }
 
 impl Group {
     fn new() -> Self {
         let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
-        let inbox = Inbox::new(topics.clone(), Arc::new(PerNetwork::new(format(OURS))));
-        Self { inbox, topics, seen: Vec::new() }
+        let inbox = Inbox::new(topics.clone(), Arc::new(PerNetwork::new(format(OURS))), Arc::default());
+        Self { inbox, topics, seen: Vec::new(), is_retained: false, last_sample: None }
     }
 
     fn with_device(id: &str, slot: u8) -> Self {
@@ -86,15 +88,23 @@ impl Group {
     }
 
     fn receives(&mut self, topic: &str, payload: &[u8]) {
+        let received = self.received(topic, payload);
         let Self { inbox, seen, .. } = self;
-        inbox.receive(topic, payload, |_, event| {
-            seen.push(format!("{event:?}"));
+        inbox.receive(received, |_, event| {
+            if !matches!(event, Event::DeviceNamed { .. }) {
+                seen.push(format!("{event:?}"));
+            }
             None
         });
     }
 
+    fn received<'a>(&self, topic: &'a str, payload: &'a [u8]) -> Received<'a> {
+        let arrival = Arrival { now: Micros(0), is_retained: self.is_retained };
+        Received { topic, payload, arrival, last_sample: self.last_sample }
+    }
+
     fn refused(&self, id: &str) -> BTreeMap<&'static str, u64> {
-        self.inbox.devices.refusals().remove(&device(id)).unwrap_or_default()
+        self.inbox.counts.lock().refused.get(&device(id)).cloned().unwrap_or_default()
     }
 
     #[track_caller]
@@ -148,7 +158,7 @@ fn each_message_becomes_its_event() {
         "Features { slot: Slot(1), sample: SampleId(101), late: false, bits: [255, 15], body_bytes: 2 }",
         "Gone { slot: Slot(1), sample: SampleId(101) }",
     ]);
-    assert_eq!(group.inbox.devices.refusals(), BTreeMap::new());
+    assert!(group.inbox.counts.lock().refused.is_empty());
 }
 
 /// The message with the flag `late`, as a device sends it from its spool.
@@ -180,11 +190,10 @@ fn messages_from_a_spool_are_late_and_a_late_gone_gives_up_a_whole_sample() {
 
 #[test]
 fn messages_are_read_under_the_network_of_their_device() {
-    let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
     let next = MessageFormat { limits: Limits { classes: 3, ..LIMITS }, classes: 3, ..format(NEXT) };
     let formats = PerNetwork { current: format(OURS), next: Some(next) };
-    let inbox = Inbox::new(topics.clone(), Arc::new(formats));
-    let mut group = Group { inbox, topics, seen: Vec::new() };
+    let mut group = Group::new();
+    group.inbox = Inbox::new(group.topics.clone(), Arc::new(formats), Arc::default());
     group.introduces("a", 0, OURS);
     group.introduces("b", 1, NEXT);
     let generations = [Generation::Current, Generation::Next];
@@ -201,7 +210,8 @@ fn messages_are_read_under_the_network_of_their_device() {
         encode(&Message { header, body: Body::Summary(&scores) }, &limits, &mut payload).unwrap();
         let topic = group.topics.device(&device(id), DeviceTopic::Summary);
         let mut found = Vec::new();
-        group.inbox.receive(&topic, &payload, |generation, _| {
+        let received = group.received(&topic, &payload);
+        group.inbox.receive(received, |generation, _| {
             found.push(generation);
             None
         });
@@ -238,7 +248,7 @@ fn scores_that_the_section_cannot_give_are_refused_and_counted() {
         ..format(OURS)
     };
     let mut group = Group::new();
-    group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format)));
+    group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format)), Arc::default());
     group.introduces("free", 0, OURS);
     group.introduces("limited", 1, OURS);
     group.seen.clear();
@@ -305,7 +315,7 @@ fn a_trigger_names_its_sample_for_its_network() {
     group.receives(topic, &encode_trigger(Session::of_network(NEXT), whole));
     group.receives(topic, &encode_trigger(Session::of_network(OURS), whole));
     group.check_seen(&[&format!("Trigger {{ sample: SampleId({whole}) }}")]);
-    assert_eq!(group.inbox.unroutable, 1);
+    assert_eq!(group.inbox.counts.lock().unroutable, 1);
 }
 
 #[test]
@@ -314,7 +324,7 @@ fn a_trigger_in_json_names_its_sample_for_any_network() {
     group.seen.clear();
     group.receives("headwater/v1/plant/gate/trigger", br#"{"sample": 17}"#);
     group.check_seen(&["Trigger { sample: SampleId(17) }"]);
-    assert_eq!(group.inbox.unroutable, 0);
+    assert_eq!(group.inbox.counts.lock().unroutable, 0);
 }
 
 #[test]
@@ -323,18 +333,18 @@ fn messages_on_unknown_topics_are_counted_as_unroutable() {
     group.receives("headwater/v1/plant/other/dev/a/summary", b"");
     group.receives("headwater/v1/plant/gate/trigger", b"nonsense");
     group.receives("headwater/v1/plant/gate/trigger", br#"{"sample": -1}"#);
-    assert_eq!(group.inbox.unroutable, 3);
-    assert_eq!(group.inbox.devices.refusals(), BTreeMap::new());
+    assert_eq!(group.inbox.counts.lock().unroutable, 3);
+    assert!(group.inbox.counts.lock().refused.is_empty());
 }
 
 #[test]
 fn an_aggregator_that_stops_takes_no_new_samples() {
     let mut group = Group::with_device("a", 0);
     group.seen.clear();
-    group.inbox.last_sample = Some(SampleId(100));
+    group.last_sample = Some(SampleId(100));
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
     group.check_seen(&[]);
-    group.inbox.last_sample = Some(SampleId(101));
+    group.last_sample = Some(SampleId(101));
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
     group.check_seen(&[&answered(0, 101, false, "NotInView")]);
     // While stopping, late answers are ignored: the device sends them again to the next process. Features of open samples count.
@@ -353,9 +363,10 @@ fn an_implausible_sample_is_counted_for_its_device() {
     let now = Now { since_start: Micros(0), wall_ms: 1_782_864_000_000 };
     leader.handle(now, Generation::Current, Event::Numbering(Numbering::Source), &mut Vec::new());
     for payload in [message(Body::NotInView), late(Body::NotInView)] {
-        group.inbox.receive(&topic, &payload, |generation, event| {
-            leader.handle(now, generation, event, &mut Vec::new())
-        });
+        let received = group.received(&topic, &payload);
+        group
+            .inbox
+            .receive(received, |generation, event| leader.handle(now, generation, event, &mut Vec::new()));
     }
     assert_eq!(group.refused("a"), BTreeMap::from([("implausible", 2)]));
 }
@@ -365,9 +376,8 @@ fn coded_group() -> (Group, MessageFormat, Bundle) {
     let network = TinyNetwork { scores: ScoreEncoding::Bits4, codes_maps: true, ..TinyNetwork::default() };
     let bundle = Bundle::from_bytes(&network.bundle()).unwrap();
     let format = MessageFormat::new(&bundle, Vec::new()).unwrap();
-    let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
-    let inbox = Inbox::new(topics.clone(), Arc::new(PerNetwork::new(format.clone())));
-    let mut group = Group { inbox, topics, seen: Vec::new() };
+    let mut group = Group::new();
+    group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format.clone())), Arc::default());
     group.introduces("a", 1, format.network);
     group.seen.clear();
     (group, format, bundle)
@@ -478,7 +488,7 @@ fn each_answer_of_a_batch_becomes_the_event_of_a_message_of_its_own() {
     ]);
     group.sends("a", DeviceTopic::Summary, &batch(&[None; MAX_BATCH_SAMPLES]));
     assert_eq!(group.seen.len(), MAX_BATCH_SAMPLES);
-    assert_eq!(group.inbox.devices.refusals(), BTreeMap::new());
+    assert!(group.inbox.counts.lock().refused.is_empty());
 }
 
 #[test]
@@ -486,7 +496,7 @@ fn a_wrong_batch_makes_no_event_and_is_counted_once() {
     let limits = |_| Some(ScoreLimits::recorded([-1.0, 2.0], 2));
     let format = MessageFormat { device_scores: (0..2).map(limits).collect(), ..format(OURS) };
     let mut group = Group::new();
-    group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format)));
+    group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format)), Arc::default());
     group.introduces("a", 1, OURS);
     group.seen.clear();
     let whole = batch(&[Some([0.5, 1.0]), None]);
@@ -514,7 +524,7 @@ fn a_wrong_batch_makes_no_event_and_is_counted_once() {
 fn an_aggregator_that_stops_takes_no_new_samples_of_a_batch() {
     let mut group = Group::with_device("a", 1);
     group.seen.clear();
-    group.inbox.last_sample = Some(SampleId(102));
+    group.last_sample = Some(SampleId(102));
     group.sends("a", DeviceTopic::Summary, &batch(&[None; 4]));
     group.check_seen(&[&batched(101, 40, "NotInView"), &batched(102, 30, "NotInView")]);
 }
@@ -524,7 +534,9 @@ fn each_implausible_sample_of_a_batch_is_counted_and_the_others_count() {
     let mut group = Group::with_device("a", 1);
     let topic = group.topics.device(&device("a"), DeviceTopic::Summary);
     let mut taken = Vec::new();
-    group.inbox.receive(&topic, &batch(&[None; 4]), |_, event| {
+    let payload = batch(&[None; 4]);
+    let received = group.received(&topic, &payload);
+    group.inbox.receive(received, |_, event| {
         let Event::DeviceAnswer { sample, .. } = event else { return None };
         taken.push(sample.0);
         implausible().filter(|_| sample.0 % 2 == 0)
@@ -565,7 +577,7 @@ fn batches_are_allowed_while_a_device_sends_them_and_every_edge_is_in_this_proce
     ] {
         let mut group = Group::new();
         let format = MessageFormat { remote_edges, ..format(OURS) };
-        group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format)));
+        group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format)), Arc::default());
         assert!(!group.inbox.takes_batches(), "nobody is there");
         let (birth, up) =
             (birth(capabilities), Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) });
@@ -580,7 +592,7 @@ fn a_retained_trigger_is_refused() {
     let mut group = Group::new();
     let topic = group.topics.name(&Topic::Trigger);
     for (retained, seen) in [(true, 0), (false, 1)] {
-        group.inbox.devices.set_retained(retained);
+        group.is_retained = retained;
         group.receives(&topic, br#"{"sample": 7}"#);
         assert_eq!((group.seen.len(), group.inbox.refused_triggers), (seen, 1));
     }

@@ -1,8 +1,7 @@
 //! Silent devices, and slots that two devices claim.
 
-use headwater_inference::leader::Event;
+use headwater_inference::leader::{Event, Micros};
 use headwater_protocol::{Fault, Slot};
-use tokio::time::Instant;
 use tracing::warn;
 
 use super::{Device, DeviceIndex, Registry};
@@ -10,9 +9,8 @@ use crate::message_format::Change;
 
 impl Registry {
     /// Forgets silent devices whose birth was cleared, and gives the slots of silent devices to others that claim them.
-    pub(crate) fn tick(&mut self, changes: &mut Vec<Change>) {
-        let gone =
-            |(index, at): &(DeviceIndex, Instant)| (self.now >= *at + self.silent_after).then_some(*index);
+    pub(crate) fn tick(&mut self, now: Micros, changes: &mut Vec<Change>) {
+        let gone = |(index, at): &(DeviceIndex, Micros)| (now >= *at + self.silent_after).then_some(*index);
         for index in self.cleared.iter().filter_map(gone).collect::<Vec<_>>() {
             if !self.is_current(index) {
                 self.cleared.retain(|(cleared, _)| *cleared != index);
@@ -20,26 +18,26 @@ impl Registry {
             }
             warn!(device = %self.devices[index.at].id, "a device whose birth was cleared is silent, and is forgotten");
             self.forget_session(index);
-            self.update_holders(index, changes);
+            self.update_holders(index, now, changes);
         }
-        let is_over = |(slot, since): &(Slot, Instant)| {
-            self.contest_ends(*slot, *since).is_none_or(|end| end <= self.now).then_some(*slot)
+        let is_over = |(slot, since): &(Slot, Micros)| {
+            self.contest_ends(*slot, *since).is_none_or(|end| end <= now).then_some(*slot)
         };
         for slot in self.contests.iter().filter_map(is_over).collect::<Vec<_>>() {
-            self.end_contest(slot, changes);
+            self.end_contest(slot, now, changes);
         }
     }
 
     /// Time of the next [`Registry::tick`] that changes something.
-    pub(crate) fn next_timer(&self) -> Option<Instant> {
+    pub(crate) fn next_timer(&self) -> Option<Micros> {
         let cleared = self.cleared.iter().map(|(_, at)| *at + self.silent_after);
         let contests = self.contests.iter();
-        let contests = contests.map(|(slot, since)| self.contest_ends(*slot, *since).unwrap_or(self.now));
+        let contests = contests.map(|(slot, since)| self.contest_ends(*slot, *since).unwrap_or(*since));
         cleared.chain(contests).min()
     }
 
     /// Time at which the holder of a contested slot is silent; `None` for an empty slot.
-    fn contest_ends(&self, slot: Slot, since: Instant) -> Option<Instant> {
+    fn contest_ends(&self, slot: Slot, since: Micros) -> Option<Micros> {
         let holder = self.holders.get(slot.index()).copied().flatten()?;
         let heard = self.devices[holder.device.at].heard.max(since);
         // While other devices answer samples, a living device would answer too.
@@ -48,20 +46,20 @@ impl Registry {
     }
 
     /// Ends the session of a silent holder, if another device still claims its slot.
-    fn end_contest(&mut self, slot: Slot, changes: &mut Vec<Change>) {
+    fn end_contest(&mut self, slot: Slot, now: Micros, changes: &mut Vec<Change>) {
         self.contests.retain(|(contested, _)| *contested != slot);
         let Some(holder) = self.holders.get(slot.index()).copied().flatten() else { return };
         let Some(successor) = self.successor(slot, holder.device) else { return };
-        let silent = self.now.saturating_duration_since(self.devices[holder.device.at].heard);
+        let silent_us = now.since(self.devices[holder.device.at].heard);
         warn!(
             %slot, device = %self.devices[holder.device.at].id, successor = %self.devices[successor.at].id,
-            silent_s = silent.as_secs(), "a silent device loses its slot to another one that claims the slot"
+            silent_s = silent_us / 1_000_000, "a silent device loses its slot to another one that claims the slot"
         );
-        self.replaced += 1;
+        self.counts.lock().replaced_devices += 1;
         if let Some(session) = &mut self.devices[holder.device.at].session {
             session.is_silent = true;
         }
-        self.update_holders(holder.device, changes);
+        self.update_holders(holder.device, now, changes);
     }
 
     /// The device that claims a slot beside its holder; of several the one that was heard last.
@@ -73,28 +71,34 @@ impl Registry {
 
     /// A device that lost its slot while it was silent sends again: it gets the slot back, unless its successor has been sending for a
     /// while.
-    pub(super) fn return_to_slot(&mut self, index: DeviceIndex, slot: Slot, changes: &mut Vec<Change>) {
+    pub(super) fn return_to_slot(
+        &mut self,
+        index: DeviceIndex,
+        slot: Slot,
+        now: Micros,
+        changes: &mut Vec<Change>,
+    ) {
         let holder = self.holders.get(slot.index()).copied().flatten();
         if let Some(session) = &mut self.devices[index.at].session {
             session.is_silent = false;
         }
-        let Some(holder) = holder else { return self.update_holders(index, changes) };
-        if holder.spoke.is_some_and(|spoke| self.now >= spoke + self.silent_after) {
+        let Some(holder) = holder else { return self.update_holders(index, now, changes) };
+        if holder.spoke.is_some_and(|spoke| now >= spoke + self.silent_after) {
             // From now on it claims the slot like any other device.
-            return self.update_holders(index, changes);
+            return self.update_holders(index, now, changes);
         }
         self.holders[slot.index()] = None;
         changes.push((holder.generation, Event::DeviceDown { slot }));
-        self.update_holders(index, changes);
+        self.update_holders(index, now, changes);
         let why = format!("slot {slot} is filled by {} again, which sends", self.devices[index.at].id);
-        self.refuse_birth(holder.device, Fault::SlotTaken, &why);
-        self.contest(slot);
+        self.refuse_birth(holder.device, Fault::SlotTaken, &why, now);
+        self.contest(slot, now);
     }
 
     /// Notes that another device claims a slot.
-    pub(super) fn contest(&mut self, slot: Slot) {
+    pub(super) fn contest(&mut self, slot: Slot, now: Micros) {
         if !self.contests.iter().any(|(contested, _)| *contested == slot) {
-            self.contests.push((slot, self.now));
+            self.contests.push((slot, now));
         }
     }
 }

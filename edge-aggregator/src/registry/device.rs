@@ -1,12 +1,12 @@
 //! One device of the registry: birth, status and refusals.
 
-use headwater_inference::leader::Generation;
-use headwater_protocol::{Birth, Boot, DeviceId, DeviceState, Fault, Numbering, Schema, Slot, Status};
+use headwater_inference::leader::{Generation, Micros};
+use headwater_protocol::{
+    Birth, Boot, DeviceId, DeviceState, Fault, Numbering, PolicyId, Schema, Slot, Status,
+};
 use headwater_transport::LOG_WINDOW;
-use tokio::time::Instant;
 
 use super::DeviceIndex;
-use crate::message_format::Refusals;
 
 /// Lost slots within a minute that make a device a flapping one.
 const FLAPPING_ENDS: usize = 3;
@@ -20,7 +20,7 @@ pub(super) struct Device {
     pub(super) id: DeviceId,
     pub(super) index: DeviceIndex,
     /// Arrival of the latest accepted message, birth or status; of the first message before any of them.
-    pub(super) heard: Instant,
+    pub(super) heard: Micros,
     pub(super) session: Option<Session>,
     pub(super) status: Option<Status>,
     /// How the present status came.
@@ -31,15 +31,14 @@ pub(super) struct Device {
     pub(super) ended: Option<Boot>,
     /// Boot of the latest birth that was cleared at the broker, or is to be, because the setting `devices` does not name the device.
     pub(super) cleared_boot: Option<Boot>,
-    pub(super) refused: Refusals,
     /// Faults that were logged.
     pub(super) logged: Vec<LoggedFault>,
     /// Arrival of the latest accepted answer to a sample.
-    pub(super) answered: Option<Instant>,
+    pub(super) answered: Option<Micros>,
     /// When the device last took a slot.
-    pub(super) up_since: Option<Instant>,
+    pub(super) up_since: Option<Micros>,
     /// Latest times at which it lost its slot, the oldest first.
-    pub(super) ends: [Option<Instant>; FLAPPING_ENDS],
+    pub(super) ends: [Option<Micros>; FLAPPING_ENDS],
     /// The latest refusal with its reason.
     pub(super) refusal: Option<(Fault, String)>,
     /// Name and version of its software, by its birth.
@@ -50,7 +49,7 @@ pub(super) struct Device {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoggedFault {
     pub(super) fault: Fault,
-    pub(super) at: Instant,
+    pub(super) at: Micros,
     /// Whether the line is of the present session.
     pub(super) is_current: bool,
     /// Refusals since, without a line.
@@ -86,6 +85,8 @@ pub(super) struct Session {
     pub(super) numbering: Option<Numbering>,
     /// Whether the device sends batches where the leader reads them.
     pub(super) sends_batches: bool,
+    /// Policy under which the device decides by itself.
+    pub(super) policy: Option<PolicyId>,
     /// Reason why this session is refused.
     pub(super) refusal: Option<Fault>,
     /// Whether the device lost its slot because it was silent.
@@ -93,7 +94,7 @@ pub(super) struct Session {
 }
 
 impl Device {
-    pub(super) fn new(id: DeviceId, index: DeviceIndex, heard: Instant) -> Self {
+    pub(super) fn new(id: DeviceId, index: DeviceIndex, heard: Micros) -> Self {
         Self {
             id,
             index,
@@ -104,7 +105,6 @@ impl Device {
             ended_with_broker: false,
             ended: None,
             cleared_boot: None,
-            refused: Refusals::new(),
             logged: Vec::new(),
             answered: None,
             up_since: None,
@@ -143,8 +143,9 @@ impl Device {
         let claim = NetworkSlot { slot: birth.slot, generation };
         let (boot, numbering) = (birth.boot, birth.numbering);
         let messages = headwater_protocol::Session::of_boot(birth.network, birth.boot);
-        let sends_batches = birth.sends_batches();
-        self.session = Some(Session { claim, boot, messages, numbering, sends_batches, refusal, is_silent });
+        let (sends_batches, policy) = (birth.sends_batches(), birth.policy);
+        self.session =
+            Some(Session { claim, boot, messages, numbering, sends_batches, policy, refusal, is_silent });
         if self.ended == Some(birth.boot) {
             self.status = Some(Status { schema: Schema, state: DeviceState::Down, boot: birth.boot });
         }
@@ -184,7 +185,7 @@ impl Device {
     }
 
     /// Whether a fault may be logged now: the number of refusals without a line since the last one, or `None`.
-    pub(super) fn take_line(&mut self, fault: Fault, now: Instant) -> Option<u64> {
+    pub(super) fn take_line(&mut self, fault: Fault, now: Micros) -> Option<u64> {
         let Some(logged) = self.logged.iter_mut().find(|logged| logged.fault == fault) else {
             return Some(0);
         };
@@ -196,13 +197,13 @@ impl Device {
     }
 
     /// Notes a line of the log.
-    pub(super) fn logged(&mut self, fault: Fault, at: Instant) {
+    pub(super) fn logged(&mut self, fault: Fault, at: Micros) {
         self.logged.retain(|logged| logged.fault != fault);
         self.logged.push(LoggedFault { fault, at, is_current: true, not_logged: 0 });
     }
 
     /// Notes that the device lost its slot.
-    pub(super) fn note_end(&mut self, now: Instant) {
+    pub(super) fn note_end(&mut self, now: Micros) {
         self.ends.rotate_left(1);
         if let Some(last) = self.ends.last_mut() {
             *last = Some(now);

@@ -3,6 +3,7 @@
 //! A device that the setting does not name is refused. The broker may keep its birth for ever: a revoked device has no right to clear it. So
 //! the leader clears it, once for each boot. A device that lives publishes its birth again, and stays refused in the status.
 
+use headwater_inference::leader::Micros;
 use headwater_protocol::{DeviceId, Fault, Slot};
 use tracing::info;
 
@@ -20,7 +21,7 @@ pub(super) const MAX_CLEARS: u32 = 64;
 impl Registry {
     /// Takes the ids of the devices by slot, none where any device may claim any slot. Devices that are not named any more lose their slots;
     /// devices that were refused and are named now fill theirs.
-    pub(crate) fn set_owners(&mut self, owners: Vec<DeviceId>, changes: &mut Vec<Change>) {
+    pub(crate) fn set_owners(&mut self, owners: Vec<DeviceId>, now: Micros, changes: &mut Vec<Change>) {
         self.owners = owners;
         let owners = &self.owners;
         self.births_to_clear.retain(|id| !owners.is_empty() && !owners.contains(id));
@@ -29,18 +30,19 @@ impl Registry {
         with_birth.iter().for_each(|index| self.clear_if_foreign(*index));
         let (refused, accepted): (Vec<_>, Vec<_>) =
             with_birth.into_iter().partition(|index| self.devices[index.at].is_stranger());
-        let lost: Vec<_> = accepted.into_iter().filter(|index| self.judge_again(*index)).collect();
+        let lost: Vec<_> = accepted.into_iter().filter(|index| self.judge_again(*index, now)).collect();
         // Slots become free before others fill them.
-        lost.into_iter().for_each(|index| self.update_holders(index, changes));
+        lost.into_iter().for_each(|index| self.update_holders(index, now, changes));
         for index in refused {
-            if self.judge_again(index) {
-                self.update_holders(index, changes);
+            if self.judge_again(index, now) {
+                self.update_holders(index, now, changes);
             }
         }
+        self.tell_names(changes);
     }
 
     /// Judges the claim of a device again. Returns whether the device was accepted and is not any more, or the other way round.
-    fn judge_again(&mut self, index: DeviceIndex) -> bool {
+    fn judge_again(&mut self, index: DeviceIndex, now: Micros) -> bool {
         let device = &self.devices[index.at];
         let Some(session) = device.session else { return false };
         // Other faults lie in the birth alone.
@@ -54,7 +56,7 @@ impl Registry {
             (None, None) => false,
             (Some(_), None) => true,
             (None, Some((fault, why))) => {
-                self.refuse_birth(index, fault, &why);
+                self.refuse_birth(index, fault, &why, now);
                 true
             }
             (Some(_), Some((fault, why))) => {
@@ -65,12 +67,12 @@ impl Registry {
     }
 
     /// Clears waiting births by `clear`, which returns whether the link took the message: at most [`MAX_CLEARS`] a minute. The others wait.
-    pub(crate) fn clear_births(&mut self, mut clear: impl FnMut(&DeviceId) -> bool) {
+    pub(crate) fn clear_births(&mut self, now: Micros, mut clear: impl FnMut(&DeviceId) -> bool) {
         while let Some(device) = self.births_to_clear.front() {
-            if !self.clear_limit.has_room(self.now) || !clear(device) {
+            if !self.clear_limit.has_room(now) || !clear(device) {
                 return;
             }
-            self.clear_limit.take(self.now);
+            self.clear_limit.take(now);
             let waiting = self.births_to_clear.len() - 1;
             info!(%device, waiting, "clearing the retained birth: the setting `devices` does not name this device");
             self.births_to_clear.pop_front();

@@ -1,8 +1,9 @@
 //! The devices with a birth, for the state of each device.
 
-use headwater_inference::leader::Generation;
-use headwater_protocol::{DeviceId, DeviceState, Fault, Slot, Status};
-use tokio::time::{Duration, Instant};
+use std::time::Duration;
+
+use headwater_inference::leader::{Generation, Micros};
+use headwater_protocol::{DeviceId, DeviceState, Fault, PolicyId, Slot, Status};
 
 use super::{Device, DeviceIndex, Registry, Sign};
 
@@ -28,9 +29,9 @@ pub(crate) struct RegisteredDevice<'a> {
     /// Whether it lost its slot three times in the last minute.
     pub(crate) is_flapping: bool,
     /// Arrival of its latest accepted message.
-    pub(crate) heard: Instant,
+    pub(crate) heard: Micros,
     /// Arrival of its latest accepted answer, or when it took its slot; whichever is later.
-    pub(crate) answered: Option<Instant>,
+    pub(crate) answered: Option<Micros>,
     /// Whether a message of it came since the leader is connected: a broker may keep the status of a device that is gone.
     pub(crate) is_live: bool,
     /// Name and version of its software.
@@ -52,17 +53,25 @@ pub(crate) enum ClaimState<'a> {
 
 impl Registry {
     /// Every device with a birth.
-    pub(crate) fn registered(&self) -> impl Iterator<Item = RegisteredDevice<'_>> {
-        self.devices.iter().filter_map(|device| self.registered_device(device))
+    pub(crate) fn registered(&self, now: Micros) -> impl Iterator<Item = RegisteredDevice<'_>> {
+        self.devices.iter().filter_map(move |device| self.registered_device(device, now))
+    }
+
+    /// The devices in slots that decide by themselves, with the policies that their births name.
+    pub(crate) fn deciding(&self) -> impl Iterator<Item = (&DeviceId, PolicyId)> {
+        self.holders.iter().flatten().filter_map(|holder| {
+            let device = &self.devices[holder.device.at];
+            Some((&device.id, device.session?.policy?))
+        })
     }
 
     /// Refuses a device for its birth or its claim to a slot, and keeps the reason for the status.
-    pub(super) fn refuse_birth(&mut self, index: DeviceIndex, fault: Fault, why: &str) {
+    pub(super) fn refuse_birth(&mut self, index: DeviceIndex, fault: Fault, why: &str, now: Micros) {
         self.devices[index.at].note_refusal(fault, why);
-        self.refuse(index, fault, why);
+        self.refuse(index, fault, why, now);
     }
 
-    fn registered_device<'a>(&self, device: &'a Device) -> Option<RegisteredDevice<'a>> {
+    fn registered_device<'a>(&self, device: &'a Device, now: Micros) -> Option<RegisteredDevice<'a>> {
         let session = device.session?;
         let slot = session.claim.slot;
         let holder = self.holders.get(slot.index()).copied().flatten();
@@ -83,7 +92,7 @@ impl Registry {
             id: &device.id,
             slot,
             claim,
-            is_flapping: device.ends[0].is_some_and(|first| self.now < first + FLAPPING_TIME),
+            is_flapping: device.ends[0].is_some_and(|first| now < first + FLAPPING_TIME),
             heard: device.heard,
             answered: device.answered.max(device.up_since),
             is_live: device.sign == Sign::Live,

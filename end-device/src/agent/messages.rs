@@ -3,13 +3,17 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use headwater_inference::policy::{ExitPolicy, Policy};
 use headwater_link::{Incoming, PublishRefusal};
-use headwater_protocol::{Body, Fault, Message, SampleId, SettledNotice, Trigger, decode};
+use headwater_protocol::policy_command::{DeviceCommand, read_command};
+use headwater_protocol::{Body, Exit, Fault, Message, PolicyId, SampleId, SettledNotice, Trigger, decode};
 use tracing::{debug, info, warn};
 
 use super::Agent;
+use crate::answer::Age;
+use crate::link_setup::json;
 use crate::presence_watch::{Correction, Disturbance};
-use crate::publisher::{Age, Publisher};
+use crate::publisher::Publisher;
 use crate::report::count_first;
 
 impl Agent {
@@ -22,7 +26,6 @@ impl Agent {
             Incoming::Disconnected { .. } => {
                 self.connected.send_replace(false);
                 self.presence.disconnected();
-                self.refused.disconnected();
                 self.unsettled.disconnected(self.now());
                 // The next leader may allow no wait. Waiting answers go to the spool.
                 self.set_allowed_wait(None);
@@ -35,7 +38,9 @@ impl Agent {
 
     fn on_message(&mut self, topic: &str, payload: &Bytes, is_retained: bool) {
         let topics = &self.publisher.topics;
-        if is_retained && (topic == topics.trigger || topic == topics.request) {
+        if is_retained
+            && [&topics.trigger, &topics.request, &topics.cmd].into_iter().any(|live| live == topic)
+        {
             let reason = "expected a live message, found a retained one: publish it without the retain flag and clear the topic";
             self.refuse(Fault::Malformed, topic, reason);
         } else if topic == self.publisher.topics.settled {
@@ -46,13 +51,52 @@ impl Agent {
             if let Some(disturbance) = self.presence.birth(payload, self.now().us) {
                 self.log_disturbance(&disturbance);
             }
-            if self.presence.has_birth(payload) && self.refused.birth_taken() {
+            if self.presence.birth_taken(payload) {
                 info!(topic, "the broker takes this device's birth now");
             }
         } else if topic == self.publisher.topics.trigger {
             self.on_trigger(topic, payload);
         } else if topic == self.publisher.topics.request {
             self.on_request_message(topic, payload);
+        } else if topic == self.publisher.topics.cmd {
+            self.on_command(topic, payload);
+        }
+    }
+
+    /// Takes the leader's policy of the exit `device`.
+    fn on_command(&mut self, topic: &str, payload: &[u8]) {
+        match self.read_policy(payload) {
+            Ok(policy) => {
+                let id = policy.id();
+                info!(policy = %id, "the leader gave another policy: answers from now on are judged under it");
+                self.set_policy(policy.of(Exit::DEVICE).clone(), id);
+            }
+            Err(reason) => self.refuse(Fault::Malformed, topic, &reason),
+        }
+    }
+
+    fn read_policy(&self, payload: &[u8]) -> Result<Policy, String> {
+        let command: DeviceCommand = read_command(payload)?;
+        if self.reply_rule.policy().is_none() {
+            return Err("a policy for a device that decides nothing in this network".into());
+        }
+        let policy: Policy = serde_json::from_value(command.policy).map_err(|error| error.to_string())?;
+        let checked = policy.check().and_then(|()| policy.check_exits(&[Exit::DEVICE]));
+        checked.map(|()| policy).map_err(|error| error.to_string())
+    }
+
+    /// Judges answers from now on under another policy of the exit `device`, and names it in the birth.
+    pub(super) fn set_policy(&mut self, policy: ExitPolicy, id: PolicyId) {
+        self.reply_rule.set_policy(policy, id);
+        if self.birth.policy == self.reply_rule.policy() {
+            return;
+        }
+        self.birth.policy = self.reply_rule.policy();
+        let Publisher { topics, link, .. } = &self.publisher;
+        let birth = json(&topics.birth, &self.birth).payload;
+        self.presence.set_birth(birth.clone());
+        if let Err(error) = link.replace_retained(&topics.birth, birth) {
+            self.publisher.report().count_dropped(&error);
         }
     }
 
@@ -87,8 +131,9 @@ impl Agent {
             self.refuse(Fault::WrongNetwork, &self.publisher.topics.request, reason);
         }
         let now = self.now();
-        match self.unsettled.features(sample, now).filter(|_| is_our_network) {
-            Some(features) => self.publisher.send(sample, features.age, Body::Features(&features.bits)),
+        let answer = self.unsettled.answer(sample, now);
+        match answer.filter(|answer| is_our_network && !answer.features.is_empty()) {
+            Some(answer) => self.publisher.send(sample, answer.age(now), Body::Features(&answer.features)),
             // An answer at once spares the leader the wait.
             None => self.publisher.send(sample, Age { ms: 0, is_late: false }, Body::Gone),
         }
@@ -125,30 +170,20 @@ impl Agent {
         }
     }
 
-    /// Time of the next correction of birth and status at the broker.
+    /// Time at which birth and status are published again.
     pub(super) fn next_correction(&self) -> Option<Instant> {
         self.presence.due_us().map(|due_us| self.instant_of(due_us))
     }
 
-    /// Publishes birth and status again where the broker has others.
+    /// Publishes birth and status again where the broker has others or refused them.
     pub(super) fn correct_presence(&mut self) {
         let Some(Correction { disturbance, is_first }) = self.presence.correct(self.now().us) else { return };
         self.publish_presence();
-        self.publisher.report().births_restored += 1;
+        if disturbance != Disturbance::Refused {
+            self.publisher.report().births_restored += 1;
+        }
         if is_first {
             self.log_disturbance(&disturbance);
-        }
-    }
-
-    /// Time of the next try after the broker refused birth or status.
-    pub(super) fn next_try_after_refusal(&self) -> Option<Instant> {
-        self.refused.due_us().map(|due_us| self.instant_of(due_us))
-    }
-
-    /// Publishes birth and status again after the broker refused one of them.
-    pub(super) fn try_after_refusal(&mut self) {
-        if self.refused.take_due(self.now().us) {
-            self.publish_presence();
         }
     }
 
@@ -168,16 +203,16 @@ impl Agent {
     fn on_refused(&mut self, topic: &str, reason: &PublishRefusal) {
         let now_us = self.now().us;
         if topic == self.publisher.topics.birth {
-            self.refused.birth_refused(now_us);
+            self.presence.birth_refused(now_us);
         } else if topic == self.publisher.topics.status {
-            self.refused.status_refused(now_us);
+            self.presence.status_refused(now_us);
         }
         let refused = {
             let mut report = self.publisher.report();
             report.publications_refused += 1;
             report.publications_refused
         };
-        if !self.refused.note(now_us) {
+        if self.refusal_log.take(Instant::now().into()).is_none() {
             return;
         }
         match reason {
@@ -185,13 +220,13 @@ impl Agent {
                 topic,
                 refused,
                 "the broker refuses a message of this device: its access rules do not give this client the role of this device; allow it \
-                 to publish there (`headwater enroll add device` writes the rules); birth and status are tried again every 10 s"
+                 to publish there (`headwater enroll add device` writes the rules); birth and status are tried again, at the latest every 30 s"
             ),
             PublishRefusal::Other(reason) => warn!(
                 topic,
                 refused,
                 reason,
-                "the broker refuses a message of this device; its log may say more; birth and status are tried again every 10 s"
+                "the broker refuses a message of this device; its log may say more; birth and status are tried again, at the latest every 30 s"
             ),
         }
     }
@@ -209,6 +244,8 @@ impl Agent {
             Disturbance::OtherStatus => {
                 warn!("the broker has another status of this device: that it is up is published again");
             }
+            // Refused messages have a log line of their own.
+            Disturbance::Refused => {}
         }
     }
 

@@ -1,5 +1,6 @@
 //! A bound on log lines that peers can cause, and on messages that have such a line.
 
+use std::ops::Add;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -7,28 +8,28 @@ use tokio::time::Instant;
 /// Time over which lines are counted.
 pub const LOG_WINDOW: Duration = Duration::from_secs(60);
 
-/// At most so many lines in a window; the others are counted.
+/// At most so many lines in a window; the others are counted. `T` is the time of the caller.
 #[derive(Debug)]
-pub struct LogLimit {
+pub struct LogLimit<T = Instant> {
     max_lines: u32,
     lines: u32,
-    begun: Option<Instant>,
+    begun: Option<T>,
     suppressed: u64,
 }
 
-impl LogLimit {
+impl<T: Copy + PartialOrd + Add<Duration, Output = T>> LogLimit<T> {
     /// A limit of `max_lines` in each [`LOG_WINDOW`].
     pub fn new(max_lines: u32) -> Self {
         Self { max_lines, lines: 0, begun: None, suppressed: 0 }
     }
 
     /// Whether [`LogLimit::take`] gives a line now.
-    pub fn has_room(&self, now: Instant) -> bool {
+    pub fn has_room(&self, now: T) -> bool {
         self.lines < self.max_lines || self.begun.is_none_or(|begun| now >= begun + LOG_WINDOW)
     }
 
     /// Takes one line: the number of lines suppressed since the last one, or `None` if this one is suppressed too.
-    pub fn take(&mut self, now: Instant) -> Option<u64> {
+    pub fn take(&mut self, now: T) -> Option<u64> {
         if self.begun.is_none_or(|begun| now >= begun + LOG_WINDOW) {
             (self.begun, self.lines) = (Some(now), 0);
         }

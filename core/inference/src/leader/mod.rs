@@ -49,6 +49,10 @@ mod open_sample;
 mod plausible_ids;
 pub(crate) mod timers;
 
+use std::ops::Add;
+use std::sync::Arc;
+use std::time::Duration;
+
 use headwater_protocol::{
     Decision, Degraded, Dropped, EdgeIndex, Exit, NetworkId, Numbering, PolicyId, SampleId, Slot, SlotSet,
 };
@@ -82,6 +86,14 @@ impl Micros {
     /// Microseconds since `earlier`; 0 when `earlier` is later.
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Micros {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -185,8 +197,15 @@ impl Exits {
 }
 
 /// An event that the leader reacts to.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event<'a> {
+    /// The device of a slot has this name in decisions from now on.
+    DeviceNamed {
+        /// Its slot.
+        slot: Slot,
+        /// Its name.
+        name: Arc<str>,
+    },
     /// A device introduced itself, or came back.
     DeviceUp {
         /// Its slot.

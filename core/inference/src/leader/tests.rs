@@ -464,12 +464,12 @@ fn features_that_overtake_their_summary_are_kept_and_without_it_go_to_the_cloud_
     let features =
         Event::Features { slot, sample, late: false, bits: &[7; PACKED], body_bytes: PACKED as u64 };
     let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(at(Micros(0)), Generation::Current, features, &mut actions);
+    leader.handle(at(Micros(0)), Generation::Current, features.clone(), &mut actions);
     leader.handle(at(Micros(0)), Generation::Current, summary, &mut actions);
     assert!(matches!(&actions[..], [Action::Open(_), Action::AskCloud { .. }]), "{actions:?}");
 
     let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(at(Micros(0)), Generation::Current, features, &mut actions);
+    leader.handle(at(Micros(0)), Generation::Current, features.clone(), &mut actions);
     leader.handle(at(Micros::from_ms(50)), Generation::Current, Event::Tick, &mut actions);
     assert!(matches!(&actions[..], [Action::Open(_), Action::AskCloud { .. }]), "{actions:?}");
     actions.clear();

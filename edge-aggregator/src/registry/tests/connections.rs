@@ -37,9 +37,8 @@ fn a_device_whose_connection_ended_with_the_brokers_is_believed_when_the_broker_
         let mut group = Group::new();
         group.starts("a", 0, 1);
         group.status("a", Down, 1);
-        let later = group.registry.now + Duration::from_secs(seconds);
-        group.registry.set_now(later);
-        group.registry.disconnected();
+        group.after(Duration::from_secs(seconds));
+        group.registry.disconnected(group.now);
         group.registry.connected();
         group.kept_status("a", Up, 1);
         assert_eq!(group.claim_of("a").0, expected, "{seconds} s before the broker's end");
@@ -49,9 +48,7 @@ fn a_device_whose_connection_ended_with_the_brokers_is_believed_when_the_broker_
 #[test]
 fn a_device_with_kept_messages_alone_is_not_live_until_it_sends() {
     let mut group = Group::new();
-    group.registry.set_retained(true);
-    group.starts("a", 0, 1);
-    group.registry.set_retained(false);
+    group.kept("a", 0, 1);
     assert_eq!(group.claim_of("a"), (ClaimState::InSlot(Generation::Current), false));
     assert_eq!(group.admits("a", 1), Ok(0));
     assert!(group.claim_of("a").1);
@@ -68,9 +65,7 @@ fn a_device_with_kept_messages_alone_is_not_live_until_it_sends() {
 #[test]
 fn the_end_of_another_start_is_no_sign_of_the_present_one() {
     let mut group = Group::new();
-    group.registry.set_retained(true);
-    group.starts("a", 0, 2);
-    group.registry.set_retained(false);
+    group.kept("a", 0, 2);
     group.status("a", Down, 1);
     assert_eq!(group.claim_of("a"), (ClaimState::InSlot(Generation::Current), false));
     group.status("a", Down, 2);

@@ -21,33 +21,64 @@ const NEXT: NetworkId = NetworkId([6; 32]);
 
 struct Group {
     registry: Registry,
+    now: Micros,
     changes: Vec<Change>,
+    /// Names that the leader was told, by slot.
+    names: BTreeMap<Slot, String>,
 }
 
 impl Group {
     fn new() -> Self {
         let format = |network| MessageFormat { slots: 3, ..format(network) };
         let formats = PerNetwork { current: format(OURS), next: Some(format(NEXT)) };
-        Self { registry: Registry::new(Arc::new(formats)), changes: Vec::new() }
+        Self {
+            registry: Registry::new(Arc::new(formats), Arc::default()),
+            now: Micros(0),
+            changes: Vec::new(),
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// The changes since the last call, but for names.
+    fn changes(&mut self) -> Vec<Change> {
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.retain(|(_, event)| match event {
+            Event::DeviceNamed { slot, name } => {
+                self.names.insert(*slot, name.to_string());
+                false
+            }
+            _ => true,
+        });
+        changes
     }
 
     fn index(&mut self, id: &str) -> DeviceIndex {
-        self.registry.device(&DeviceId::new(id).unwrap())
+        self.registry.device(&DeviceId::new(id).unwrap(), self.now)
+    }
+
+    fn live(&self) -> Arrival {
+        Arrival { now: self.now, is_retained: false }
+    }
+
+    fn introduces(&mut self, id: &str, birth: &Birth) -> Vec<Change> {
+        self.introduces_by(self.live(), id, birth)
+    }
+
+    fn introduces_by(&mut self, arrival: Arrival, id: &str, birth: &Birth) -> Vec<Change> {
+        let index = self.index(id);
+        self.registry.set_birth(index, birth, arrival, &mut self.changes);
+        self.changes()
     }
 
     fn birth_under(&mut self, network: NetworkId, id: &str, slot: u8, boot: u16) -> Vec<Change> {
         let birth = Self::birth_of(network, id, slot, boot);
-        let index = self.index(id);
-        self.registry.set_birth(index, &birth, &mut self.changes);
-        std::mem::take(&mut self.changes)
+        self.introduces(id, &birth)
     }
 
     /// The birth of a device that numbers its samples in this way.
     fn numbered_birth(&mut self, id: &str, slot: u8, numbering: Numbering) -> Vec<Change> {
         let birth = Birth { numbering: Some(numbering), ..Self::birth_of(OURS, id, slot, 1) };
-        let index = self.index(id);
-        self.registry.set_birth(index, &birth, &mut self.changes);
-        std::mem::take(&mut self.changes)
+        self.introduces(id, &birth)
     }
 
     fn birth_of(network: NetworkId, id: &str, slot: u8, boot: u16) -> Birth {
@@ -69,25 +100,31 @@ impl Group {
     }
 
     fn status(&mut self, id: &str, state: DeviceState, boot: u16) -> Vec<Change> {
+        self.status_by(self.live(), id, state, boot)
+    }
+
+    fn status_by(&mut self, arrival: Arrival, id: &str, state: DeviceState, boot: u16) -> Vec<Change> {
         let index = self.index(id);
-        self.registry.set_status(
-            index,
-            Status { schema: Schema, state, boot: Boot(boot) },
-            &mut self.changes,
-        );
-        std::mem::take(&mut self.changes)
+        let status = Status { schema: Schema, state, boot: Boot(boot) };
+        self.registry.set_status(index, status, arrival, &mut self.changes);
+        self.changes()
     }
 
     /// A status that the broker had kept from before the leader's connection.
     fn kept_status(&mut self, id: &str, state: DeviceState, boot: u16) {
-        self.registry.set_retained(true);
-        self.status(id, state, boot);
-        self.registry.set_retained(false);
+        self.status_by(Arrival { is_retained: true, ..self.live() }, id, state, boot);
+    }
+
+    /// Birth and status of a device, both kept by the broker.
+    fn kept(&mut self, id: &str, slot: u8, boot: u16) {
+        let kept = Arrival { is_retained: true, ..self.live() };
+        self.introduces_by(kept, id, &Self::birth_of(OURS, id, slot, boot));
+        self.kept_status(id, Up, boot);
     }
 
     /// Claim of a device, and whether a message of it came on this connection.
     fn claim_of(&self, id: &str) -> (ClaimState<'_>, bool) {
-        let device = self.registry.registered().find(|device| device.id.as_str() == id);
+        let device = self.registry.registered(self.now).find(|device| device.id.as_str() == id);
         device.map(|device| (device.claim, device.is_live)).expect("a device with a birth")
     }
 
@@ -103,33 +140,33 @@ impl Group {
             // The session of its messages is another one.
             return Err(Fault::UnknownDevice);
         }
-        self.registry.admit(index, &mut self.changes).map(Slot::index)
+        self.registry.admit(index, self.now, &mut self.changes).map(Slot::index)
     }
 
     /// Lets time pass.
     fn after(&mut self, time: Duration) -> Vec<Change> {
-        self.registry.set_now(self.registry.now + time);
-        self.registry.tick(&mut self.changes);
-        std::mem::take(&mut self.changes)
+        self.now = self.now + time;
+        self.registry.tick(self.now, &mut self.changes);
+        self.changes()
     }
 
     fn clears_birth(&mut self, id: &str) -> Vec<Change> {
         let index = self.index(id);
-        self.registry.clear_birth(index, &mut self.changes);
-        std::mem::take(&mut self.changes)
+        self.registry.clear_birth(index, self.now, &mut self.changes);
+        self.changes()
     }
 
     /// Sets the ids of the devices by slot.
     fn owned_by(&mut self, ids: [&str; 3]) -> Vec<Change> {
         let owners = ids.map(|id| DeviceId::new(id).unwrap()).to_vec();
-        self.registry.set_owners(owners, &mut self.changes);
-        std::mem::take(&mut self.changes)
+        self.registry.set_owners(owners, self.now, &mut self.changes);
+        self.changes()
     }
 
     /// Names of the devices whose births are cleared at the broker now.
     fn births_to_clear(&mut self) -> Vec<String> {
         let mut names = Vec::new();
-        self.registry.clear_births(|device| {
+        self.registry.clear_births(self.now, |device| {
             names.push(device.to_string());
             true
         });
@@ -137,7 +174,8 @@ impl Group {
     }
 
     fn refused(&self, id: &str) -> BTreeMap<&'static str, u64> {
-        self.registry.refusals().remove(&DeviceId::new(id).unwrap()).unwrap_or_default()
+        let counts = self.registry.counts.lock();
+        counts.refused.get(&DeviceId::new(id).unwrap()).cloned().unwrap_or_default()
     }
 }
 

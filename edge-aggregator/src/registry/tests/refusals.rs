@@ -5,9 +5,7 @@ use super::*;
 #[test]
 fn a_birth_that_names_another_device_is_refused_with_that_reason_before_any_status() {
     let mut group = Group::new();
-    let index = group.index("mismatch");
-    let birth = Group::birth_of(OURS, "a", 0, 1);
-    group.registry.set_birth(index, &birth, &mut group.changes);
+    group.introduces("mismatch", &Group::birth_of(OURS, "a", 0, 1));
     let (claim, _) = group.claim_of("mismatch");
     assert_eq!(claim, ClaimState::Refused(Fault::Malformed, "birth: the topic names mismatch, the text a"));
 }
@@ -15,11 +13,11 @@ fn a_birth_that_names_another_device_is_refused_with_that_reason_before_any_stat
 #[test]
 fn the_software_of_a_birth_has_no_control_characters() {
     let mut group = Group::new();
-    let index = group.index("a");
     let software = "agent\u{1b}[2J/1\n.0".into();
     let birth = Birth { software, ..Group::birth_of(OURS, "a", 0, 1) };
-    group.registry.set_birth(index, &birth, &mut group.changes);
-    let software: Vec<_> = group.registry.registered().map(|device| device.software.to_owned()).collect();
+    group.introduces("a", &birth);
+    let software: Vec<_> =
+        group.registry.registered(group.now).map(|device| device.software.to_owned()).collect();
     assert_eq!(software, ["agent[2J/1.0"]);
 }
 

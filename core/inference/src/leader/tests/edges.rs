@@ -223,7 +223,7 @@ fn an_answer_that_does_not_fit_its_edge_is_a_misfit() {
     ] {
         let mut group = group();
         group.unsure();
-        assert_eq!(group.event(wrong), [], "{wrong:?}");
+        assert_eq!(group.event(wrong.clone()), [], "{wrong:?}");
         assert_eq!(group.leader.counts(), Counts { misfits: 1, ..Counts::default() }, "{wrong:?}");
         // The edge is still waited for.
         assert_eq!(group.edge_answer(1, 0b010, &SURE), []);
