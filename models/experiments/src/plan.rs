@@ -228,8 +228,7 @@ mod tests {
 
     fn plan(text: &str) -> Result<Plan, FileError> {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("network.toml"), include_str!("../../networks/ddnn-c.toml"))
-            .unwrap();
+        std::fs::write(dir.path().join("network.toml"), include_str!("../../networks/ddnn-c.toml")).unwrap();
         let file = dir.path().join("a-table.toml");
         std::fs::write(&file, text).unwrap();
         Plan::read(&file)
