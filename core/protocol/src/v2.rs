@@ -298,7 +298,7 @@ pub fn decode_response(
     check_datatype(tensor, LOGITS, "FP32")?;
     let expected = 4 * samples * classes;
     let logits: Vec<f32> = match (&tensor.data, tensor.parameters.binary_data_size) {
-        (Some(data), None) => serde_json::from_value(data.clone()).map_err(wrong_json)?,
+        (Some(data), None) => serde_json::from_value(data.clone()).map_err(|error| wrong_json(&error))?,
         (None, Some(size)) => {
             if size != expected || rest.len() < expected {
                 return Err(other_length(LOGITS, expected, size.min(rest.len())));
@@ -330,7 +330,7 @@ fn split(body: &[u8], head_bytes: Option<usize>) -> Result<(Head, &[u8]), V2Erro
     let (head, rest) = body.split_at_checked(length).ok_or_else(|| {
         V2Error(format!("{HEADER_LENGTH}: names {length} bytes, the body has {}", body.len()))
     })?;
-    let head = serde_json::from_slice(head).map_err(wrong_json)?;
+    let head = serde_json::from_slice(head).map_err(|error| wrong_json(&error))?;
     Ok((head, rest))
 }
 
@@ -421,7 +421,7 @@ fn check_shape(name: &'static str, found: &[usize], expected: &[usize]) -> Resul
     Err(V2Error(format!("{name}: expected shape {expected:?}, found {:?}", &found[..found.len().min(8)])))
 }
 
-fn wrong_json(error: serde_json::Error) -> V2Error {
+fn wrong_json(error: &serde_json::Error) -> V2Error {
     V2Error(format!("JSON part: {error}"))
 }
 
