@@ -66,7 +66,7 @@ impl Group {
             RandomEvent::NotInView(s, n) => drop(self.not_in_view(s, n)),
             RandomEvent::Features(s, n) => drop(self.features(s, n)),
             RandomEvent::Gone(s, n) => drop(self.gone(s, n)),
-            RandomEvent::Up(s) => drop(self.up(s)),
+            RandomEvent::Up(s) => self.up(s),
             RandomEvent::Down(s) => drop(self.down(s)),
             RandomEvent::CloudAnswer(n) => {
                 self.cloud(n, &SURE);
