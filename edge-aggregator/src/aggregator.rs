@@ -24,11 +24,12 @@ use tracing::{error, warn};
 use crate::config::{AggregatorConfig, OpenedGroup};
 use crate::edge::GroupEdge;
 use crate::error::AggregatorError;
+use crate::group_policy::SharedPolicy;
 use crate::group_settings::GroupSettings;
 use crate::group_settings::Role;
 use crate::health::{CloudView, FailedGroups, GroupsHealth};
 use crate::leader::GroupLeader;
-use crate::live_settings::{GroupDevices, GroupPolicy, ListedDevices};
+use crate::live_settings::{GroupDevices, ListedDevices, start_policy};
 use crate::member::{Member, MemberReport};
 use crate::report::GroupReport;
 use crate::shared::Shared;
@@ -44,7 +45,7 @@ pub struct Aggregator {
     ended: Vec<GroupEnd>,
     failed: FailedGroups,
     admin: Option<AdminServer>,
-    policies: Vec<GroupPolicy>,
+    policies: Vec<SharedPolicy>,
     devices: Vec<GroupDevices>,
 }
 
@@ -137,7 +138,7 @@ impl Aggregator {
         mut config: OpenedGroup,
         metrics: &Metrics,
     ) -> Result<(), AggregatorError> {
-        self.policies.extend(GroupPolicy::start(&mut config));
+        self.policies.extend(start_policy(&mut config));
         self.devices.push(GroupDevices::start(&mut config));
         let identity = shared.identity(&config).filter(|identity| identity.certificate_state().is_some());
         if let Some(identity) = identity {
@@ -210,16 +211,12 @@ impl Aggregator {
     /// Reads the policy file of every group again, off the async threads, and logs the result. A policy that can be used holds for
     /// samples opened from then on.
     pub async fn reload(&mut self) {
-        let mut policies = std::mem::take(&mut self.policies);
+        let policies = self.policies.clone();
         let read = tokio::task::spawn_blocking(move || {
-            policies.iter_mut().for_each(GroupPolicy::reload);
-            policies
+            policies.iter().for_each(|policy| policy.0.lock().reload());
         });
-        match read.await {
-            Ok(policies) => self.policies = policies,
-            Err(error) => {
-                error!(%error, "reading the policies again failed: SIGHUP has no effect until a restart");
-            }
+        if let Err(error) = read.await {
+            error!(%error, "reading the policies again failed");
         }
     }
 

@@ -16,6 +16,7 @@ use hyper::Uri;
 use tokio::sync::watch;
 
 use crate::breaker::BreakerConfig;
+use crate::group_policy::SharedPolicy;
 use crate::group_settings::{GroupSettings, Role};
 
 /// Configuration of one aggregator process.
@@ -83,6 +84,8 @@ pub struct OpenedGroup {
     pub policy: Option<(Policy, PolicyId)>,
     /// Policies that replace [`OpenedGroup::policy`] while the group runs; `None` where none comes.
     pub policy_updates: Option<watch::Receiver<(Policy, PolicyId)>>,
+    /// The policy, for commands; `None` where it comes from no file.
+    pub policy_commands: Option<SharedPolicy>,
     /// Lists that replace the setting `devices` while the group runs; `None` where none comes.
     pub device_updates: Option<watch::Receiver<Vec<DeviceId>>>,
     /// Certificate of the group at the broker, in place of that of the process.
@@ -160,6 +163,7 @@ impl OpenedGroup {
             networks: networks.into(),
             policy: None,
             policy_updates: None,
+            policy_commands: None,
             device_updates: None,
             identity: None,
             new_numbering: false,

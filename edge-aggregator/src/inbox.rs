@@ -378,7 +378,8 @@ fn check_finite(encoding: FeatureEncoding, map: &[u8]) -> Result<(), Refusal> {
 /// any other message.
 pub fn leader_subscriptions(topics: &Topics) -> Vec<String> {
     let edges = EdgeTopic::ALL.map(|leaf| topics.every_edge(leaf));
-    [topics.name(&Topic::Leader)].into_iter().chain(edges).chain(device_filters(topics)).collect()
+    let first = [topics.name(&Topic::Leader)].into_iter().chain(edges);
+    first.chain(device_filters(topics)).chain([topics.every_policy()]).collect()
 }
 
 /// Filters to which an edge of a group subscribes, in their order.

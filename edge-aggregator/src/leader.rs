@@ -28,6 +28,7 @@ use crate::journal::Journal;
 use crate::member::{Connections, Member, MemberReport};
 use crate::message_format::MessageFormat;
 use crate::outbox::Outbox;
+use crate::policy_desk::PolicyDesk;
 use crate::refused_devices::RefusedDevices;
 use crate::report::{LeadState, LeaderReport};
 use crate::settled_schedule::SettledSchedule;
@@ -221,9 +222,12 @@ impl LedGroup {
         inbox.devices.silent_after = settings.silent_after();
         inbox.set_owners(settings.devices.clone(), Micros(0), |_, _| {});
         inbox.devices.numbering = leader.numbering();
+        let policies = self.config.policy_commands.clone();
+        let calibrated = self.config.networks.current().policy();
         Ok(Worker {
             leader,
             edges,
+            policy_desk: PolicyDesk::new(&self.topics, policies, self.config.current_policy(), calibrated),
             policy_updates: self.config.policy_updates.clone(),
             device_updates: self.config.device_updates.clone(),
             clock: Clock::starting_at(Instant::now()),

@@ -18,9 +18,9 @@
 //! ```text
 //! process         aggregator  config_check
 //! event loops     leader  worker  edge
-//! of a group      health  status  member  shared
+//! of a group      health  status  member  shared  policy_desk
 //! cloud           cloud
-//! settings        settings  live_settings  config
+//! settings        settings  live_settings  config  group_policy
 //! publishing      outbox  error  broker_answers  claim  journal
 //! reports         refused_devices  report
 //! messages        inbox  remote_edges  device_watch  registry
@@ -38,6 +38,7 @@ mod config_check;
 mod device_watch;
 mod edge;
 mod error;
+mod group_policy;
 mod group_settings;
 mod health;
 mod inbox;
@@ -47,6 +48,7 @@ mod live_settings;
 mod member;
 mod message_format;
 mod outbox;
+mod policy_desk;
 mod refused_devices;
 mod registry;
 mod remote_edges;

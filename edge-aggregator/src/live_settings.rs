@@ -1,17 +1,21 @@
 //! Settings of a group that change while the group runs: SIGHUP reads their files again, and the event loops take the result.
 //!
 //! ```text
-//! SIGHUP ──> GroupPolicy (file, calibrated policy) ──watch channel──> event loop of the leader or edge
-//!        ──> GroupDevices (setting `devices`)      ──watch channel──> event loop of the leader or edge
+//! SIGHUP, command ──> GroupPolicy (file, bundle) ──watch channel──> event loop of the leader or edge
+//! SIGHUP          ──> GroupDevices (setting `devices`)      ──watch channel──> event loop of the leader or edge
 //! ```
+
+use std::sync::Arc;
 
 use headwater_inference::policy::{LivePolicy, Policy};
 use headwater_protocol::{DeviceId, EdgeIndex, GroupId, PolicyId, SiteId};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::field::display;
 use tracing::{info, warn};
 
 use crate::config::OpenedGroup;
+use crate::group_policy::{GroupPolicy, SharedPolicy};
 
 /// Policies of a group's current network, the newest one kept.
 pub(crate) type PolicyUpdates = watch::Receiver<(Policy, PolicyId)>;
@@ -29,44 +33,19 @@ pub(crate) async fn next_update<T>(updates: &mut Option<watch::Receiver<T>>) {
     std::future::pending::<()>().await;
 }
 
-/// The policy of a group, and the event loops that are told of another one.
-#[derive(Debug)]
-pub(crate) struct GroupPolicy {
-    site: SiteId,
-    group: GroupId,
-    live: LivePolicy,
-    updates: watch::Sender<(Policy, PolicyId)>,
-}
-
-impl GroupPolicy {
-    /// Connects the group's event loops to its policy file; `None` where the configuration brings updates of its own.
-    pub(crate) fn start(config: &mut OpenedGroup) -> Option<Self> {
-        if config.policy_updates.is_some() {
-            return None;
-        }
-        let policies = config.networks.current().policies().clone();
-        let live = LivePolicy::new(config.settings.policy.clone(), policies, config.policy.clone());
-        let (updates, receiver) = watch::channel(live.in_effect().clone());
-        config.policy_updates = Some(receiver);
-        let (site, group) = (config.settings.site.clone(), config.settings.group.clone());
-        Some(Self { site, group, live, updates })
+/// Connects the group's event loops to its policy file; `None` where the configuration brings updates of its own.
+pub(crate) fn start_policy(config: &mut OpenedGroup) -> Option<SharedPolicy> {
+    if config.policy_updates.is_some() {
+        return None;
     }
-
-    /// Reads the file again, tells the event loops of another policy, and logs the result in one line. It reads a file: call it off the
-    /// async threads.
-    pub(crate) fn reload(&mut self) {
-        let reread = self.live.read_again();
-        let (site, group, (policy, id)) = (&self.site, &self.group, self.live.in_effect());
-        let file = self.live.file().map(|file| file.display().to_string());
-        match reread.earlier() {
-            Some(from) => {
-                self.updates.send_replace((policy.clone(), *id));
-                info!(%site, %group, %from, policy = %id, file, "SIGHUP: {reread}");
-            }
-            None if reread.is_refused() => warn!(%site, %group, policy = %id, "SIGHUP: {reread}"),
-            None => info!(%site, %group, policy = %id, file, "SIGHUP: {reread}"),
-        }
-    }
+    let policies = config.networks.current().policies().clone();
+    let live = LivePolicy::new(config.settings.policy.clone(), policies, config.policy.clone());
+    let (updates, receiver) = watch::channel(live.in_effect().clone());
+    config.policy_updates = Some(receiver);
+    let (site, group) = (config.settings.site.clone(), config.settings.group.clone());
+    let policy = SharedPolicy(Arc::new(Mutex::new(GroupPolicy { site, group, live, updates })));
+    config.policy_commands = Some(policy.clone());
+    Some(policy)
 }
 
 /// Setting `devices` of the leader or of one edge of a group. Each of them has a list of its own.
@@ -136,8 +115,6 @@ fn names(list: &[DeviceId], other: &[DeviceId]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use headwater_inference::bundle::Bundle;
     use headwater_inference::testing::TinyNetwork;
 

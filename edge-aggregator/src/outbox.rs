@@ -4,8 +4,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
+use headwater_inference::policy::Policy;
 use headwater_link::{Acknowledgement, Delivery, Link, LinkError, PublishRefusal, QoS};
-use headwater_protocol::{Decision, DeviceId, DeviceTopic, SampleId, SettledNotice, Topic, Topics};
+use headwater_protocol::policy_command::{DeviceCommand, PolicyAnswer};
+use headwater_protocol::{
+    Decision, DeviceId, DeviceTopic, MemberName, SampleId, Schema, SettledNotice, Topic, Topics,
+};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -163,6 +167,27 @@ impl Outbox {
     pub(crate) fn settled(&self, notice: &SettledNotice) -> bool {
         let Some(payload) = json(notice).filter(|_| self.is_open) else { return false };
         self.link.publish(self.settled_topic.as_str(), payload, QoS::AtMostOnce, true).is_ok()
+    }
+
+    /// Sends a device that decides by itself its policy. A lost command is sent again.
+    pub(crate) fn command(&self, device: &DeviceId, policy: &Policy) {
+        let topic = self.topics.device(device, DeviceTopic::Cmd);
+        let command = DeviceCommand { schema: Schema, policy: serde_json::json!(policy) };
+        if let Some(payload) = json(&command).filter(|_| self.is_open)
+            && let Err(error) = self.link.publish(topic, payload, QoS::AtLeastOnce, false)
+        {
+            debug!(%device, %error, "a command was not sent");
+        }
+    }
+
+    /// Publishes the answer to a command of a member.
+    pub(crate) fn policy_answer(&self, member: &MemberName, answer: &PolicyAnswer) {
+        let topic = self.topics.name(&Topic::PolicyAnswer(member.clone()));
+        if let Some(payload) = json(answer).filter(|_| self.is_open)
+            && let Err(error) = self.link.publish(topic, payload, QoS::AtLeastOnce, false)
+        {
+            debug!(%member, %error, "an answer was not sent");
+        }
     }
 
     /// Clears the retained birth of a device; returns whether the link took the message.

@@ -29,6 +29,7 @@ use crate::live_settings::{DeviceUpdates, PolicyUpdates, next_update};
 use crate::member::ROUND_MESSAGES;
 use crate::message_format::Arrival;
 use crate::outbox::Outbox;
+use crate::policy_desk::PolicyDesk;
 use crate::refused_devices::RefusedDevices;
 use crate::report::LeaderReport;
 use crate::settled_schedule::SettledSchedule;
@@ -43,6 +44,7 @@ const RETRY: Duration = Duration::from_millis(10);
 pub(crate) struct Worker {
     pub(crate) leader: Leader,
     pub(crate) edges: LocalEdges,
+    pub(crate) policy_desk: PolicyDesk,
     pub(crate) policy_updates: Option<PolicyUpdates>,
     pub(crate) device_updates: Option<DeviceUpdates>,
     pub(crate) clock: Clock,
@@ -152,6 +154,8 @@ impl Worker {
                 () = &mut stop => return End::Requested,
                 // Before the messages: samples that they open are decided under the new policy.
                 () = next_update(&mut self.policy_updates) => self.take_policy(),
+                // After the policy that an accepted command has changed.
+                () = self.policy_desk.executed() => {}
                 () = next_update(&mut self.device_updates) => self.take_devices(Instant::now()),
                 taken = self.incoming.recv_many(&mut messages, ROUND_MESSAGES), if takes_messages => if taken == 0 {
                     return End::LinkEnded;
@@ -170,6 +174,7 @@ impl Worker {
             self.renew(now);
             self.watch_devices(now);
             self.clear_births(now);
+            self.policy_desk.step(now, &self.inbox.devices, &self.outbox);
             while let Some(CloudReply { sample, result }) = reply.take().or_else(|| self.cloud.try_next()) {
                 match result {
                     Ok(logits) => self.handle(now, Event::CloudAnswer { sample, logits: &logits }),
@@ -193,6 +198,7 @@ impl Worker {
         let Some(updates) = &mut self.policy_updates else { return };
         let (policy, id) = updates.borrow_and_update().clone();
         self.edges.set_features_ms(Generation::Current, policy.features_ms);
+        self.policy_desk.set_policy(policy.clone(), id);
         self.leader.set_policy(policy, id);
     }
 
@@ -220,7 +226,8 @@ impl Worker {
         let leader = leader.into_iter().chain(devices).flatten().min().map(|at| self.clock.instant(at));
         let settled = self.settled_due(Instant::now()).filter(|_| self.actions.is_empty());
         let retry = self.outbox.retry_after().map(|wait| Instant::now() + wait);
-        let others = [self.claim.timer(), self.journal.next_try()];
+        let desk = self.policy_desk.next_timer(&self.inbox.devices);
+        let others = [self.claim.timer(), self.journal.next_try(), desk];
         [leader, settled, retry].into_iter().chain(others).flatten().min()
     }
 
@@ -248,6 +255,9 @@ impl Worker {
                 }
             }
             Incoming::Message { topic, payload, retain } => {
+                if let Some(member) = self.policy_desk.member_of(&topic) {
+                    return self.policy_desk.receive(member, &payload, retain);
+                }
                 let at = self.clock.now(now);
                 let arrival = Arrival { now: at.since_start, is_retained: retain };
                 let last_sample = self.last_sample;

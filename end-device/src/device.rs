@@ -87,7 +87,8 @@ impl Device {
         let reply_rule = ReplyRule::of(&bundle, device.policy.clone());
         let (section, results) = load_section(settings, bundle, &work_loops).await?;
         let topics = DeviceTopics::new(settings);
-        let LinkSetup { mut link, presence } = link_config(&device, &topics, boot, network);
+        let LinkSetup { mut link, birth, presence } =
+            link_config(&device, &topics, boot, (network, reply_rule.policy()));
         link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
         let (link, incoming) = Link::start(link)?;
         let source = source.start(settings.capture(), report.clone())?;
@@ -120,6 +121,7 @@ impl Device {
                 topics,
                 report: report.clone(),
             },
+            birth,
             presence,
             refused: RefusedPublications::default(),
             capture_clock: CaptureClock::of(settings.capture(), clock.now()),

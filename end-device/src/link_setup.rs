@@ -2,8 +2,8 @@
 
 use headwater_link::{LinkConfig, QoS, RetainedMessage, Subscription};
 use headwater_protocol::{
-    BATCHES, Birth, Boot, DeviceId, DeviceState, DeviceTopic, NetworkId, Numbering, Schema, Status, Topic,
-    Topics,
+    BATCHES, Birth, Boot, DeviceId, DeviceState, DeviceTopic, NetworkId, Numbering, PolicyId, Schema, Status,
+    Topic, Topics,
 };
 use headwater_transport::random;
 
@@ -23,6 +23,7 @@ pub(crate) struct DeviceTopics {
     pub(crate) summary: String,
     pub(crate) features: String,
     pub(crate) decision: String,
+    pub(crate) cmd: String,
 }
 
 impl DeviceTopics {
@@ -38,6 +39,7 @@ impl DeviceTopics {
             summary: device_topic(DeviceTopic::Summary),
             features: device_topic(DeviceTopic::Features),
             decision: device_topic(DeviceTopic::Decision),
+            cmd: device_topic(DeviceTopic::Cmd),
         }
     }
 }
@@ -50,6 +52,7 @@ pub fn subscriptions(topics: &Topics, device: &DeviceId, capture: Capture) -> Ve
         (topics.name(&Topic::Settled), QoS::AtMostOnce),
         own(DeviceTopic::Status),
         own(DeviceTopic::Birth),
+        own(DeviceTopic::Cmd),
     ];
     if capture == Capture::Trigger {
         filters.push((topics.name(&Topic::Trigger), QoS::AtLeastOnce));
@@ -60,6 +63,7 @@ pub fn subscriptions(topics: &Topics, device: &DeviceId, capture: Capture) -> Ve
 /// The connection of a device, and its messages that the broker keeps.
 pub(crate) struct LinkSetup {
     pub(crate) link: LinkConfig,
+    pub(crate) birth: Birth,
     pub(crate) presence: PresenceWatch,
 }
 
@@ -68,7 +72,7 @@ pub(crate) fn link_config(
     device: &OpenedDevice,
     topics: &DeviceTopics,
     boot: Boot,
-    network: NetworkId,
+    (network, policy): (NetworkId, Option<PolicyId>),
 ) -> LinkSetup {
     let settings = &device.settings;
     let batches = (settings.batch_ms > 0).then_some(BATCHES);
@@ -81,7 +85,7 @@ pub(crate) fn link_config(
         software: concat!("headwater-device/", env!("CARGO_PKG_VERSION")).into(),
         network,
         numbering: Some(numbering(settings.capture())),
-        policy: None,
+        policy,
         capabilities,
     };
     let status = |state| json(&topics.status, &Status { schema: Schema, state, boot });
@@ -92,12 +96,12 @@ pub(crate) fn link_config(
     link.subscriptions =
         subscriptions(&Topics::new(&settings.site, &settings.group), &settings.id, settings.capture());
     // Birth comes before the status, so that a reader of the status knows the device.
-    let (birth, up) = (json(&topics.birth, &birth), status(DeviceState::Up));
-    let presence = PresenceWatch::new(birth.payload.clone(), up.payload.clone());
-    link.retained = vec![birth, up];
+    let (kept_birth, up) = (json(&topics.birth, &birth), status(DeviceState::Up));
+    let presence = PresenceWatch::new(kept_birth.payload.clone(), up.payload.clone());
+    link.retained = vec![kept_birth, up];
     link.last_will = Some(status(DeviceState::Down));
     link.keep_alive_s = settings.keep_alive_s;
-    LinkSetup { link, presence }
+    LinkSetup { link, birth, presence }
 }
 
 /// How the cause of a capture gives its id.
@@ -112,6 +116,6 @@ fn numbering(capture: Capture) -> Numbering {
     }
 }
 
-fn json(topic: &str, value: &impl serde::Serialize) -> RetainedMessage {
+pub(crate) fn json(topic: &str, value: &impl serde::Serialize) -> RetainedMessage {
     RetainedMessage::new(topic, serde_json::to_vec(value).expect("names and numbers have a JSON form"))
 }

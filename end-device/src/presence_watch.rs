@@ -79,6 +79,11 @@ impl PresenceWatch {
         }
     }
 
+    /// Takes another birth of this device.
+    pub(crate) fn set_birth(&mut self, birth: Bytes) {
+        self.birth = birth;
+    }
+
     /// Notes a birth that the broker sent; returns what should be logged at once.
     pub(crate) fn birth(&mut self, found: &[u8], now_us: u64) -> Option<Disturbance> {
         let other = (*found != *self.birth).then(|| match found {

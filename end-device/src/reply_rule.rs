@@ -44,6 +44,11 @@ impl ReplyRule {
         }
     }
 
+    /// Id of the policy of the exit `device`; `None` in a network without this exit.
+    pub(crate) fn policy(&self) -> Option<PolicyId> {
+        self.exit.as_ref().map(|(_, id)| *id)
+    }
+
     /// Replaces the policy, in a network with the exit `device`. Outputs from now on are judged under it.
     pub(crate) fn set_policy(&mut self, policy: ExitPolicy, id: PolicyId) {
         if let Some(exit) = &mut self.exit {

@@ -76,7 +76,8 @@ pub fn mistakes(root: &Value, schema: &Value, value: &Value) -> Vec<String> {
                     found.push(format!("expected a field {name}: {value}"));
                 }
             }
-            let of_others = schema.get("additionalProperties").filter(|others| others.is_object());
+            let of_others =
+                schema.get("additionalProperties").filter(|others| **others != Value::Bool(false));
             for (name, field) in fields {
                 match schema["properties"].get(name).or_else(|| of_pattern(schema, name)).or(of_others) {
                     Some(of_field) => found.extend(mistakes(root, of_field, field)),

@@ -135,8 +135,7 @@ impl fmt::Display for Session {
     }
 }
 
-/// First eight bytes of the SHA-256 of a policy: as its bundle stores the policy, or of the values in effect where a file changes some. A
-/// decision names the policy that it was made under.
+/// First eight bytes of the SHA-256 of a policy's values as JSON. A decision names the policy that it was made under.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("pattern" = "^[0-9a-f]{16}$")))]
 #[serde(try_from = "String", into = "String")]

@@ -67,6 +67,14 @@ pub struct PolicyAnswer {
     pub without: Vec<DeviceId>,
 }
 
+impl PolicyAnswer {
+    /// Refuses a command for a reason.
+    pub fn refused(replaces: Option<PolicyId>, reason: impl Into<String>, policy: PolicyId) -> Self {
+        let (schema, verdict, reason) = (Schema, Verdict::Refused, Some(reason.into()));
+        Self { schema, replaces, verdict, reason, policy, pinned: false, without: Vec::new() }
+    }
+}
+
 /// Whether the changes of a command hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

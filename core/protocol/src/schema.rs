@@ -5,10 +5,11 @@ use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
+use crate::policy_command::{DeviceCommand, PolicyAnswer, PolicyCommand};
 use crate::{Birth, Decision, EdgeStatus, LeaderClaim, ResultMessage, SettledNotice, Status, TriggerMessage};
 
 /// The schema of each JSON message, under the name of its file in `docs/schemas/`.
-pub fn schemas() -> [(&'static str, Value); 8] {
+pub fn schemas() -> [(&'static str, Value); 11] {
     [
         ("trigger", schema::<TriggerMessage>("Message on `trigger`")),
         ("result", schema::<ResultMessage>("Message on `result`")),
@@ -18,6 +19,9 @@ pub fn schemas() -> [(&'static str, Value); 8] {
         ("birth", schema::<Birth>("Message on `dev/{id}/birth`")),
         ("status", schema::<Status>("Message on `dev/{id}/status`")),
         ("edge-status", schema::<EdgeStatus>("Message on `edge/{id}/status`")),
+        ("policy", schema::<PolicyCommand>("Message on `policy/{name}`")),
+        ("policy-answer", schema::<PolicyAnswer>("Message on `policy/{name}/answer`")),
+        ("cmd", schema::<DeviceCommand>("Message on `dev/{id}/cmd`")),
     ]
 }
 

@@ -1,7 +1,9 @@
 //! One device of the registry: birth, status and refusals.
 
 use headwater_inference::leader::{Generation, Micros};
-use headwater_protocol::{Birth, Boot, DeviceId, DeviceState, Fault, Numbering, Schema, Slot, Status};
+use headwater_protocol::{
+    Birth, Boot, DeviceId, DeviceState, Fault, Numbering, PolicyId, Schema, Slot, Status,
+};
 use headwater_transport::LOG_WINDOW;
 
 use super::DeviceIndex;
@@ -85,6 +87,8 @@ pub(super) struct Session {
     pub(super) numbering: Option<Numbering>,
     /// Whether the device sends batches where the leader reads them.
     pub(super) sends_batches: bool,
+    /// Policy under which the device decides by itself.
+    pub(super) policy: Option<PolicyId>,
     /// Reason why this session is refused.
     pub(super) refusal: Option<Fault>,
     /// Whether the device lost its slot because it was silent.
@@ -142,8 +146,9 @@ impl Device {
         let claim = NetworkSlot { slot: birth.slot, generation };
         let (boot, numbering) = (birth.boot, birth.numbering);
         let messages = headwater_protocol::Session::of_boot(birth.network, birth.boot);
-        let sends_batches = birth.sends_batches();
-        self.session = Some(Session { claim, boot, messages, numbering, sends_batches, refusal, is_silent });
+        let (sends_batches, policy) = (birth.sends_batches(), birth.policy);
+        self.session =
+            Some(Session { claim, boot, messages, numbering, sends_batches, policy, refusal, is_silent });
         if self.ended == Some(birth.boot) {
             self.status = Some(Status { schema: Schema, state: DeviceState::Down, boot: birth.boot });
         }

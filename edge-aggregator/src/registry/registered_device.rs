@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use headwater_inference::leader::{Generation, Micros};
-use headwater_protocol::{DeviceId, DeviceState, Fault, Slot, Status};
+use headwater_protocol::{DeviceId, DeviceState, Fault, PolicyId, Slot, Status};
 
 use super::{Device, DeviceIndex, Registry, Sign};
 
@@ -55,6 +55,14 @@ impl Registry {
     /// Every device with a birth.
     pub(crate) fn registered(&self, now: Micros) -> impl Iterator<Item = RegisteredDevice<'_>> {
         self.devices.iter().filter_map(move |device| self.registered_device(device, now))
+    }
+
+    /// The devices in slots that decide by themselves, with the policies that their births name.
+    pub(crate) fn deciding(&self) -> impl Iterator<Item = (&DeviceId, PolicyId)> {
+        self.holders.iter().flatten().filter_map(|holder| {
+            let device = &self.devices[holder.device.at];
+            Some((&device.id, device.session?.policy?))
+        })
     }
 
     /// Refuses a device for its birth or its claim to a slot, and keeps the reason for the status.

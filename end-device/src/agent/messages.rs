@@ -3,11 +3,14 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use headwater_inference::policy::{ExitPolicy, Policy};
 use headwater_link::{Incoming, PublishRefusal};
-use headwater_protocol::{Body, Fault, Message, SampleId, SettledNotice, Trigger, decode};
+use headwater_protocol::policy_command::{DeviceCommand, read_command};
+use headwater_protocol::{Body, Exit, Fault, Message, PolicyId, SampleId, SettledNotice, Trigger, decode};
 use tracing::{debug, info, warn};
 
 use super::Agent;
+use crate::link_setup::json;
 use crate::presence_watch::{Correction, Disturbance};
 use crate::publisher::{Age, Publisher};
 use crate::report::count_first;
@@ -35,7 +38,9 @@ impl Agent {
 
     fn on_message(&mut self, topic: &str, payload: &Bytes, is_retained: bool) {
         let topics = &self.publisher.topics;
-        if is_retained && (topic == topics.trigger || topic == topics.request) {
+        if is_retained
+            && [&topics.trigger, &topics.request, &topics.cmd].into_iter().any(|live| live == topic)
+        {
             let reason = "expected a live message, found a retained one: publish it without the retain flag and clear the topic";
             self.refuse(Fault::Malformed, topic, reason);
         } else if topic == self.publisher.topics.settled {
@@ -53,6 +58,45 @@ impl Agent {
             self.on_trigger(topic, payload);
         } else if topic == self.publisher.topics.request {
             self.on_request_message(topic, payload);
+        } else if topic == self.publisher.topics.cmd {
+            self.on_command(topic, payload);
+        }
+    }
+
+    /// Takes the leader's policy of the exit `device`.
+    fn on_command(&mut self, topic: &str, payload: &[u8]) {
+        match self.read_policy(payload) {
+            Ok(policy) => {
+                let id = policy.id();
+                info!(policy = %id, "the leader gave another policy: answers from now on are judged under it");
+                self.set_policy(policy.of(Exit::DEVICE).clone(), id);
+            }
+            Err(reason) => self.refuse(Fault::Malformed, topic, &reason),
+        }
+    }
+
+    fn read_policy(&self, payload: &[u8]) -> Result<Policy, String> {
+        let command: DeviceCommand = read_command(payload)?;
+        if self.reply_rule.policy().is_none() {
+            return Err("a policy for a device that decides nothing in this network".into());
+        }
+        let policy: Policy = serde_json::from_value(command.policy).map_err(|error| error.to_string())?;
+        let checked = policy.check().and_then(|()| policy.check_exits(&[Exit::DEVICE]));
+        checked.map(|()| policy).map_err(|error| error.to_string())
+    }
+
+    /// Judges answers from now on under another policy of the exit `device`, and names it in the birth.
+    pub(super) fn set_policy(&mut self, policy: ExitPolicy, id: PolicyId) {
+        self.reply_rule.set_policy(policy, id);
+        if self.birth.policy == self.reply_rule.policy() {
+            return;
+        }
+        self.birth.policy = self.reply_rule.policy();
+        let Publisher { topics, link, .. } = &self.publisher;
+        let birth = json(&topics.birth, &self.birth).payload;
+        self.presence.set_birth(birth.clone());
+        if let Err(error) = link.replace_retained(&topics.birth, birth) {
+            self.publisher.report().count_dropped(&error);
         }
     }
 

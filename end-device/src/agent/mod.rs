@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use headwater_inference::policy::ExitPolicy;
 use headwater_link::Incoming;
-use headwater_protocol::{DeviceId, PolicyId, Slot};
+use headwater_protocol::{Birth, DeviceId, PolicyId, Slot};
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info};
 
@@ -44,6 +44,7 @@ pub(crate) struct Agent {
     pub(crate) unsettled: UnsettledAnswers,
     pub(crate) recent: RecentSamples,
     pub(crate) publisher: Publisher,
+    pub(crate) birth: Birth,
     /// The device's birth and status at the broker.
     pub(crate) presence: PresenceWatch,
     /// Messages that the broker refuses.
@@ -111,7 +112,7 @@ impl Agent {
                 _ = stop.wait_for(|stop| *stop) => break,
                 Ok(()) = policies.changed() => {
                     if let Some((policy, id)) = policies.borrow_and_update().clone() {
-                        self.reply_rule.set_policy(policy, id);
+                        self.set_policy(policy, id);
                     }
                 }
                 () = sleep_until(self.next_batch()) => self.send_batch(),

@@ -156,7 +156,7 @@ impl Driver {
         let max_packet_bytes = ack.properties.as_ref().and_then(|p| p.max_packet_size).unwrap_or(0);
         self.shared.broker_max_packet_bytes.store(max_packet_bytes as usize, Ordering::Relaxed);
         let max_aliases = self.events.state.broker_topic_alias_max();
-        let max_now = self.aliases.accepted(max_aliases, self.shared.config.retained.len());
+        let max_now = self.aliases.accepted(max_aliases, self.shared.retained.lock().len());
         self.events.state.set_broker_topic_alias_max(max_now);
         if self.shared.config.subscriptions.is_empty() {
             return self.on_ready(stage).await;
@@ -183,7 +183,7 @@ impl Driver {
 
     /// Publishes the retained messages again, then accepts messages of the owner.
     async fn on_ready(&mut self, stage: &mut Stage) -> Result<(), String> {
-        for message in &self.shared.config.retained {
+        for message in self.shared.retained.lock().iter() {
             let options = PublishOptions::at_least_once().retained();
             let notice = self
                 .client

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_transport::WireBytes;
+use parking_lot::Mutex;
 use rumqttc::{AsyncClient, ClientError, PublishNotice, PublishOptions};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
@@ -54,7 +55,7 @@ impl Link {
     ///
     /// # Errors
     /// [`LinkError::Config`], [`LinkError::Topic`] or [`LinkError::Oversize`] for settings out of range.
-    pub fn start(config: LinkConfig) -> Result<(Self, mpsc::Receiver<Incoming>), LinkError> {
+    pub fn start(mut config: LinkConfig) -> Result<(Self, mpsc::Receiver<Incoming>), LinkError> {
         config.check()?;
         let connector = config.broker.connector();
         let capacity = config.outgoing_messages + config.retained.len() + DRIVER_MESSAGES;
@@ -66,6 +67,7 @@ impl Link {
         let (incoming, receiver) = mpsc::channel(config.incoming_messages);
         let closing = watch::Sender::new(false);
         let shared = Arc::new(Shared {
+            retained: Mutex::new(std::mem::take(&mut config.retained)),
             config,
             connector,
             counters: Counters::default(),
@@ -161,11 +163,25 @@ impl Link {
     /// # Errors
     /// As [`Link::publish`].
     pub fn restore(&self, topic: &str, found: &[u8]) -> Result<bool, LinkError> {
-        let mut retained = self.inner.shared.config.retained.iter();
-        match retained.find(|own| own.topic == topic && *own.payload != *found) {
-            Some(own) => self.publish(topic, own.payload.clone(), QoS::AtLeastOnce, true).map(|()| true),
-            None => Ok(false),
+        let retained = self.inner.shared.retained.lock();
+        let own = retained.iter().find(|own| own.topic == topic && *own.payload != *found);
+        let Some(payload) = own.map(|own| own.payload.clone()) else { return Ok(false) };
+        drop(retained);
+        self.publish(topic, payload, QoS::AtLeastOnce, true).map(|()| true)
+    }
+
+    /// Replaces the payload of a retained message of this link, and publishes it; later connections publish it too.
+    ///
+    /// # Errors
+    /// As [`Link::publish`]; the payload is replaced all the same.
+    pub fn replace_retained(&self, topic: &str, payload: impl Into<Bytes>) -> Result<(), LinkError> {
+        let payload = payload.into();
+        let mut retained = self.inner.shared.retained.lock();
+        if let Some(own) = retained.iter_mut().find(|own| own.topic == topic) {
+            own.payload = payload.clone();
         }
+        drop(retained);
+        self.publish(topic, payload, QoS::AtLeastOnce, true)
     }
 
     /// Whether messages are accepted at this moment.

@@ -4,16 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use headwater_transport::Connector;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::config::LinkConfig;
+use crate::config::{LinkConfig, RetainedMessage};
 use crate::counts::Counters;
 use crate::failure::ConnectFailure;
 
 /// State shared by handle and driver.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    /// Its retained messages are in `retained`.
     pub(crate) config: LinkConfig,
+    /// Messages to publish after every connect.
+    pub(crate) retained: Mutex<Vec<RetainedMessage>>,
     /// Opens the connections of the link and counts their bytes.
     pub(crate) connector: Connector,
     pub(crate) counters: Counters,

@@ -7,11 +7,8 @@ use clap::{Parser, Subcommand};
 use headwater_link::Endpoint;
 use headwater_protocol::{GroupId, SiteId};
 
-use headwater_settings::{BrokerSettings, SecuritySettings, TlsSettings};
-use headwater_transport::BrokerAccess;
-
-use crate::BadUsage;
 use crate::option_values::{Kill, Rate};
+use crate::security_args::SecurityArgs;
 
 /// Early-exit inference from the sensor to the cloud.
 #[derive(Debug, Parser)]
@@ -125,59 +122,6 @@ pub struct DemoArgs {
     /// Threshold of the exit `local` in [0, 1], instead of the policy's: 0 sends nearly all on, 1 none.
     #[arg(long, value_name = "T")]
     pub threshold: Option<f32>,
-}
-
-/// Identity of the program at a broker, and the authorities that it trusts.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct SecurityArgs {
-    /// Certificates of the authorities whose brokers are trusted (PEM); needed for mqtts://.
-    #[arg(long, value_name = "FILE")]
-    pub tls_authority_file: Option<PathBuf>,
-    /// Certificate of this program (PEM), such as that of an operator by `headwater enroll`.
-    #[arg(long, value_name = "FILE")]
-    pub tls_certificate_file: Option<PathBuf>,
-    /// Private key of the certificate (PEM).
-    #[arg(long, value_name = "FILE")]
-    pub tls_key_file: Option<PathBuf>,
-    /// Certificates that the authority has revoked (PEM, X509 CRL).
-    #[arg(long, value_name = "FILE")]
-    pub tls_revoked_file: Option<PathBuf>,
-    /// User at the broker, where no certificate says who this is.
-    #[arg(long, value_name = "NAME")]
-    pub broker_user: Option<String>,
-    /// File whose first line is the user's password.
-    #[arg(long, value_name = "FILE", requires = "broker_user")]
-    pub broker_password_file: Option<PathBuf>,
-    /// Allow a broker without TLS beyond this machine. Anybody on the way can then read and forge messages.
-    #[arg(long)]
-    pub insecure: bool,
-}
-
-impl SecurityArgs {
-    /// Access of the program to a broker.
-    ///
-    /// # Errors
-    /// Every argument and file that cannot be used.
-    pub fn access(&self, broker: &Endpoint) -> Result<BrokerAccess, BadUsage> {
-        let security = SecuritySettings {
-            insecure: self.insecure,
-            trusted_keys: None,
-            release_file: None,
-            tls: TlsSettings {
-                authority_file: self.tls_authority_file.clone(),
-                certificate_file: self.tls_certificate_file.clone(),
-                key_file: self.tls_key_file.clone(),
-                revoked_file: self.tls_revoked_file.clone(),
-            },
-        };
-        let broker = BrokerSettings {
-            address: broker.clone(),
-            user: self.broker_user.clone(),
-            password_file: self.broker_password_file.clone(),
-            password: None,
-        };
-        security.broker_access(&broker).map_err(|mistakes| BadUsage(mistakes.join("; ")))
-    }
 }
 
 /// Arguments of `headwater trigger`.

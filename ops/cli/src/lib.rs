@@ -7,7 +7,7 @@
 //! commands        demo  trigger  inspect
 //! arguments       args
 //! commands        enroll  policy  sign  doctor
-//! shared          option_values  progress  shipped
+//! shared          security_args  option_values  progress  shipped
 //! ```
 
 pub mod args;
@@ -18,6 +18,7 @@ pub mod inspect;
 pub mod option_values;
 pub mod policy;
 mod progress;
+mod security_args;
 mod shipped;
 pub mod sign;
 pub mod trigger;

@@ -70,6 +70,39 @@ pub enum GroupEvent {
     OtherTopic,
 }
 
+/// Waits for the first connection of a link, at most for a limit; a refusal of the broker ends the wait at once.
+pub(crate) async fn first_connection(
+    link: &Link,
+    (address, limit): (&Endpoint, Duration),
+    connected: impl Future<Output = Result<(), GroupError>>,
+) -> Result<(), GroupError> {
+    let mut failures = link.failures();
+    let is_refused =
+        |failure: &Option<ConnectFailure>| failure.as_ref().is_some_and(ConnectFailure::is_refusal);
+    let first = async {
+        tokio::select! {
+            biased;
+            connected = connected => connected.map(|()| None),
+            failure = failures.wait_for(is_refused) => Ok(failure.ok().and_then(|failure| failure.clone())),
+        }
+    };
+    let broker = address.clone();
+    match timeout(limit, first).await {
+        Ok(Ok(None)) => Ok(()),
+        Ok(Ok(Some(ConnectFailure::Subscription { filter, code, needs_rights: true }))) => {
+            let reason = format!("it does not allow the subscription ({code})");
+            Err(GroupError::NotAllowed { broker, topic: filter, reason, roles: &["operator"] })
+        }
+        Ok(Ok(Some(failure))) => Err(GroupError::Refused { broker, failure: Box::new(failure) }),
+        Ok(Err(error)) => Err(error),
+        Err(_) => {
+            let latest = link.failures().borrow().clone();
+            let failure = latest.unwrap_or_else(|| ConnectFailure::NoAnswer("no answer".into()));
+            Err(GroupError::NotConnected { broker, limit, failure: Box::new(failure) })
+        }
+    }
+}
+
 impl GroupClient {
     /// Connects and subscribes. Needs a tokio runtime.
     ///
@@ -101,42 +134,21 @@ impl GroupClient {
             devices,
             has_account: false,
         };
-        let mut failures = client.link.failures();
-        let refused =
-            |failure: &Option<ConnectFailure>| failure.as_ref().is_some_and(ConnectFailure::is_refusal);
-        let connected = async {
-            tokio::select! {
-                biased;
-                connected = client.until_connected() => connected.map(|()| None),
-                failure = failures.wait_for(refused) => Ok(failure.ok().and_then(|failure| failure.clone())),
-            }
-        };
-        match timeout(wait_limit, connected).await {
-            Ok(Ok(None)) => Ok(client),
-            Ok(Ok(Some(failure))) => Err(client.refused(failure)),
-            Ok(Err(error)) => Err(error),
-            Err(_) => {
-                let latest = client.link.failures().borrow().clone();
-                let no_answer = || ConnectFailure::NoAnswer("no answer".into());
-                let failure = Box::new(latest.unwrap_or_else(no_answer));
-                Err(GroupError::NotConnected { broker: address, limit: wait_limit, failure })
-            }
-        }
+        let link = client.link.clone();
+        first_connection(&link, (&address, wait_limit), client.until_connected())
+            .await
+            .map_err(|error| client.with_roles(error))?;
+        Ok(client)
     }
 
-    /// The error for a connection that the broker refuses.
-    fn refused(&self, failure: ConnectFailure) -> GroupError {
-        match failure {
-            ConnectFailure::Subscription { filter, code, needs_rights: true } => {
-                let is_for_consumers = [Topic::Result, Topic::Settled, Topic::Leader]
-                    .iter()
-                    .any(|topic| self.topics.name(topic) == filter);
-                let roles = if is_for_consumers { &["operator", "consumer"][..] } else { &["operator"] };
-                let reason = format!("it does not allow the subscription ({code})");
-                GroupError::NotAllowed { broker: self.broker.clone(), topic: filter, reason, roles }
-            }
-            failure => GroupError::Refused { broker: self.broker.clone(), failure: Box::new(failure) },
-        }
+    /// Names the roles that may read what the broker does not allow this client.
+    fn with_roles(&self, error: GroupError) -> GroupError {
+        let GroupError::NotAllowed { broker, topic, reason, .. } = error else { return error };
+        let is_for_consumers = [Topic::Result, Topic::Settled, Topic::Leader]
+            .iter()
+            .any(|of_consumers| self.topics.name(of_consumers) == topic);
+        let roles = if is_for_consumers { &["operator", "consumer"][..] } else { &["operator"] };
+        GroupError::NotAllowed { broker, topic, reason, roles }
     }
 
     async fn until_connected(&mut self) -> Result<(), GroupError> {

@@ -16,7 +16,7 @@
 //!
 //! ```text
 //! start           start
-//! client          waits  client
+//! client          waits  policy_client  client
 //! accounts        sample_account  known_devices
 //! errors          error
 //! ```
@@ -24,6 +24,7 @@
 mod client;
 mod error;
 mod known_devices;
+mod policy_client;
 mod sample_account;
 #[cfg(feature = "start")]
 pub mod start;
@@ -32,4 +33,5 @@ mod waits;
 pub use client::{ClientSettings, GroupClient, GroupEvent};
 pub use error::GroupError;
 pub use known_devices::KnownDevices;
+pub use policy_client::PolicyClient;
 pub use sample_account::{AccountedSample, SampleAccount};

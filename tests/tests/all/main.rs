@@ -20,6 +20,7 @@ mod module_orders;
 mod mosquitto;
 mod outages;
 mod parity;
+mod policy_commands;
 mod policy_reload;
 mod processes;
 mod protocol_page;

@@ -8,7 +8,8 @@ use headwater_protocol::{
 const PAGE: &str = include_str!("../../../docs/protocol.md");
 
 /// Sources whose public types are the messages.
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
+    include_str!("../../../core/protocol/src/policy_command.rs"),
     include_str!("../../../core/protocol/src/decision.rs"),
     include_str!("../../../core/protocol/src/exit_record.rs"),
     include_str!("../../../core/protocol/src/notice.rs"),

@@ -55,6 +55,9 @@ fn the_examples_of_the_page_fit_their_schemas() {
         ("dev/{id}/birth", "birth"),
         ("dev/{id}/status", "status"),
         ("edge/{id}/status", "edge-status"),
+        ("policy/{name}", "policy"),
+        ("policy/{name}/answer", "policy-answer"),
+        ("dev/{id}/cmd", "cmd"),
     ] {
         let section = PAGE.split(&format!("\n## `{heading}`\n")).nth(1).expect("a heading");
         let example = section.split("```json\n").nth(1).and_then(|rest| rest.split("```").next());

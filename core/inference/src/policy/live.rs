@@ -42,6 +42,11 @@ impl Reread {
         }
     }
 
+    /// Another policy is in effect, or the same one.
+    pub fn from_to(from: PolicyId, differences: Vec<PolicyDifference>) -> Self {
+        if differences.is_empty() { Self::Unchanged } else { Self::Changed { from, differences } }
+    }
+
     /// Whether the file cannot be used.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused(_))
@@ -90,6 +95,12 @@ impl LivePolicy {
         &self.bundle
     }
 
+    /// Whether the file keeps plans out.
+    pub fn is_pinned(&self) -> bool {
+        let file = self.file.as_deref().map(PolicyChanges::read);
+        file.is_some_and(|file| file.is_ok_and(|changes| changes.is_pinned()))
+    }
+
     /// Takes another policy with its id; gives the values that differ.
     pub fn take(&mut self, policy: (Policy, PolicyId)) -> Vec<PolicyDifference> {
         let differences = self.in_effect.0.differences(&policy.0);
@@ -106,7 +117,7 @@ impl LivePolicy {
         };
         let (_, from) = self.in_effect;
         let differences = self.take(policy);
-        if differences.is_empty() { Reread::Unchanged } else { Reread::Changed { from, differences } }
+        Reread::from_to(from, differences)
     }
 }
 

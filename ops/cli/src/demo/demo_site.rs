@@ -16,8 +16,9 @@ use headwater_protocol::{GroupId, SiteId};
 use tempfile::TempDir;
 
 use super::inputs::Inputs;
-use crate::args::{DemoArgs, SecurityArgs};
+use crate::args::DemoArgs;
 use crate::option_values::MAX_UNSETTLED;
+use crate::security_args::SecurityArgs;
 
 /// Limit for all services to find each other.
 pub(super) const READY_LIMIT: Duration = Duration::from_secs(60);

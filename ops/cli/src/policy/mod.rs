@@ -1,5 +1,6 @@
-//! `headwater policy`: shows the policy in effect, and changes a policy file.
+//! `headwater policy`: shows the policy in effect, and changes a policy file, here or at a running leader.
 
+mod send;
 mod set;
 mod show;
 
@@ -7,6 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
+use headwater_link::Endpoint;
+use headwater_protocol::{GroupId, MemberName, PolicyId, SiteId};
+
+use crate::security_args::SecurityArgs;
 
 /// Arguments of `headwater policy`.
 #[derive(Debug, clap::Args)]
@@ -17,9 +22,11 @@ Examples:
   headwater policy set policy.toml local.threshold=0.4 window_ms=80 --bundle network.hwb
   headwater policy set policy.toml 'local.threshold=[0.6, 0.5, 0.4]' edge.rule=margin
   headwater policy set policy.toml local.threshold=        back to the calibrated value
+  headwater policy send --site hall --group gate local.threshold=0.4 --why 'night shift'
+                                                           the same, in the file of a running leader
 A policy file states only what it changes (docs/policy.toml). headwater-aggregator and headwater-device take it with --policy, and read
 it again at SIGHUP.
-Exit codes: 0 done, 1 a file that cannot be read or written, 2 a mistake in the arguments or the policy.")]
+Exit codes: 0 done, 1 a file that cannot be read or written, or a leader that refuses, 2 a mistake in the arguments or the policy.")]
 pub struct PolicyArgs {
     /// The action.
     #[command(subcommand)]
@@ -33,6 +40,8 @@ enum PolicyCommand {
     Show(ShowArgs),
     /// Change a policy file, after a check. A file that is not there is made.
     Set(SetArgs),
+    /// Change the policy of a running group: the leader checks the change, writes its policy file and answers.
+    Send(Box<SendArgs>),
 }
 
 /// Arguments of `headwater policy show`.
@@ -64,6 +73,44 @@ struct SetArgs {
     bundle: Option<PathBuf>,
 }
 
+/// Arguments of `headwater policy send`.
+#[derive(Debug, clap::Args)]
+struct SendArgs {
+    /// Values, such as `local.threshold=0.4`; `KEY=` takes the key out of the leader's file, back to the calibrated value.
+    #[arg(value_name = "KEY=VALUE", required_unless_present = "release")]
+    values: Vec<String>,
+    /// MQTT broker of the group, mqtt://host:port, or mqtts://host:port with TLS.
+    #[arg(long, value_name = "ADDRESS", default_value = "mqtt://127.0.0.1:1883", value_parser = Endpoint::broker)]
+    broker: Endpoint,
+    /// Site of the group.
+    #[arg(long, value_name = "NAME")]
+    site: SiteId,
+    /// The group.
+    #[arg(long, value_name = "NAME")]
+    group: GroupId,
+    /// Name under which the broker lets this client send commands: that of its certificate.
+    #[arg(long, value_name = "NAME", default_value = "operator")]
+    member: MemberName,
+    /// Id of the policy that the change is for; without it the one in effect.
+    #[arg(long, value_name = "ID")]
+    replaces: Option<PolicyId>,
+    /// Let plans in again, which an operator's change keeps out.
+    #[arg(long, conflicts_with_all = ["values", "plan"])]
+    release: bool,
+    /// Send the change as a plan: it is refused while an operator's holds, and pins nothing.
+    #[arg(long)]
+    plan: bool,
+    /// Reason, for the leader's audit file.
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
+    /// Print the answer as one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Identity and trust.
+    #[command(flatten)]
+    security: SecurityArgs,
+}
+
 /// Runs the subcommand.
 ///
 /// # Errors
@@ -72,6 +119,7 @@ pub fn run(args: &PolicyArgs) -> anyhow::Result<()> {
     match &args.command {
         PolicyCommand::Show(args) => show::run(args),
         PolicyCommand::Set(args) => set::run(args),
+        PolicyCommand::Send(args) => send::run(args),
     }
 }
 

@@ -1,0 +1,205 @@
+//! The policy of a running group: its file is read again at SIGHUP, and changed by commands. A change by a command is checked and written,
+//! with a line in an audit file, before it holds.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use headwater_inference::policy::{
+    LivePolicy, Policy, PolicyChanges, PolicyDifference, PolicyEdit, PolicyFileError, Reread,
+};
+use headwater_protocol::policy_command::{Origin, PolicyAnswer, PolicyCommand, Verdict};
+use headwater_protocol::{GroupId, MemberName, PolicyId, Schema, SiteId, UtcTime};
+use headwater_toml_file::edit as edit_toml;
+use headwater_transport::{lock_within, read_bounded, rewrite_file};
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+/// Largest policy file, in bytes.
+const MAX_FILE_BYTES: u64 = 64 << 10;
+
+/// Longest wait for another program that changes a policy in the same folder.
+const LOCK_LIMIT: Duration = Duration::from_secs(5);
+
+/// Mode of a new file: a policy is no secret.
+const NEW_FILE_MODE: u32 = 0o644;
+
+/// Longest reason that the audit file takes over, in characters.
+const MAX_WHY: usize = 500;
+
+/// A group's policy, for SIGHUP and for commands.
+#[derive(Clone, Debug)]
+pub struct SharedPolicy(pub(crate) Arc<Mutex<GroupPolicy>>);
+
+/// The policy of a group, and the event loops that are told of another one.
+#[derive(Debug)]
+pub(crate) struct GroupPolicy {
+    pub(crate) site: SiteId,
+    pub(crate) group: GroupId,
+    pub(crate) live: LivePolicy,
+    pub(crate) updates: watch::Sender<(Policy, PolicyId)>,
+}
+
+impl GroupPolicy {
+    /// Executes a command that could be read, and answers it. It reads and writes files: call it off the async threads.
+    pub(crate) fn answer(
+        &mut self,
+        member: &MemberName,
+        command: Result<PolicyCommand, String>,
+    ) -> PolicyAnswer {
+        let (site, group, from) = (&self.site, &self.group, self.live.in_effect().1);
+        let replaces = command.as_ref().ok().and_then(|command| command.replaces);
+        let executed = command.and_then(|command| execute(&self.live, member, &command));
+        let answer = match executed {
+            Ok(policy) => {
+                let id = policy.1;
+                let changed = self.live.take(policy.clone());
+                self.updates.send_replace(policy);
+                info!(%site, %group, %member, %from, policy = %id, "a command: {}", Reread::from_to(from, changed));
+                let (schema, verdict) = (Schema, Verdict::Accepted);
+                PolicyAnswer {
+                    schema,
+                    replaces,
+                    verdict,
+                    reason: None,
+                    policy: id,
+                    pinned: false,
+                    without: Vec::new(),
+                }
+            }
+            Err(reason) => {
+                info!(%site, %group, %member, policy = %from, reason, "a policy command is refused");
+                PolicyAnswer::refused(replaces, reason, from)
+            }
+        };
+        PolicyAnswer { pinned: self.live.is_pinned(), ..answer }
+    }
+
+    /// Reads the file again, tells the event loops of another policy, and logs the result in one line. It reads a file: call it off the
+    /// async threads.
+    pub(crate) fn reload(&mut self) {
+        let reread = self.live.read_again();
+        let (site, group, (policy, id)) = (&self.site, &self.group, self.live.in_effect());
+        let file = self.live.file().map(|file| file.display().to_string());
+        match reread.earlier() {
+            Some(from) => {
+                self.updates.send_replace((policy.clone(), *id));
+                info!(%site, %group, %from, policy = %id, file, "SIGHUP: {reread}");
+            }
+            None if reread.is_refused() => warn!(%site, %group, policy = %id, "SIGHUP: {reread}"),
+            None => info!(%site, %group, policy = %id, file, "SIGHUP: {reread}"),
+        }
+    }
+}
+
+/// A line of the audit file.
+#[derive(Serialize)]
+struct AuditLine<'a> {
+    time: UtcTime,
+    member: &'a MemberName,
+    origin: Origin,
+    release: bool,
+    old: PolicyId,
+    new: PolicyId,
+    differences: &'a [PolicyDifference],
+    why: String,
+}
+
+/// The audit file of a policy file.
+fn audit_file(policy_file: &Path) -> PathBuf {
+    policy_file.with_added_extension("audit.jsonl")
+}
+
+/// The policy after a command, in the policy file by now. It reads and writes files.
+///
+/// # Errors
+/// Why the command is refused; nothing has changed then.
+fn execute(
+    live: &LivePolicy,
+    member: &MemberName,
+    command: &PolicyCommand,
+) -> Result<(Policy, PolicyId), String> {
+    let (policy, in_effect) = live.in_effect();
+    if command.replaces != Some(*in_effect) {
+        return Err(match command.replaces {
+            Some(other) => format!("expected to replace the policy in effect, {in_effect}, found {other}"),
+            None => {
+                format!("expected `replaces` with the id of the policy in effect, {in_effect}, found none")
+            }
+        });
+    }
+    let edits = edits(command)?;
+    let file = live.file().ok_or("the leader has no policy file: give it one by its setting `policy`")?;
+    let of_file = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // The lock is held until the function returns.
+    let lock = File::open(folder).map_err(|error| of_file(&error))?;
+    lock_within(&lock, LOCK_LIMIT).map_err(|error| of_file(&error))?;
+    let text = read_bounded(file, MAX_FILE_BYTES).map_err(|error| of_file(&error))?;
+    let mut text = String::from_utf8(text).map_err(|error| of_file(&error))?;
+    let mistake = |error: PolicyFileError| error.in_file(file).to_string();
+    let earlier = PolicyChanges::parse(&text).map_err(mistake)?;
+    if earlier.apply_to(live.bundle()).map_err(mistake)?.1 != *in_effect {
+        return Err(of_file(
+            &"changed by hand and not read since: send SIGHUP to headwater-aggregator first",
+        ));
+    }
+    if command.origin == Origin::Plan && earlier.is_pinned() {
+        return Err("pinned by an operator: plans are refused until a command with `release`".into());
+    }
+    for edit in edits {
+        text = edit_toml(&text, edit.key(), edit.value()).map_err(|error| of_file(&error))?;
+    }
+    let new = PolicyChanges::parse(&text).and_then(|changes| changes.apply_to(live.bundle()));
+    let new = new.map_err(|error| error.to_string())?;
+    let line = AuditLine {
+        time: SystemTime::now().into(),
+        member,
+        origin: command.origin,
+        release: command.release,
+        old: *in_effect,
+        new: new.1,
+        differences: &policy.differences(&new.0),
+        why: command.why.chars().take(MAX_WHY).collect(),
+    };
+    // No change holds without its line.
+    append(&audit_file(file), &line).map_err(|error| format!("writing the audit file: {error}"))?;
+    rewrite_file(file, &text, NEW_FILE_MODE).map_err(|error| of_file(&error))?;
+    Ok(new)
+}
+
+/// The changes of a command. An operator's pins the policy, or releases it.
+fn edits(command: &PolicyCommand) -> Result<Vec<PolicyEdit>, String> {
+    if command.origin == Origin::Plan && command.release {
+        return Err("expected `release` of an operator, found origin plan".into());
+    }
+    if command.changes.is_empty() && !command.release {
+        return Err("expected `changes` or `release`, found neither".into());
+    }
+    let mut edits = Vec::new();
+    for (key, value) in &command.changes {
+        if key == PINNED {
+            return Err(format!("{key}: expected a key of the policy; an operator's command pins by itself"));
+        }
+        edits.push(PolicyEdit::from_json(key, value.clone())?);
+    }
+    if command.origin == Origin::Operator {
+        let pinned = if command.release { serde_json::Value::Null } else { true.into() };
+        edits.push(PolicyEdit::from_json(PINNED, pinned)?);
+    }
+    Ok(edits)
+}
+
+const PINNED: &str = "pinned";
+
+fn append(file: &Path, line: &AuditLine<'_>) -> std::io::Result<()> {
+    let mut text = serde_json::to_string(line)?;
+    text.push('\n');
+    let mut file = OpenOptions::new().append(true).create(true).open(file)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}

@@ -1,0 +1,163 @@
+//! Commands of members that change the group's policy, one at a time, and the devices that decide by themselves and must take it.
+//!
+//! ```text
+//! policy/{name} ──> queue ──> policy file, audit file (a blocking thread) ──> policy holds ──> dev/{id}/cmd ──> births name it ──> answer
+//! ```
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use headwater_inference::policy::Policy;
+use headwater_protocol::policy_command::{PolicyAnswer, PolicyCommand, Verdict, read_command};
+use headwater_protocol::{DeviceId, Exit, MemberName, PolicyId, Topic, Topics};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::group_policy::SharedPolicy;
+use crate::outbox::Outbox;
+use crate::registry::Registry;
+
+/// Most commands that wait; further ones are dropped without an answer.
+const MAX_WAITING: usize = 16;
+
+/// Longest wait until every device has taken a policy.
+const PASS_LIMIT: Duration = Duration::from_secs(10);
+
+/// Time between two commands to a device that has another policy.
+const SEND_EVERY: Duration = Duration::from_secs(2);
+
+/// An answer, to the member that asked.
+type Answer = (MemberName, PolicyAnswer);
+
+/// Commands in work.
+#[derive(Debug)]
+pub(crate) struct PolicyDesk {
+    topics: Topics,
+    prefix: String,
+    /// `None` where the group's policy comes from no file.
+    policy: Option<SharedPolicy>,
+    queue: VecDeque<(MemberName, Result<PolicyCommand, String>)>,
+    running: Option<JoinHandle<Answer>>,
+    /// An accepted command whose policy not all devices have taken, and until when they may.
+    passing: Option<(Answer, Instant)>,
+    /// Policy in effect.
+    in_effect: (Policy, PolicyId),
+    /// Whether devices get the policy: the leader's exit `device` is not that of the bundle, or has changed.
+    is_passed_on: bool,
+    next_send: Instant,
+}
+
+impl PolicyDesk {
+    /// A desk for the group of these topics. `in_effect` is its policy with its id, `calibrated` that of the bundle.
+    pub(crate) fn new(
+        topics: &Topics,
+        policy: Option<SharedPolicy>,
+        in_effect: (Policy, PolicyId),
+        calibrated: &Policy,
+    ) -> Self {
+        Self {
+            prefix: topics.every_policy().trim_end_matches('+').to_owned(),
+            topics: topics.clone(),
+            policy,
+            queue: VecDeque::new(),
+            running: None,
+            passing: None,
+            is_passed_on: in_effect.0.of(Exit::DEVICE) != calibrated.of(Exit::DEVICE),
+            in_effect,
+            next_send: Instant::now(),
+        }
+    }
+
+    /// The member whose command comes on this topic.
+    pub(crate) fn member_of(&self, topic: &str) -> Option<MemberName> {
+        let is_ours = topic.starts_with(&self.prefix);
+        match is_ours.then(|| self.topics.parse(topic)) {
+            Some(Ok(Topic::Policy(member))) => Some(member),
+            Some(_) | None => None,
+        }
+    }
+
+    /// Takes a command. A retained one is never a live one.
+    pub(crate) fn receive(&mut self, member: MemberName, payload: &[u8], is_retained: bool) {
+        if self.queue.len() == MAX_WAITING {
+            warn!(%member, "a policy command is dropped: too many wait");
+            return;
+        }
+        let command = match is_retained {
+            true => Err("a retained command: publish it without the retain flag and clear the topic".into()),
+            false => read_command(payload),
+        };
+        self.queue.push_back((member, command));
+        self.begin();
+    }
+
+    /// Executes the next command on a thread that may block.
+    fn begin(&mut self) {
+        if self.running.is_some() || self.passing.is_some() {
+            return;
+        }
+        let Some((member, command)) = self.queue.pop_front() else { return };
+        let (policy, in_effect) = (self.policy.clone(), self.in_effect.1);
+        self.running = Some(tokio::task::spawn_blocking(move || {
+            let answer = match policy {
+                Some(policy) => policy.0.lock().answer(&member, command),
+                None => PolicyAnswer::refused(None, "the policy of this group comes from no file", in_effect),
+            };
+            (member, answer)
+        }));
+    }
+
+    /// Waits until a command has been executed. Cancelling the wait loses nothing.
+    pub(crate) async fn executed(&mut self) {
+        let Some(running) = &mut self.running else { return std::future::pending().await };
+        let answer = running.await;
+        self.running = None;
+        match answer {
+            Ok(answer) => self.passing = Some((answer, Instant::now() + PASS_LIMIT)),
+            Err(error) => warn!(%error, "a policy command failed"),
+        }
+    }
+
+    /// Takes the policy that holds from now on.
+    pub(crate) fn set_policy(&mut self, policy: Policy, id: PolicyId) {
+        self.is_passed_on |= policy.of(Exit::DEVICE) != self.in_effect.0.of(Exit::DEVICE);
+        self.in_effect = (policy, id);
+        self.next_send = Instant::now();
+    }
+
+    /// When there is something to do without an event.
+    pub(crate) fn next_timer(&self, devices: &Registry) -> Option<Instant> {
+        let send = (!self.without(devices).is_empty()).then_some(self.next_send);
+        let answer = self.passing.as_ref().map(|(_, until)| *until);
+        [send, answer].into_iter().flatten().min()
+    }
+
+    /// Sends the policy to devices that have another one, and the answer once none has, or the time is over.
+    pub(crate) fn step(&mut self, now: Instant, devices: &Registry, outbox: &Outbox) {
+        let without = self.without(devices);
+        if !without.is_empty() && self.next_send <= now {
+            self.next_send = now + SEND_EVERY;
+            without.iter().for_each(|device| outbox.command(device, &self.in_effect.0));
+        }
+        let is_done = |(answer, until): &(Answer, Instant)| {
+            answer.1.verdict == Verdict::Refused || without.is_empty() || *until <= now
+        };
+        if let Some(((member, mut answer), _)) = self.passing.take_if(|passing| is_done(passing)) {
+            if answer.verdict == Verdict::Accepted {
+                answer.without = without;
+            }
+            outbox.policy_answer(&member, &answer);
+            self.begin();
+        }
+    }
+
+    /// Devices in their slots that decide by themselves, under another policy.
+    fn without(&self, devices: &Registry) -> Vec<DeviceId> {
+        if !self.is_passed_on {
+            return Vec::new();
+        }
+        let other = devices.deciding().filter(|(_, policy)| *policy != self.in_effect.1);
+        other.map(|(device, _)| device.clone()).collect()
+    }
+}

@@ -1,0 +1,102 @@
+//! Sends one command about a group's policy, and waits for its answer.
+
+use std::time::Duration;
+
+use headwater_link::{Delivery, Incoming, Link, LinkConfig, QoS};
+use headwater_protocol::policy_command::{PolicyAnswer, PolicyCommand};
+use headwater_protocol::{GroupId, MemberName, SiteId, Topic, Topics};
+use headwater_transport::BrokerAccess;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use crate::client::first_connection;
+use crate::error::GroupError;
+
+/// A member that sends commands about the policy of a group.
+pub struct PolicyClient {
+    broker: BrokerAccess,
+    link: Link,
+    incoming: mpsc::Receiver<Incoming>,
+    topic: String,
+    answer_topic: String,
+    wait_limit: Duration,
+}
+
+impl PolicyClient {
+    /// Connects. Needs a tokio runtime. `wait_limit` bounds the connection and each answer.
+    ///
+    /// # Errors
+    /// [`GroupError`]: settings that cannot work, no broker in time, or one that does not allow the subscription.
+    pub async fn connect(
+        broker: BrokerAccess,
+        (site, group): (&SiteId, &GroupId),
+        member: &MemberName,
+        wait_limit: Duration,
+    ) -> Result<Self, GroupError> {
+        let topics = Topics::new(site, group);
+        let topic = topics.name(&Topic::Policy(member.clone()));
+        let answer_topic = topics.name(&Topic::PolicyAnswer(member.clone()));
+        let client_id = format!("headwater-policy-{}", std::process::id());
+        let config = LinkConfig::new(broker.clone(), client_id).subscribe(&*answer_topic, QoS::AtLeastOnce);
+        let (link, incoming) = Link::start(config)?;
+        let mut client = Self { broker, link, incoming, topic, answer_topic, wait_limit };
+        let (link, address) = (client.link.clone(), client.broker.address.clone());
+        let connected = async {
+            // The first event is the connection.
+            client.incoming.recv().await.map(drop).ok_or(GroupError::Closed)
+        };
+        first_connection(&link, (&address, wait_limit), connected).await?;
+        Ok(client)
+    }
+
+    fn not_allowed(&self, topic: String, reason: String) -> GroupError {
+        GroupError::NotAllowed {
+            broker: self.broker.address.clone(),
+            topic,
+            reason,
+            roles: &["operator", "page"],
+        }
+    }
+
+    /// Sends a command and waits for its answer.
+    ///
+    /// # Errors
+    /// [`GroupError::NotAllowed`] where the broker refuses the command, [`GroupError::TimedOut`] without an answer.
+    ///
+    /// # Panics
+    /// Never: names and numbers have a JSON form.
+    pub async fn ask(&mut self, command: &PolicyCommand) -> Result<PolicyAnswer, GroupError> {
+        let payload = serde_json::to_vec(command).expect("names and numbers have a JSON form");
+        let mut sent = self.link.publish_acknowledged(self.topic.as_str(), payload, false)?;
+        let until = Instant::now() + self.wait_limit;
+        let mut is_taken = false;
+        loop {
+            tokio::select! {
+                delivery = sent.wait(), if !is_taken => {
+                    is_taken = true;
+                    if let Delivery::Refused { reason, .. } = delivery {
+                        return Err(self.not_allowed(self.topic.clone(), reason));
+                    }
+                }
+                event = self.incoming.recv() => match event {
+                    Some(Incoming::Message { topic, payload, .. }) if *topic == *self.answer_topic => {
+                        let answer: PolicyAnswer = serde_json::from_slice(&payload)
+                            .map_err(|source| GroupError::Message { topic: topic.to_string(), source })?;
+                        if answer.replaces == command.replaces {
+                            return Ok(answer);
+                        }
+                    }
+                    Some(_) => {}
+                    None => return Err(GroupError::Closed),
+                },
+                () = sleep_until(until) => {
+                    return Err(GroupError::TimedOut {
+                        expected: format!("the leader's answer on {}", self.answer_topic),
+                        found: "none: no leader, or one whose rights do not reach".into(),
+                        limit: self.wait_limit,
+                    });
+                }
+            }
+        }
+    }
+}
