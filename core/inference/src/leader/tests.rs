@@ -198,6 +198,13 @@ impl Group {
     }
 }
 
+impl Leader {
+    /// The newest sample that was opened or triggered.
+    fn newest_known(&self) -> SampleId {
+        self.newest.max(self.plausible_ids.believed.newest().unwrap_or_default())
+    }
+}
+
 #[track_caller]
 fn decision(actions: &[Action]) -> &Decision {
     let mut decisions = actions.iter().filter_map(|action| {
