@@ -11,7 +11,7 @@ use crate::settings::{CloudConfig, EngineChoice};
 ///
 /// # Errors
 /// The reason why ONNX Runtime does not load, where the settings require ONNX Runtime.
-pub fn choose(settings: &CloudConfig) -> Result<Arc<dyn Engine>, String> {
+pub(crate) fn choose(settings: &CloudConfig) -> Result<Arc<dyn Engine>, String> {
     let library = settings.onnxruntime.as_deref();
     let engine: Arc<dyn Engine> = match settings.engine {
         EngineChoice::Tract => Arc::new(TractEngine::new()),

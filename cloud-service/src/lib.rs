@@ -11,7 +11,7 @@
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
 //! ```text
-//! service         service
+//! service         checks  service
 //! requests        app  infer
 //! state           status  state
 //! networks        network  model  queue
@@ -21,6 +21,7 @@
 
 mod admission;
 mod app;
+mod checks;
 mod engine;
 mod error;
 mod health;
@@ -37,7 +38,6 @@ mod state;
 mod status;
 
 pub use app::app;
-pub use engine::choose as choose_engine;
 pub use error::CloudError;
 pub use metrics::{CloudReport, ModelCounts};
 pub use service::{CloudService, run};

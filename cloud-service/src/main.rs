@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use headwater_cloud_service::{CloudError, CloudSettings, run};
-use headwater_settings::{Sources, Stop, checked_live, load, print_result};
+use headwater_settings::{Sources, Stop, checked_live, load, print_checked};
 use headwater_telemetry::{
     ReloadSignal, ServiceManager, init_logs, print_error, runtime_with_reloads, stop_signal,
 };
@@ -33,22 +33,19 @@ fn main() -> ExitCode {
         return checked_live(PROGRAM, &settings.service.admin);
     }
     loaded.warnings.iter().for_each(|warning| warn!("{warning}"));
-    if !settings.command_line.check_config {
-        let served = runtime.block_on(serve(settings, reloads));
-        // A file system that hangs would keep its reader for ever.
-        runtime.shutdown_background();
-        return match served {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(problem) => {
-                error!("{problem:#}");
-                let is_usage = matches!(problem.downcast_ref(), Some(CloudError::Config(_)));
-                ExitCode::from(if is_usage { 2 } else { 1 })
-            }
-        };
+    if settings.command_line.check_config {
+        return print_checked(&loaded, &settings.checks().0);
     }
-    match settings.open_files() {
-        mistakes if mistakes.is_empty() => print_result(PROGRAM, &loaded.to_toml()),
-        mistakes => Stop::Mistakes(mistakes).print(PROGRAM),
+    let served = runtime.block_on(serve(settings, reloads));
+    // A file system that hangs would keep its reader for ever.
+    runtime.shutdown_background();
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            error!("{problem:#}");
+            let is_usage = matches!(problem.downcast_ref(), Some(CloudError::Config(_)));
+            ExitCode::from(if is_usage { 2 } else { 1 })
+        }
     }
 }
 

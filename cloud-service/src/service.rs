@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_inference::bundle::{Networks, Trust};
+use headwater_inference::bundle::Networks;
 use headwater_inference::engine::Engine;
 use headwater_telemetry::{AdminServer, Health, Program, ServiceManager};
 use headwater_transport::{HttpListener, ServerLimits, listen, serve};
@@ -17,7 +17,6 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tracing::info;
 
-use crate::admission::Admission;
 use crate::app::app;
 use crate::engine;
 use crate::error::CloudError;
@@ -134,10 +133,8 @@ impl CloudSettings {
     /// # Errors
     /// Every bundle that cannot be used, and a file of releases that cannot be read.
     pub fn open_networks(&self) -> Result<Networks, Vec<String>> {
-        let security = &self.service.security;
-        let oldest_release = security.last_release(RELEASE_NAME).map_err(|mistake| vec![mistake])?;
         // The service answers several sites.
-        let trust = security.trusted_keys().map(|keys| Trust { keys, site: None, oldest_release });
+        let trust = self.service.security.trust(RELEASE_NAME, None).map_err(|mistake| vec![mistake])?;
         Networks::open(&self.bundle, self.next_bundle.as_deref(), trust.as_ref())
     }
 
@@ -146,18 +143,8 @@ impl CloudSettings {
     /// # Errors
     /// A file that cannot be written.
     pub fn keep_release(&self, networks: &Networks) -> Result<(), String> {
-        let security = &self.service.security;
-        match networks.current().release().filter(|_| security.trusted_keys.is_some()) {
-            Some(signed) => security.keep_release(RELEASE_NAME, signed.number),
-            None => Ok(()),
-        }
-    }
-
-    /// Opens every file that the settings name, as a start would; returns all mistakes.
-    pub fn open_files(&self) -> Vec<String> {
-        let networks = self.open_networks();
-        let (engine, admission) = (engine::choose(&self.service).err(), Admission::new(&self.service).err());
-        networks.err().unwrap_or_default().into_iter().chain(engine).chain(admission).collect()
+        let release = networks.current().release().map(|signed| signed.number);
+        self.service.security.keep_release(RELEASE_NAME, release)
     }
 }
 

@@ -46,6 +46,11 @@ impl BrokerAnswers {
         Self { claims, results, others: LogLimit::new(1), report, claim: None }
     }
 
+    /// Counts in the leader's report.
+    pub(crate) fn count<T>(&self, update: impl FnOnce(&mut LeaderReport) -> T) -> T {
+        update(&mut self.report.lock())
+    }
+
     /// Takes the claim that was just sent. Later answers to earlier claims are ignored.
     pub(crate) fn claim_sent(&mut self, claim: Acknowledgement) {
         self.poll_claim(Instant::now());

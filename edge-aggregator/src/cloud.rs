@@ -29,7 +29,7 @@ use tracing::{info, warn};
 use crate::breaker::{Admission, Breaker};
 use crate::config::{CloudConfig, infer_endpoint, model_endpoint};
 use crate::message_format::MessageFormat;
-use crate::report::CloudCounts;
+use crate::report::LeaderReport;
 
 mod networks;
 
@@ -72,7 +72,7 @@ pub(crate) struct CloudModel {
     /// Asks for a check of the cloud's networks.
     check_networks: Notify,
     /// Locked for single updates, never across an await.
-    counts: Arc<Mutex<CloudCounts>>,
+    report: Arc<Mutex<LeaderReport>>,
 }
 
 /// Request for one sample.
@@ -98,7 +98,7 @@ pub(crate) struct CloudClient {
     /// `None` without a cloud service.
     model: Option<Arc<CloudModel>>,
     /// Locked for single updates, never across an await.
-    counts: Arc<Mutex<CloudCounts>>,
+    report: Arc<Mutex<LeaderReport>>,
     pending: JoinSet<CloudReply>,
     /// The task that checks the cloud's networks, if there is one.
     watching: JoinSet<()>,
@@ -141,9 +141,8 @@ impl CloudConnection {
 
 impl CloudClient {
     /// A client of a group. Without a cloud every request fails with [`Degraded::CloudUnreachable`].
-    pub(crate) fn new(model: Option<CloudModel>) -> Self {
-        let counts = model.as_ref().map(|model| Arc::clone(&model.counts)).unwrap_or_default();
-        Self { model: model.map(Arc::new), counts, pending: JoinSet::new(), watching: JoinSet::new() }
+    pub(crate) fn new(model: Option<CloudModel>, report: Arc<Mutex<LeaderReport>>) -> Self {
+        Self { model: model.map(Arc::new), report, pending: JoinSet::new(), watching: JoinSet::new() }
     }
 
     /// Compares the networks of the cloud with those of the group, now and whenever a refusal gives reason to. Needs a tokio runtime.
@@ -169,7 +168,7 @@ impl CloudClient {
                 Ok(())
             }
             Err(reason) => {
-                *self.counts.lock().failed.entry(reason).or_default() += 1;
+                *self.report.lock().cloud.failed.entry(reason).or_default() += 1;
                 Err(reason)
             }
         }
@@ -191,12 +190,6 @@ impl CloudClient {
     pub(crate) fn try_next(&mut self) -> Option<CloudReply> {
         self.pending.try_join_next()?.ok()
     }
-
-    pub(crate) fn counts(&self) -> CloudCounts {
-        let model = self.model.as_ref();
-        let breaker_opened = model.map_or(0, |model| model.connection.breaker.lock().opened);
-        CloudCounts { breaker_opened, ..self.counts.lock().clone() }
-    }
 }
 
 impl CloudModel {
@@ -209,23 +202,24 @@ impl CloudModel {
         cloud: &Endpoint,
         (group, model): (&GroupId, &str),
         formats: Arc<PerNetwork<MessageFormat>>,
+        report: Arc<Mutex<LeaderReport>>,
     ) -> Result<Self, String> {
         let (uri, metadata_uri) = (infer_endpoint(cloud, model)?, model_endpoint(cloud, model, "")?);
-        let (group, check_networks, counts) = (group.clone(), Notify::new(), Arc::default());
-        Ok(Self { connection, group, uri, metadata_uri, formats, check_networks, counts })
+        let (group, check_networks) = (group.clone(), Notify::new());
+        Ok(Self { connection, group, uri, metadata_uri, formats, check_networks, report })
     }
 
     async fn run(self: Arc<Self>, question: CloudQuestion, admission: Admission, now: Instant) -> CloudReply {
         let sample = question.sample;
         let deadline = now + Duration::from_millis(u64::from(question.deadline_ms));
-        self.counts.lock().asked += 1;
+        self.report.lock().cloud.asked += 1;
         let begin = Instant::now();
         let mut exchange = std::pin::pin!(self.exchange(question, deadline));
         let result = match timeout_at(deadline, exchange.as_mut()).await {
             Ok(result) => {
                 self.note_outcome(admission, result.as_ref().err().copied());
                 if result.is_ok() {
-                    self.counts.lock().durations.add_us(begin.elapsed().as_micros() as u64);
+                    self.report.lock().cloud.durations.add_us(begin.elapsed().as_micros() as u64);
                 }
                 result
             }
@@ -236,7 +230,7 @@ impl CloudModel {
                 lingering.ok().and_then(Result::ok).ok_or(Degraded::CloudTimeout)
             }
         };
-        self.counts.lock().answered += u64::from(result.is_ok());
+        self.report.lock().cloud.answered += u64::from(result.is_ok());
         CloudReply { sample, result }
     }
 
@@ -253,7 +247,7 @@ impl CloudModel {
             }
             return;
         };
-        *self.counts.lock().failed.entry(reason).or_default() += 1;
+        *self.report.lock().cloud.failed.entry(reason).or_default() += 1;
         let opened = breaker.opened;
         breaker.failed(admission, Instant::now(), random_fraction());
         if breaker.opened > opened && admission == Admission::Allow {
@@ -280,7 +274,7 @@ impl CloudModel {
         let max_bytes = MAX_JSON_BYTES + 16 * format.classes;
         let body = Limited::new(response.into_body(), max_bytes).collect().await;
         let body = body.map_err(|_| Degraded::CloudUnreachable)?.to_bytes();
-        self.counts.lock().body_received_bytes += body.len() as u64;
+        self.report.lock().cloud.body_received_bytes += body.len() as u64;
         match decode_response(&body, head_bytes, 1, format.classes) {
             Ok(answer) if answer.network.is_none_or(|network| network == format.network) => Ok(answer.logits),
             Ok(_) => {
@@ -324,7 +318,7 @@ impl CloudModel {
     }
 
     fn count_refusal(&self, code: &'static str) {
-        *self.counts.lock().refused.entry(code).or_default() += 1;
+        *self.report.lock().cloud.refused.entry(code).or_default() += 1;
     }
 
     fn request(
@@ -343,7 +337,7 @@ impl CloudModel {
             batch: FeatureBatch { samples: 1, features: question.features, presence: question.presence },
         };
         let (body, head_bytes) = encode_request(&request, format.cloud_sources);
-        self.counts.lock().body_sent_bytes += body.len() as u64;
+        self.report.lock().cloud.body_sent_bytes += body.len() as u64;
         self.connection
             .authorized(Request::post(self.uri.clone()))
             .header(CONTENT_TYPE, "application/octet-stream")

@@ -287,7 +287,7 @@ mod tests {
     impl Group {
         fn new() -> Self {
             let network = NetworkId([7; 32]);
-            let mut registry = Registry::new(Arc::new(PerNetwork::new(format(network))));
+            let mut registry = Registry::new(Arc::new(PerNetwork::new(format(network))), Arc::default());
             let bundle = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
             let mut leader = Leader::new(LeaderConfig::of(&bundle, 4), Exits { local: None, edge: None });
             let now = Now { since_start: Micros(0), wall_ms: 1_782_864_000_000 };

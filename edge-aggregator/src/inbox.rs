@@ -12,10 +12,11 @@ use headwater_protocol::{
     Batch, BatchEntry, BatchedAnswer, Birth, Body, DeviceId, DeviceTopic, EdgeId, EdgeTopic, Fault, Header,
     SampleId, Session, Slot, Topic, Topics, Trigger,
 };
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
-use crate::message_format::{Arrival, Change, MessageFormat, Refusal};
+use crate::message_format::{Arrival, Change, InboxCounts, MessageFormat, Refusal};
 use crate::registry::{DeviceIndex, Registry};
 use crate::remote_edges::{NetworkEdge, RemoteEdgeIndex, RemoteEdges};
 
@@ -35,8 +36,8 @@ pub(crate) struct Inbox {
     scores: Vec<f32>,
     map: Vec<u8>,
     changes: Vec<Change>,
-    /// Messages on foreign topics, messages of more names than are remembered, and unreadable triggers.
-    pub(crate) unroutable: u64,
+    /// Locked for single updates.
+    counts: Arc<Mutex<InboxCounts>>,
 }
 
 /// A message of the broker.
@@ -67,10 +68,14 @@ enum Route {
 }
 
 impl Inbox {
-    pub(crate) fn new(topics: Topics, formats: Arc<PerNetwork<MessageFormat>>) -> Self {
+    pub(crate) fn new(
+        topics: Topics,
+        formats: Arc<PerNetwork<MessageFormat>>,
+        counts: Arc<Mutex<InboxCounts>>,
+    ) -> Self {
         Self {
             topics,
-            devices: Registry::new(Arc::clone(&formats)),
+            devices: Registry::new(Arc::clone(&formats), Arc::clone(&counts)),
             edges: RemoteEdges::new(Arc::clone(&formats)),
             formats,
             routes: HashMap::new(),
@@ -78,7 +83,7 @@ impl Inbox {
             scores: Vec::new(),
             map: Vec::new(),
             changes: Vec::new(),
-            unroutable: 0,
+            counts,
         }
     }
 
@@ -90,7 +95,7 @@ impl Inbox {
     ) {
         let now = received.arrival.now;
         match self.route(received.topic, now) {
-            None => self.unroutable += 1,
+            None => self.counts.lock().unroutable += 1,
             Some(Route::Trigger) => self.trigger(received, &mut event),
             Some(Route::Device(device, leaf)) => {
                 if let Err((fault, why)) = self.device(device, leaf, received, &mut event) {
@@ -185,7 +190,7 @@ impl Inbox {
                     }
                 }
             }
-            Ok(_) | Err(_) => self.unroutable += 1,
+            Ok(_) | Err(_) => self.counts.lock().unroutable += 1,
         }
     }
 

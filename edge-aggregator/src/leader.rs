@@ -6,7 +6,7 @@ use std::time::Duration;
 use headwater_inference::bundle::{Bundle, PerNetwork};
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::journal::Recovered;
-use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig, Micros};
+use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig};
 use headwater_link::{Incoming, Link, RetainedMessage};
 use headwater_protocol::{DeviceState, EdgeIndex, InstanceId, LeaderClaim, SlotSet, Topic, Topics};
 use parking_lot::Mutex;
@@ -26,7 +26,7 @@ use crate::group_settings::Role;
 use crate::inbox::{Inbox, leader_subscriptions};
 use crate::journal::Journal;
 use crate::member::{Connections, Member, MemberReport};
-use crate::message_format::MessageFormat;
+use crate::message_format::{InboxCounts, MessageFormat};
 use crate::outbox::Outbox;
 use crate::policy_desk::PolicyDesk;
 use crate::refused_devices::RefusedDevices;
@@ -54,11 +54,12 @@ impl GroupLeader {
             process: Process::new(prepared.instance),
             connections: member.connections.clone(),
             report: Arc::clone(&member.report),
+            inbox: Arc::clone(&member.inbox),
             stop: member.stop.subscribe(),
             config,
         };
         // A mistake in the settings of the cloud or of the link is found before anything runs.
-        cloud_client(&group.shared, &group.config, prepared.formats())?;
+        group.cloud_client(prepared.formats())?;
         let link = group.listen()?;
         let mut member = member;
         member.loops.spawn(async move {
@@ -76,6 +77,7 @@ struct LedGroup {
     process: Process,
     connections: Connections,
     report: Arc<Mutex<LeaderReport>>,
+    inbox: Arc<Mutex<InboxCounts>>,
     stop: watch::Receiver<bool>,
 }
 
@@ -164,6 +166,7 @@ impl LedGroup {
     /// Takes out of the report what only a leader has.
     fn report_lost(&self) {
         self.report.lock().clear_present();
+        self.inbox.lock().forget_all();
     }
 
     fn report_waiting(&self, waiting: &Waiting, now: Instant) {
@@ -178,7 +181,7 @@ impl LedGroup {
     /// The event loop of the leader, with a connection whose last will ends the claim.
     fn worker(&self, prepared: Prepared, won: Won) -> Result<Worker, AggregatorError> {
         let formats = prepared.formats();
-        let Prepared { parts, edges, journal, mut recovered, .. } = prepared;
+        let Prepared { parts, edges, mut journal, mut recovered, .. } = prepared;
         if won.after_another && !recovered.decisions.is_empty() {
             // The other leader may have decided the same samples.
             info!(
@@ -199,6 +202,11 @@ impl LedGroup {
         }
         leader = leader.with_max_clock_difference_ms(self.config.settings.max_clock_difference_ms);
         leader.recover(recovered, &mut actions);
+        {
+            let earlier = self.report.lock();
+            leader = leader.with_counts(earlier.leader);
+            journal.counts = journal.counts.after(earlier.journal);
+        }
         if self.config.new_numbering {
             warn!(
                 group = %self.config.settings.group,
@@ -218,9 +226,13 @@ impl LedGroup {
         }
         let settings = &self.config.settings;
         let answers = BrokerAnswers::new(&self.topics, Arc::clone(&self.report));
-        let mut inbox = Inbox::new(self.topics.clone(), Arc::clone(&formats));
+        let mut inbox = Inbox::new(self.topics.clone(), Arc::clone(&formats), Arc::clone(&self.inbox));
         inbox.devices.silent_after = settings.silent_after();
-        inbox.set_owners(settings.devices.clone(), Micros(0), |_, _| {});
+        let clock = Clock::starting_at(Instant::now());
+        let now = clock.now(Instant::now());
+        inbox.set_owners(settings.devices.clone(), now.since_start, |generation, event| {
+            leader.handle(now, generation, event, &mut actions);
+        });
         inbox.devices.numbering = leader.numbering();
         let policies = self.config.policy_commands.clone();
         let calibrated = self.config.networks.current().policy();
@@ -230,7 +242,7 @@ impl LedGroup {
             policy_desk: PolicyDesk::new(&self.topics, policies, self.config.current_policy(), calibrated),
             policy_updates: self.config.policy_updates.clone(),
             device_updates: self.config.device_updates.clone(),
-            clock: Clock::starting_at(Instant::now()),
+            clock,
             device_watch: DeviceWatch::new(),
             work_loop: self.shared.work_loops.add(format!("group {}", self.config.settings.group)),
             inbox,
@@ -238,7 +250,7 @@ impl LedGroup {
             incoming,
             outbox: Outbox::new(link, &self.topics, settings.request_qos, answers),
             claim: HeldClaim::new(claim),
-            cloud: cloud_client(&self.shared, &self.config, formats)?,
+            cloud: self.cloud_client(formats)?,
             journal,
             refused: RefusedDevices::default(),
             settled: SettledSchedule::new(Duration::from_millis(settings.settled_every_ms.into())),
@@ -246,6 +258,20 @@ impl LedGroup {
             report: Arc::clone(&self.report),
             actions,
         })
+    }
+
+    fn cloud_client(&self, formats: Arc<PerNetwork<MessageFormat>>) -> Result<CloudClient, AggregatorError> {
+        let (cloud, report) = (&self.shared.config.cloud, Arc::clone(&self.report));
+        let Some((connection, url)) = self.shared.cloud.clone().zip(cloud.url.as_ref()) else {
+            return Ok(CloudClient::new(None, report));
+        };
+        let settings = &self.config.settings;
+        let name = (&settings.group, settings.model.as_ref().unwrap_or(&cloud.model).as_str());
+        let model = CloudModel::new(connection, url, name, formats, Arc::clone(&report));
+        let model = model.map_err(|mistake| AggregatorError::mistake(format!("model: {mistake}")))?;
+        let mut client = CloudClient::new(Some(model), report);
+        client.watch_networks();
+        Ok(client)
     }
 
     fn connect(
@@ -338,7 +364,7 @@ impl NetworkParts {
 ///
 /// # Errors
 /// [`AggregatorError::Config`]: an edge that the network does not have, or the role of an edge.
-pub fn local_edges(role: &Role, count: usize) -> Result<Vec<EdgeIndex>, AggregatorError> {
+pub(crate) fn local_edges(role: &Role, count: usize) -> Result<Vec<EdgeIndex>, AggregatorError> {
     match role {
         Role::Leader { local_edges: None } => Ok(EdgeIndex::first(count).filter(|_| count == 1).collect()),
         Role::Leader { local_edges: Some(edges) } => match edges.iter().find(|edge| **edge >= count) {
@@ -350,23 +376,6 @@ pub fn local_edges(role: &Role, count: usize) -> Result<Vec<EdgeIndex>, Aggregat
         },
         Role::Edge { .. } => Err(AggregatorError::mistake("role: expected \"leader\", found \"edge\"")),
     }
-}
-
-fn cloud_client(
-    shared: &Shared,
-    config: &OpenedGroup,
-    formats: Arc<PerNetwork<MessageFormat>>,
-) -> Result<CloudClient, AggregatorError> {
-    let cloud = &shared.config.cloud;
-    let Some((connection, url)) = shared.cloud.clone().zip(cloud.url.as_ref()) else {
-        return Ok(CloudClient::new(None));
-    };
-    let name = (&config.settings.group, config.settings.model.as_ref().unwrap_or(&cloud.model).as_str());
-    let model = CloudModel::new(connection, url, name, formats);
-    let model = model.map_err(|mistake| AggregatorError::mistake(format!("model: {mistake}")))?;
-    let mut client = CloudClient::new(Some(model));
-    client.watch_networks();
-    Ok(client)
 }
 
 /// Logs the state that a start found in the journal.
@@ -381,5 +390,131 @@ fn log_recovery(recovered: &Recovered, torn_bytes: u64) {
     if settled.highest.0 > 0 || !open.is_empty() {
         let (republishing, awaited) = (decisions.len(), open.len());
         info!(highest = %settled.highest, republishing, awaited, "continuing from the journal");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_inference::leader::Action;
+    use headwater_inference::testing::TinyNetwork;
+    use headwater_protocol::{
+        Birth, Body, Boot, DeviceId, DeviceTopic, GroupId, Header, Message, NetworkId, Numbering, SampleId,
+        Schema, Session, SiteId, Slot, Status, encode,
+    };
+
+    use super::*;
+    use crate::config::SharedConfig;
+
+    /// A group of three slots whose broker is away.
+    struct Group {
+        member: GroupLeader,
+        led: LedGroup,
+        network: NetworkId,
+    }
+
+    impl Group {
+        fn new() -> Self {
+            let bundle = Arc::new(Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap());
+            let network = bundle.network_id();
+            let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new("gate").unwrap());
+            let topics = Topics::new(&site, &group);
+            let member = GroupLeader::new(Duration::ZERO);
+            let led = LedGroup {
+                shared: Shared::new(SharedConfig::new("mqtt://127.0.0.1:9".parse().unwrap())).unwrap(),
+                config: Arc::new(OpenedGroup::new(site, group, bundle)),
+                topics,
+                process: Process::new(instance_of_journal(None)),
+                connections: member.connections.clone(),
+                report: Arc::clone(&member.report),
+                inbox: Arc::clone(&member.inbox),
+                stop: member.stop.subscribe(),
+            };
+            Self { member, led, network }
+        }
+
+        async fn leads(&self) -> Worker {
+            let prepared = Prepared::load(&self.led.config).await.unwrap();
+            self.led.worker(prepared, Won { term: 1, after_another: false }).unwrap()
+        }
+
+        fn sends(&self, worker: &mut Worker, (device, leaf): (&str, DeviceTopic), payload: Vec<u8>) {
+            let topic = self.led.topics.device(&DeviceId::new(device).unwrap(), leaf);
+            worker
+                .receive(Instant::now(), Incoming::Message { topic, payload: payload.into(), retain: false });
+        }
+
+        fn starts(&self, worker: &mut Worker, id: &str, slot: u8) {
+            let birth = Birth {
+                schema: Schema,
+                device: DeviceId::new(id).unwrap(),
+                slot: Slot::new(slot).unwrap(),
+                boot: Boot(1),
+                software: "test".into(),
+                network: self.network,
+                policy: None,
+                numbering: Some(Numbering::Trigger),
+                capabilities: Vec::new(),
+            };
+            self.sends(worker, (id, DeviceTopic::Birth), serde_json::to_vec(&birth).unwrap());
+            self.has_status(worker, id, DeviceState::Up);
+        }
+
+        fn has_status(&self, worker: &mut Worker, id: &str, state: DeviceState) {
+            let status = Status { schema: Schema, state, boot: Boot(1) };
+            self.sends(worker, (id, DeviceTopic::Status), serde_json::to_vec(&status).unwrap());
+        }
+
+        fn has_no_view(&self, worker: &mut Worker, id: &str, sample: u64) {
+            let session = Session::of_boot(self.network, Boot(1));
+            let header = Header { late: false, session, sample: SampleId(sample), age_ms: 3 };
+            let limits = self.led.config.networks.current().manifest().limits();
+            let mut payload = Vec::new();
+            encode(&Message { header, body: Body::NotInView }, &limits, &mut payload).unwrap();
+            self.sends(worker, (id, DeviceTopic::Summary), payload);
+        }
+
+        fn triggers(&self, worker: &mut Worker, sample: u64) {
+            let (topic, payload) =
+                (self.led.topics.name(&Topic::Trigger), format!(r#"{{"sample": {sample}}}"#));
+            let message = Incoming::Message { topic, payload: payload.into(), retain: false };
+            worker.receive(Instant::now(), message);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_decision_names_the_devices_of_its_time_though_it_waits_to_be_written() {
+        let group = Group::new();
+        let mut worker = group.leads().await;
+        group.starts(&mut worker, "a", 0);
+        group.starts(&mut worker, "b", 1);
+        group.triggers(&mut worker, 101);
+        group.has_no_view(&mut worker, "b", 101);
+        group.has_status(&mut worker, "a", DeviceState::Down);
+        group.starts(&mut worker, "c", 0);
+        let missing = worker.actions.iter().find_map(|action| match action {
+            Action::Decide(decision) => Some(decision.missing.clone()),
+            _ => None,
+        });
+        assert_eq!(missing, Some(vec!["a".to_owned(), "slot 2".to_owned()]), "{:?}", worker.actions);
+    }
+
+    #[tokio::test]
+    async fn counts_go_on_when_the_process_leads_again() {
+        let group = Group::new();
+        for times in 1..=2 {
+            let mut worker = group.leads().await;
+            group.has_no_view(&mut worker, "stranger", 101);
+            group.starts(&mut worker, "a", 0);
+            group.has_no_view(&mut worker, "a", u64::MAX);
+            let topic = "headwater/v1/plant/other/trigger".to_owned();
+            let foreign = Incoming::Message { topic, payload: Vec::new().into(), retain: false };
+            worker.receive(Instant::now(), foreign);
+            worker.report_state();
+            group.led.report_lost();
+            let report = group.member.report();
+            assert_eq!((report.inbox.unroutable, report.leader.implausible), (times, times));
+            let by_code = [("implausible".to_owned(), times), ("unknown_device".to_owned(), times)];
+            assert_eq!(report.inbox.by_code(), by_code);
+        }
     }
 }

@@ -16,7 +16,7 @@
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
 //! ```text
-//! process         aggregator  config_check
+//! process         checks  aggregator  config_check
 //! event loops     leader  worker  edge
 //! of a group      health  status  member  shared  policy_desk
 //! cloud           cloud
@@ -30,6 +30,7 @@
 mod aggregator;
 mod breaker;
 mod broker_answers;
+mod checks;
 mod claim;
 mod clock;
 mod cloud;
@@ -68,10 +69,10 @@ pub use error::AggregatorError;
 pub use group_settings::{GroupSettings, JournalSettings, JournalSync, Role, RoleName};
 pub use inbox::{edge_subscriptions, leader_subscriptions};
 pub use journal::JournalError;
-pub use leader::{GroupLeader, local_edges};
+pub use leader::GroupLeader;
 pub use live_settings::ListedDevices;
 pub use member::{Member, MemberReport};
-pub use message_format::Refusals;
+pub use message_format::{InboxCounts, Refusals};
 pub use report::{BrokerLink, CloudCounts, EdgeReport, GroupReport, JournalCounts, LeadState, LeaderReport};
 pub use settings::AggregatorSettings;
 pub use shared::Shared;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use headwater_edge_aggregator::{
     AggregatorConfig, AggregatorError, AggregatorSettings, GroupReport, ListedDevices, run,
 };
-use headwater_settings::{Sources, Stop, checked_live, load, print_result};
+use headwater_settings::{Sources, Stop, checked_live, load, print_checked};
 use headwater_telemetry::{
     ReloadSignal, ServiceManager, init_logs, print_error, runtime_with_reloads, stop_signal,
 };
@@ -34,13 +34,13 @@ fn main() -> ExitCode {
         return checked_live(PROGRAM, &loaded.settings.shared.admin);
     }
     loaded.warnings.iter().for_each(|warning| warn!("{warning}"));
+    if loaded.settings.command_line.check_config {
+        return print_checked(&loaded, &loaded.settings.checks().0);
+    }
     let config = match loaded.settings.open_checked() {
         Ok(config) => config,
         Err(mistakes) => return Stop::Mistakes(mistakes).print(PROGRAM),
     };
-    if loaded.settings.command_line.check_config {
-        return print_result(PROGRAM, &loaded.to_toml());
-    }
     if let Err(mistake) = loaded.settings.keep_releases(&config) {
         return Stop::Mistakes(vec![mistake]).print(PROGRAM);
     }

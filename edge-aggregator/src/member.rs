@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::error::AggregatorError;
+use crate::message_format::InboxCounts;
 use crate::report::{BrokerLink, EdgeReport, GroupReport, LeaderReport};
 
 /// Messages taken from the link in one round.
@@ -25,6 +26,8 @@ pub struct Member<R> {
     pub(crate) loops: JoinSet<Result<(), AggregatorError>>,
     pub(crate) grace: Duration,
     pub(crate) report: Arc<Mutex<R>>,
+    /// Counts of the inbox, over all times that the process leads.
+    pub(crate) inbox: Arc<Mutex<InboxCounts>>,
     pub(crate) stop: watch::Sender<bool>,
 }
 
@@ -83,8 +86,8 @@ pub trait MemberReport: Clone + Default + Send + 'static {
     /// Metrics that are read from the report.
     const METRICS: &'static [ReportMetric<Self>];
 
-    /// Sets the state of the connections to the broker.
-    fn set_broker(&mut self, broker: BrokerLink);
+    /// Sets the state of the connections to the broker, and the counts of the inbox.
+    fn set_parts(&mut self, broker: BrokerLink, inbox: InboxCounts);
 
     /// Removes what holds only while the member runs, such as filled slots.
     fn clear_present(&mut self);
@@ -96,8 +99,8 @@ pub trait MemberReport: Clone + Default + Send + 'static {
 impl MemberReport for LeaderReport {
     const METRICS: &'static [ReportMetric<Self>] = Self::METRICS;
 
-    fn set_broker(&mut self, broker: BrokerLink) {
-        self.broker = broker;
+    fn set_parts(&mut self, broker: BrokerLink, inbox: InboxCounts) {
+        (self.broker, self.inbox) = (broker, inbox);
     }
 
     fn clear_present(&mut self) {
@@ -116,8 +119,8 @@ impl MemberReport for LeaderReport {
 impl MemberReport for EdgeReport {
     const METRICS: &'static [ReportMetric<Self>] = Self::METRICS;
 
-    fn set_broker(&mut self, broker: BrokerLink) {
-        self.broker = broker;
+    fn set_parts(&mut self, broker: BrokerLink, inbox: InboxCounts) {
+        (self.broker, self.inbox) = (broker, inbox);
     }
 
     fn clear_present(&mut self) {
@@ -134,7 +137,14 @@ impl<R: MemberReport> Member<R> {
     pub(crate) fn new(grace: Duration) -> Self {
         let stop = watch::Sender::new(false);
         let connections = Connections::default();
-        Self { connections, loops: JoinSet::new(), grace, report: Arc::default(), stop }
+        Self {
+            connections,
+            loops: JoinSet::new(),
+            grace,
+            report: Arc::default(),
+            inbox: Arc::default(),
+            stop,
+        }
     }
 
     /// Counts since the start.
@@ -145,9 +155,10 @@ impl<R: MemberReport> Member<R> {
     /// A function that reads the counts, also after the member has ended.
     pub(crate) fn reader(&self) -> impl Fn() -> R + Send + Sync + 'static + use<R> {
         let (connections, report) = (self.connections.clone(), Arc::clone(&self.report));
+        let inbox = Arc::clone(&self.inbox);
         move || {
             let mut report = report.lock().clone();
-            report.set_broker(connections.state());
+            report.set_parts(connections.state(), inbox.lock().clone());
             report
         }
     }

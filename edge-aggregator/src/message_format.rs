@@ -7,7 +7,8 @@ use headwater_inference::leader::{Event, Generation, Micros};
 use headwater_inference::manifest::{FeatureEncoding, SectionManifest};
 use headwater_inference::sections::{MapCoder, MapCoderError, ScoreCoder, ScoreLimits};
 use headwater_protocol::{
-    DecodeError, Fault, Header, Limits, Message, NetworkId, Session, Slot, SlotSet, decode, decode_header,
+    DecodeError, DeviceId, Fault, Header, Limits, Message, NetworkId, Session, Slot, SlotSet, decode,
+    decode_header,
 };
 
 /// How and when a message came.
@@ -26,6 +27,54 @@ pub(crate) type Refusal = (Fault, String);
 
 /// Refused messages and births of one sender, by code of the error table.
 pub type Refusals = BTreeMap<&'static str, u64>;
+
+/// Counts of a group's messages that were not taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InboxCounts {
+    /// Devices with refused messages or births.
+    pub refused: BTreeMap<DeviceId, Refusals>,
+    /// Refusals of names that were forgotten to make room.
+    pub refused_forgotten: Refusals,
+    /// Names of devices that were forgotten to make room for others.
+    pub forgotten_devices: u64,
+    /// Silent devices that lost their slot to another one.
+    pub replaced_devices: u64,
+    /// Messages on foreign topics or of unknown names, and unreadable triggers.
+    pub unroutable: u64,
+}
+
+impl InboxCounts {
+    /// Counts a refusal.
+    pub(crate) fn refuse(&mut self, device: &DeviceId, fault: Fault) {
+        let of_device = match self.refused.get_mut(device) {
+            Some(of_device) => of_device,
+            None => self.refused.entry(device.clone()).or_default(),
+        };
+        *of_device.entry(fault.code()).or_default() += 1;
+    }
+
+    /// Keeps the refusals of a device without its name.
+    pub(crate) fn forget(&mut self, device: &DeviceId) {
+        for (code, count) in self.refused.remove(device).unwrap_or_default() {
+            *self.refused_forgotten.entry(code).or_default() += count;
+        }
+    }
+
+    /// Keeps the refusals of all devices without their names: the registry that knew the devices has ended.
+    pub(crate) fn forget_all(&mut self) {
+        let devices: Vec<_> = self.refused.keys().cloned().collect();
+        devices.iter().for_each(|device| self.forget(device));
+    }
+
+    /// Refusals of all devices by error code.
+    pub(crate) fn by_code(&self) -> Vec<(String, u64)> {
+        let mut codes = BTreeMap::<String, u64>::new();
+        for (code, count) in self.refused.values().chain([&self.refused_forgotten]).flatten() {
+            *codes.entry((*code).into()).or_default() += count;
+        }
+        codes.into_iter().collect()
+    }
+}
 
 /// Format of a network's messages, and of its requests to the cloud.
 #[derive(Clone, Debug)]

@@ -52,10 +52,6 @@ pub(crate) struct Outbox {
     /// Results that wait for the broker.
     pub(crate) waiting: VecDeque<QueuedResult>,
     unacknowledged: VecDeque<(QueuedResult, Acknowledgement)>,
-    /// Results that were given up.
-    pub(crate) unsent: u64,
-    /// Results that were published a second time, marked.
-    pub(crate) republished: u64,
     given_up_logged: Option<Instant>,
     answers: BrokerAnswers,
 }
@@ -104,8 +100,6 @@ impl Outbox {
             is_open: false,
             waiting: VecDeque::new(),
             unacknowledged: VecDeque::new(),
-            unsent: 0,
-            republished: 0,
             given_up_logged: None,
             answers,
         }
@@ -148,7 +142,7 @@ impl Outbox {
         let Some(message) = message else { return };
         if self.waiting.len() == MAX_WAITING {
             self.waiting.pop_front();
-            self.unsent += 1;
+            self.answers.count(|report| report.results_unsent += 1);
         }
         self.waiting.push_back(message);
         self.flush(now);
@@ -207,7 +201,8 @@ impl Outbox {
             let (topic, payload) = (self.result_topic.as_str(), message.payload.clone());
             match self.link.publish_acknowledged(topic, payload, false) {
                 Ok(acknowledgement) => {
-                    self.republished += u64::from(message.is_repeat);
+                    let is_repeat = message.is_repeat;
+                    self.answers.count(|report| report.republished += u64::from(is_repeat));
                     let sent = self.waiting.pop_front().map(|message| (message, acknowledgement));
                     self.unacknowledged.extend(sent);
                 }
@@ -228,7 +223,7 @@ impl Outbox {
                 Delivery::Acknowledged => _ = self.unacknowledged.pop_front(),
                 Delivery::Refused { reason, needs_rights } => {
                     self.unacknowledged.pop_front();
-                    self.unsent += 1;
+                    self.answers.count(|report| report.results_unsent += 1);
                     self.answers.result_refused(now, &reason, needs_rights);
                 }
             }
@@ -236,10 +231,13 @@ impl Outbox {
     }
 
     fn given_up(&mut self, now: Instant, reason: &dyn std::fmt::Display) {
-        self.unsent += 1;
+        let unsent = self.answers.count(|report| {
+            report.results_unsent += 1;
+            report.results_unsent
+        });
         if self.given_up_logged.is_none_or(|at| now >= at + LOG_EVERY) {
             self.given_up_logged = Some(now);
-            warn!(%reason, unsent = self.unsent, "a result cannot be published; further ones are only counted");
+            warn!(%reason, unsent, "a result cannot be published; further ones are only counted");
         }
     }
 

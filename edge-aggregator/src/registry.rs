@@ -15,7 +15,7 @@ mod names;
 mod owners;
 mod registered_device;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,9 +25,10 @@ use headwater_protocol::{
     Birth, DeviceId, DeviceState, Fault, MqttHandling, NetworkId, Numbering, Session, Slot, SlotSet, Status,
 };
 use headwater_transport::LogLimit;
+use parking_lot::Mutex;
 use tracing::{info, warn};
 
-use crate::message_format::{Arrival, Change, MessageFormat, Refusal, Refusals};
+use crate::message_format::{Arrival, Change, InboxCounts, MessageFormat, Refusal};
 
 use device::{Device, NetworkSlot, Sign};
 use registered_device::CONNECTION_ENDED;
@@ -74,6 +75,8 @@ pub(crate) struct Registry {
     holders: Vec<Option<Holder>>,
     /// The device that fills each slot or filled it last.
     last_holders: Vec<Option<DeviceId>>,
+    /// The names by slot that the leader knows.
+    told_names: Vec<Option<DeviceId>>,
     /// Slots that another device claims, and since when.
     contests: Vec<(Slot, Micros)>,
     /// Devices whose retained birth was cleared while they were up, and when.
@@ -88,11 +91,8 @@ pub(crate) struct Registry {
     last_accepted: Option<Micros>,
     /// Names so far.
     names: u64,
-    /// Names that were forgotten to make room.
-    pub(crate) forgotten: u64,
-    /// Devices that lost their slot because they were silent.
-    pub(crate) replaced: u64,
-    forgotten_refusals: Refusals,
+    /// Locked for single updates.
+    counts: Arc<Mutex<InboxCounts>>,
     stranger_log: LogLimit<Micros>,
     refusal_log: LogLimit<Micros>,
     up_down_log: LogLimit<Micros>,
@@ -110,7 +110,7 @@ struct Holder {
 }
 
 impl Registry {
-    pub(crate) fn new(formats: Arc<PerNetwork<MessageFormat>>) -> Self {
+    pub(crate) fn new(formats: Arc<PerNetwork<MessageFormat>>, counts: Arc<Mutex<InboxCounts>>) -> Self {
         let slots = formats.iter().map(|(_, format)| format.slots).max().unwrap_or(0);
         Self {
             formats,
@@ -119,6 +119,7 @@ impl Registry {
             numbering: None,
             holders: vec![None; slots],
             last_holders: vec![None; slots],
+            told_names: vec![None; slots],
             contests: Vec::new(),
             cleared: Vec::new(),
             silent_after: SILENT_AFTER,
@@ -126,9 +127,7 @@ impl Registry {
             births_to_clear: VecDeque::new(),
             last_accepted: None,
             names: 0,
-            forgotten: 0,
-            replaced: 0,
-            forgotten_refusals: Refusals::new(),
+            counts,
             stranger_log: LogLimit::new(MAX_STRANGER_LINES),
             refusal_log: LogLimit::new(MAX_REFUSAL_LINES),
             up_down_log: LogLimit::new(MAX_UP_DOWN_LINES),
@@ -196,13 +195,12 @@ impl Registry {
 
     fn forget(&mut self, device: &Device, now: Micros) {
         self.by_id.remove(&device.id);
-        self.forgotten += 1;
-        for (code, count) in &device.refused {
-            *self.forgotten_refusals.entry(code).or_default() += count;
-        }
+        let mut counts = self.counts.lock();
+        counts.forgotten_devices += 1;
+        counts.forget(&device.id);
         if self.forgotten_log.take(now).is_some() {
             warn!(
-                device = %device.id, forgotten = self.forgotten,
+                device = %device.id, forgotten = counts.forgotten_devices,
                 "too many names of devices without a valid birth: the oldest ones are forgotten"
             );
         }
@@ -246,6 +244,7 @@ impl Registry {
         self.clear_if_foreign(index);
         self.cleared.retain(|(cleared, _)| *cleared != index);
         self.update_holders(index, now, changes);
+        self.tell_names(changes);
     }
 
     /// The reason why a birth is refused. `slots` is the number of slots of its network; `None` for a network of another group.
@@ -402,7 +401,7 @@ impl Registry {
     /// once a minute, and a number of lines a minute over all names: fewer for those without an accepted birth.
     pub(crate) fn refuse(&mut self, index: DeviceIndex, fault: Fault, why: &str, now: Micros) {
         let device = &mut self.devices[index.at];
-        *device.refused.entry(fault.code()).or_default() += 1;
+        self.counts.lock().refuse(&device.id, fault);
         if fault.mqtt() != MqttHandling::CountAndName {
             return;
         }
@@ -414,17 +413,6 @@ impl Registry {
             device = %device.id, fault = fault.code(), why, not_logged, of_other_names = others,
             "a device was refused; more refusals of this session are only counted"
         );
-    }
-
-    /// Every device with refusals.
-    pub(crate) fn refusals(&self) -> BTreeMap<DeviceId, Refusals> {
-        let with_refusals = self.devices.iter().filter(|device| !device.refused.is_empty());
-        with_refusals.map(|device| (device.id.clone(), device.refused.clone())).collect()
-    }
-
-    /// Refusals of forgotten names.
-    pub(crate) fn forgotten_refusals(&self) -> &Refusals {
-        &self.forgotten_refusals
     }
 
     /// Slots that a device fills.
@@ -494,6 +482,7 @@ impl Registry {
                     info!(device = %self.devices[index.at].id, slot = %claim.slot, "device up");
                 }
                 self.learn_numbering(index, now, changes);
+                self.tell_name(claim.slot, changes);
                 changes.push((claim.generation, Event::DeviceUp { slot: claim.slot }));
                 // Others that claim the slot wait for this device now.
                 self.contests.retain(|(contested, _)| *contested != claim.slot);

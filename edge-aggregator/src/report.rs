@@ -6,13 +6,12 @@ use headwater_inference::leader::Counts;
 use headwater_link::WireBytes;
 use headwater_protocol::status::ReportedState;
 use headwater_protocol::{
-    Decision, Degraded, DeviceId, Dropped, EdgeId, EdgeSet, Exit, InstanceId, Numbering, PolicyId, SlotSet,
-    Undecided,
+    Decision, Degraded, DeviceId, Dropped, EdgeSet, Exit, InstanceId, Numbering, PolicyId, SlotSet, Undecided,
 };
 use headwater_telemetry::{DurationCounts, MetricValue, report};
 
 use crate::device_watch::ReportedDevice;
-use crate::message_format::Refusals;
+use crate::message_format::InboxCounts;
 
 /// Last levels of the topics whose refusals are counted: claims and results.
 pub(crate) const REFUSED_TOPICS: [&str; 2] = ["leader", "result"];
@@ -107,28 +106,27 @@ report! {
             "headwater_aggregator_decision_duration_seconds",
             "Time from capture to decision, without samples that devices sent late."
         ) => |durations| *durations;
-        /// Devices with refused messages or births.
-        refused: BTreeMap<DeviceId, Refusals>;
-        /// Refusals of names that were forgotten to make room.
-        refused_forgotten: Refusals;
-        forgotten_devices: u64 = counter(
-            "headwater_aggregator_forgotten_devices_total",
-            "Names of devices that were forgotten to make room for others."
-        );
-        replaced_devices: u64 = counter(
-            "headwater_aggregator_replaced_devices_total",
-            "Silent devices that lost their slot to another one."
-        );
-        /// Edges with refused messages.
-        refused_edges: BTreeMap<EdgeId, Refusals>;
+        inbox: InboxCounts =
+            counter(
+                "headwater_aggregator_forgotten_devices_total",
+                "Names of devices that were forgotten to make room for others."
+            ) => |inbox| inbox.forgotten_devices,
+            counter(
+                "headwater_aggregator_replaced_devices_total",
+                "Silent devices that lost their slot to another one."
+            ) => |inbox| inbox.replaced_devices,
+            counter(
+                "headwater_aggregator_unroutable_messages_total",
+                "Messages on foreign topics or of unknown names, and unreadable triggers."
+            ) => |inbox| inbox.unroutable,
+            counters(
+                "headwater_aggregator_refused_messages_total",
+                "Refused messages of devices by error code.",
+                "code"
+            ) => |inbox| inbox.by_code();
         /// They are of this process or another.
         edges_up: EdgeSet = gauge("headwater_aggregator_edges_up", "Edges that are up now.")
             => |edges| edges.len() as u64;
-        /// Unreadable triggers are among them.
-        unroutable: u64 = counter(
-            "headwater_aggregator_unroutable_messages_total",
-            "Messages on foreign topics or of unknown names."
-        );
         results_waiting: u64 =
             gauge("headwater_aggregator_waiting_results", "Results that wait for the broker.");
         results_unacknowledged: u64 = gauge(
@@ -209,11 +207,6 @@ report! {
 
     gauge("headwater_aggregator_empty_slots", "Slots of the network that no device fills.")
         => |report| (report.slots - report.filled_slots).len() as u64;
-    counters(
-        "headwater_aggregator_refused_messages_total",
-        "Refused messages of devices by error code.",
-        "code"
-    ) => refused_by_code;
 }
 
 /// A connection to the broker.
@@ -254,10 +247,8 @@ report! {
             counter("headwater_aggregator_edge_unsent_answers_total", "Answers that could not be sent.");
         /// Slots that a device fills now.
         filled_slots: SlotSet;
-        /// Devices with refused messages or births.
-        refused: BTreeMap<DeviceId, Refusals>;
-        /// Messages on foreign topics or of unknown names, and unreadable triggers.
-        unroutable: u64;
+        /// Messages that were not taken.
+        inbox: InboxCounts;
         /// The connection to the broker.
         broker: BrokerLink;
     }
@@ -280,8 +271,6 @@ pub struct CloudCounts {
     pub body_sent_bytes: u64,
     /// Bytes of answer bodies.
     pub body_received_bytes: u64,
-    /// Number of times that the breaker opened, for the requests of all groups.
-    pub breaker_opened: u64,
     /// Time of the requests that were answered before the deadline.
     pub durations: DurationCounts,
 }
@@ -307,6 +296,18 @@ pub struct JournalCounts {
     pub is_full: bool,
 }
 
+impl JournalCounts {
+    /// These counts of a journal that was just opened, and those of the same process before.
+    pub(crate) fn after(self, earlier: Self) -> Self {
+        Self {
+            torn_bytes: earlier.torn_bytes + self.torn_bytes,
+            unreadable_bytes: earlier.unreadable_bytes + self.unreadable_bytes,
+            is_full: self.is_full,
+            ..earlier
+        }
+    }
+}
+
 impl LeaderReport {
     pub(crate) fn count(&mut self, decision: &Decision) {
         self.decided += 1;
@@ -322,15 +323,6 @@ impl LeaderReport {
             *self.undecided.entry(reason).or_default() += 1;
         }
     }
-}
-
-/// Refusals of all devices by error code.
-fn refused_by_code(report: &LeaderReport) -> Vec<(String, u64)> {
-    let mut codes = BTreeMap::<String, u64>::new();
-    for (code, count) in report.refused.values().chain([&report.refused_forgotten]).flatten() {
-        *codes.entry((*code).into()).or_default() += count;
-    }
-    codes.into_iter().collect()
 }
 
 /// Counts with the names of their keys.

@@ -1,6 +1,6 @@
 //! Settings of `headwater-aggregator`: one group by settings of its own, or several as `[[group]]`.
 
-use headwater_inference::bundle::{Networks, Trust};
+use headwater_inference::bundle::Networks;
 use headwater_inference::policy::{Policy, PolicyChanges, PolicyFileError};
 use headwater_protocol::{GroupId, PolicyId};
 use headwater_settings::{
@@ -61,13 +61,9 @@ impl AggregatorSettings {
     /// # Errors
     /// A file that cannot be written.
     pub fn keep_releases(&self, config: &AggregatorConfig) -> Result<(), String> {
-        let security = &self.shared.security;
-        if security.trusted_keys.is_none() {
-            return Ok(());
-        }
-        config.groups.iter().try_for_each(|group| match group.networks.current().release() {
-            Some(signed) => security.keep_release(&group.settings.full_name(), signed.number),
-            None => Ok(()),
+        config.groups.iter().try_for_each(|group| {
+            let release = group.networks.current().release().map(|signed| signed.number);
+            self.shared.security.keep_release(&group.settings.full_name(), release)
         })
     }
 
@@ -122,14 +118,16 @@ impl Program for AggregatorSettings {
 }
 
 impl GroupSettings {
+    /// Opens the bundles of the group.
+    pub(crate) fn open_networks(&self, security: &SecuritySettings) -> Result<Networks, Vec<String>> {
+        let trust = security.trust(&self.full_name(), Some(&self.site)).map_err(|mistake| vec![mistake])?;
+        Networks::open(&self.bundle, self.next_bundle.as_deref(), trust.as_ref())
+    }
+
     /// Opens the files of the group.
     fn open(&self, security: &SecuritySettings) -> Result<OpenedGroup, Vec<String>> {
         let mut mistakes = Vec::new();
-        let last = security.last_release(&self.full_name());
-        let oldest_release = last.map_err(|mistake| mistakes.push(mistake)).unwrap_or(0);
-        let trust = security.trusted_keys();
-        let trust = trust.map(|keys| Trust { keys, site: Some(&self.site), oldest_release });
-        let networks = Networks::open(&self.bundle, self.next_bundle.as_deref(), trust.as_ref());
+        let networks = self.open_networks(security);
         let networks = networks.map_err(|of_bundles| mistakes.extend(of_bundles)).ok();
         let identity = self.identity(&security.tls).map_err(|mistake| mistakes.push(mistake)).ok().flatten();
         let policy = self.policy(networks.as_ref());

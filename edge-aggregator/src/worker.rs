@@ -132,7 +132,8 @@ impl Worker {
         self.settled.restart();
         self.leader.begin_notices();
         self.publish_settled(Instant::now());
-        self.update_report();
+        self.outbox.flush(Instant::now());
+        self.report_state();
         if link_ended { Err(AggregatorError::Stopped("the link ended".into())) } else { Ok(None) }
     }
 
@@ -189,7 +190,8 @@ impl Worker {
             self.act(now).await;
             self.follow_room(now);
             self.publish_settled(now);
-            self.update_report();
+            self.outbox.flush(now);
+            self.report_state();
         }
     }
 
@@ -244,7 +246,7 @@ impl Worker {
         });
     }
 
-    fn receive(&mut self, now: Instant, message: Incoming) {
+    pub(crate) fn receive(&mut self, now: Instant, message: Incoming) {
         match message {
             Incoming::Message { topic, payload, .. } if self.outbox.is_leader_topic(&topic) => {
                 if self.claim.receive(now, &payload) {
@@ -324,8 +326,7 @@ impl Worker {
     async fn act(&mut self, now: Instant) {
         while !self.actions.is_empty() && self.journal.may_write(now) {
             let mut actions = std::mem::take(&mut self.actions);
-            for action in &mut actions {
-                self.name_missing_devices(action);
+            for action in &actions {
                 self.journal_entry(action);
             }
             if self.journal.flush().await == Flush::Failed {
@@ -362,16 +363,6 @@ impl Worker {
                 self.handle(now, Event::Connected);
             }
             None => {}
-        }
-    }
-
-    /// Writes the names of missing devices into a decision: the leader knows slots alone.
-    fn name_missing_devices(&self, action: &mut Action) {
-        if let Action::Decide(decision) | Action::Revise(decision) = action
-            && decision.missing.is_empty()
-        {
-            let slots = decision.presence.missing_slots();
-            decision.missing = slots.map(|slot| self.inbox.devices.device_name(slot)).collect();
         }
     }
 
@@ -458,9 +449,8 @@ impl Worker {
         update(&mut self.report.lock());
     }
 
-    /// Copies the counts of the parts into the report.
-    fn update_report(&mut self) {
-        self.outbox.flush(Instant::now());
+    /// Says in the report what holds now. Events are counted where they happen.
+    pub(crate) fn report_state(&mut self) {
         self.with_report(|report| {
             report.open = self.leader.open_samples().len() as u64;
             report.policy = self.leader.policy_id();
@@ -468,20 +458,11 @@ impl Worker {
             report.filled_slots = self.inbox.devices.filled();
             report.slots = self.leader.slots();
             report.numbering = self.leader.numbering();
-            report.leader = self.leader.counts();
-            report.journal = self.journal.counts;
-            report.unroutable = self.inbox.unroutable;
+            report.edges_up = self.leader.edges_up();
             report.results_waiting = self.outbox.waiting.len() as u64;
             report.results_unacknowledged = self.outbox.unacknowledged() as u64;
-            report.results_unsent = self.outbox.unsent;
-            report.republished = self.outbox.republished;
-            report.cloud = self.cloud.counts();
-            report.refused = self.inbox.devices.refusals();
-            report.refused_forgotten = self.inbox.devices.forgotten_refusals().clone();
-            report.forgotten_devices = self.inbox.devices.forgotten;
-            report.replaced_devices = self.inbox.devices.replaced;
-            report.refused_edges = self.inbox.edges.refusals();
-            report.edges_up = self.leader.edges_up();
+            // The counts of pure parts, which go on from those of the process before it led again.
+            (report.leader, report.journal) = (self.leader.counts(), self.journal.counts);
         });
     }
 }

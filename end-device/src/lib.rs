@@ -8,19 +8,21 @@
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
 //! ```text
-//! program         metrics
+//! program         checks  metrics
 //! device          device  agent  status
 //! answers         unsettled_answers  publisher  recent_samples  answer_batch
-//! broker          link_setup  refused_publications  presence_watch
+//! broker          link_setup  presence_watch
 //! opened          opened  engine
 //! capture         source  capture_clock  reply_rule  section_runner
 //! state           spool  state_folder
-//! ground          settings  config  report  give_up_reason  error  timestamp
+//! ground          settings  config  report  give_up_reason  error  answer  timestamp
 //! ```
 
 mod agent;
+mod answer;
 mod answer_batch;
 mod capture_clock;
+mod checks;
 mod config;
 mod device;
 mod engine;
@@ -33,7 +35,6 @@ mod opened;
 mod presence_watch;
 mod publisher;
 mod recent_samples;
-mod refused_publications;
 mod reply_rule;
 mod report;
 mod section_runner;
@@ -47,7 +48,6 @@ mod unsettled_answers;
 
 pub use config::{Capture, EngineChoice, OnBrokenFrame};
 pub use device::{Device, DeviceHandle, Ended};
-pub use engine::ChosenEngine;
 pub use error::DeviceError;
 pub use link_setup::subscriptions;
 pub use opened::OpenedDevice;

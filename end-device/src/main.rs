@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use headwater_end_device::{Device, DeviceHandle, DeviceReport, DeviceSettings, Ended};
 use headwater_inference::policy::LivePolicy;
-use headwater_settings::{Sources, Stop, checked_live, print_result};
+use headwater_settings::{Sources, Stop, checked_live, print_checked, print_result};
 use headwater_telemetry::{
     ReloadSignal, ServiceManager, init_logs, print_error, runtime_with_reloads, stop_signal,
 };
@@ -37,12 +37,7 @@ fn main() -> ExitCode {
     }
     loaded.warnings.iter().for_each(|warning| warn!("{warning}"));
     if settings.command_line.check_config {
-        let checked =
-            settings.open().and_then(|(device, bundle, source)| Device::check(&device, &bundle, &source));
-        return match checked {
-            Ok(()) => print_result(PROGRAM, &loaded.to_toml()),
-            Err(error) => fail(BAD_USAGE, &error.into()),
-        };
+        return print_checked(&loaded, &settings.checks().0);
     }
     if let Err(error) = settings.open_access() {
         return fail(BAD_USAGE, &error.into());

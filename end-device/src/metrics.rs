@@ -1,5 +1,7 @@
 //! Metrics of a device: the counts of its report, on the admin listener.
 
+use std::sync::Arc;
+
 use headwater_settings::AdminSettings;
 use headwater_telemetry::{AdminServer, Metrics, Program, ReportMetric};
 use headwater_transport::tls::CertificateState;
@@ -32,14 +34,14 @@ impl DeviceHandle {
     /// [`DeviceError::Unusable`] when the address cannot be listened on.
     pub async fn start_admin(&self, settings: &AdminSettings) -> Result<Option<AdminServer>, DeviceError> {
         let metrics = Metrics::new();
-        let (report, link) = (self.report.clone(), self.link.clone());
-        let labels = [("device", self.device.as_str())];
-        metrics.register_report(DeviceCounts::METRICS, &labels, move || report.with_link(&link));
-        if let Some(identity) =
-            self.status.identity.clone().filter(|identity| identity.certificate_state().is_some())
-        {
+        let labels = [("device", self.status.device.settings.id.as_str())];
+        let status = Arc::clone(&self.status);
+        metrics
+            .register_report(DeviceCounts::METRICS, &labels, move || status.report.with_link(&status.link));
+        if self.status.certificate_state().is_some() {
+            let status = Arc::clone(&self.status);
             metrics.register_report(&CERTIFICATE, &labels, move || {
-                identity.certificate_state().unwrap_or_default()
+                status.certificate_state().unwrap_or_default()
             });
         }
         let server = AdminServer::start(settings.listen, PROGRAM, metrics, self.health()).await;

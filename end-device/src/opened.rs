@@ -1,6 +1,6 @@
 //! The files and folders that the settings name, opened and checked.
 
-use headwater_inference::bundle::{Bundle, Trust};
+use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{LivePolicy, Policy, PolicyChanges, PolicyFileError};
 use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId, Slot};
 use headwater_settings::defaults;
@@ -64,14 +64,12 @@ impl DeviceSettings {
     /// # Errors
     /// [`DeviceError::Unfit`] for a file that cannot be written.
     pub fn keep_release(&self, bundle: &Bundle) -> Result<(), DeviceError> {
-        let Some(signed) = bundle.release().filter(|_| self.security.trusted_keys.is_some()) else {
-            return Ok(());
-        };
-        self.security.keep_release(&self.full_name(), signed.number).map_err(DeviceError::Unfit)
+        let release = bundle.release().map(|signed| signed.number);
+        self.security.keep_release(&self.full_name(), release).map_err(DeviceError::Unfit)
     }
 
     /// Site, group and name of the device.
-    fn full_name(&self) -> String {
+    pub(crate) fn full_name(&self) -> String {
         format!("{}/{}/{}", self.site, self.group, self.id)
     }
 
@@ -90,10 +88,10 @@ impl DeviceSettings {
         }
         let bundle = Bundle::open(&self.bundle)
             .map_err(|error| DeviceError::unusable("loading the bundle", self.bundle.display(), error))?;
-        if let Some(keys) = self.security.trusted_keys() {
-            let oldest_release = self.security.last_release(&self.full_name()).map_err(DeviceError::Unfit)?;
+        let trust = self.security.trust(&self.full_name(), Some(&self.site)).map_err(DeviceError::Unfit)?;
+        if let Some(trust) = trust {
             bundle
-                .check_signature(&Trust { keys, site: Some(&self.site), oldest_release })
+                .check_signature(&trust)
                 .map_err(|error| DeviceError::unusable("loading the bundle", self.bundle.display(), error))?;
         }
         if let Some(file) = &self.policy {
@@ -101,15 +99,21 @@ impl DeviceSettings {
             device.policy = Some(policy.map_err(unfit_policy)?);
         }
         // The archive's words for a slot that it does not have say nothing about the setting.
-        let (slots, slot) = (bundle.manifest().slots, self.slot);
-        if slot.index() >= usize::from(slots) {
-            let last = slots.saturating_sub(1);
-            return Err(DeviceError::Unfit(format!("slot: the network has slots 0 to {last}, found {slot}")));
-        }
+        check_slot(&bundle, self.slot)?;
         let view = &bundle.manifest().preprocessing;
         let source = Source::open(&self.source, self.capture(), self.slot, view)?;
         Ok((device, bundle, source))
     }
+}
+
+/// Checks that the network has the slot.
+pub(crate) fn check_slot(bundle: &Bundle, slot: Slot) -> Result<(), DeviceError> {
+    let slots = bundle.manifest().slots;
+    if slot.index() < usize::from(slots) {
+        return Ok(());
+    }
+    let last = slots.saturating_sub(1);
+    Err(DeviceError::Unfit(format!("slot: the network has slots 0 to {last}, found {slot}")))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` gives the error by value")]

@@ -76,6 +76,11 @@ fn checked_settings_are_a_file_that_the_program_accepts() {
     std::fs::write(&file, &first.stdout).unwrap();
     let second = cloud(&["--check-config", "--config", file.to_str().unwrap()], &[]);
     assert!(second.status.success(), "{second:?}");
+    let text = String::from_utf8_lossy(&first.stdout);
+    for finding in ["# ok    bundle: network ", "# ok    configuration: headwater-cloud takes every setting"]
+    {
+        assert!(text.lines().any(|line| line.starts_with(finding)), "{finding} in {text}");
+    }
     let settings = |output: &Output| String::from_utf8_lossy(&output.stdout).parse::<toml::Table>().unwrap();
     assert_eq!(settings(&first), settings(&second));
 }
@@ -245,21 +250,36 @@ async fn a_request_for_another_network_is_named_with_its_client() {
 }
 
 /// Files of a cloud service of a new site, as flags.
-fn enrolled(folder: &Path) -> Vec<String> {
+fn enrolled(folder: &Path, days: u32) -> Vec<String> {
     let hosts = ["127.0.0.1".to_owned()];
     let options = BrokerOptions::default();
     let mut site = Site::create(&folder.join("hall"), "hall".parse().unwrap(), &hosts, &options, 30).unwrap();
-    let own = site.enroll(Member::new(Role::Cloud, None, "cloud").unwrap(), &hosts, 30).unwrap();
+    let own = site.enroll(Member::new(Role::Cloud, None, "cloud").unwrap(), &hosts, days).unwrap();
     let flag = |name: &str, file: &str| [format!("--tls-{name}-file"), own.join(file).display().to_string()];
     [flag("authority", "authority.pem"), flag("certificate", "certificate.pem"), flag("key", "key.pem")]
         .concat()
+}
+
+#[test]
+fn a_certificate_that_has_expired_is_a_warning_of_the_start_and_fails_the_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = bundle_file(folder.path(), "a.hwb", 1);
+    // A certificate ends at a whole second, so one of no days has ended when it is made.
+    let flags = enrolled(folder.path(), 0);
+    let base = ["--check-config", "--bundle", &bundle];
+    let arguments: Vec<&str> = base.into_iter().chain(flags.iter().map(String::as_str)).collect();
+    let output = cloud(&arguments, &[]);
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{log}");
+    let expected = ["found one that expired 0 days ago", "(cloud cloud): it has expired"];
+    assert!(expected.iter().all(|expected| log.contains(expected)), "{log}");
 }
 
 #[tokio::test]
 async fn a_failed_handshake_is_named_with_its_client_and_its_reason() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = bundle_file(folder.path(), "a.hwb", 1);
-    let flags = enrolled(folder.path());
+    let flags = enrolled(folder.path(), 30);
     let arguments: Vec<&str> =
         ["--bundle", &bundle].into_iter().chain(flags.iter().map(String::as_str)).collect();
     let cloud = Running::start(&arguments);
@@ -279,7 +299,7 @@ fn secrets_that_others_may_read_are_named_once_and_are_no_mistake() {
     let bundle = bundle_file(folder.path(), "a.hwb", 1);
     let keys = folder.path().join("keys").display().to_string();
     std::fs::write(&keys, "0123456789abcdef\n").unwrap();
-    let flags = enrolled(folder.path());
+    let flags = enrolled(folder.path(), 30);
     let base = ["--check-config", "--bundle", &bundle, "--http-keys-file", &keys];
     let arguments: Vec<&str> = base.into_iter().chain(flags.iter().map(String::as_str)).collect();
     let check = |mode| {

@@ -186,6 +186,17 @@ hex_id!(NetworkId);
 hex_id!(PolicyId);
 hex_id!(VerifyingKey);
 
+/// Signed bundles that a program takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Trust<'a> {
+    /// Keys of which one must have signed.
+    pub keys: &'a [VerifyingKey],
+    /// Site of the program; `None` for one that serves any site.
+    pub site: Option<&'a SiteId>,
+    /// Least release that is taken.
+    pub oldest_release: u64,
+}
+
 macro_rules! name_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*

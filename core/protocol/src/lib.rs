@@ -60,7 +60,7 @@ pub use group_message::{encode_request, encode_trigger};
 pub use header::{HEADER_BYTES, Header, decode_header};
 pub use ids::{
     Boot, DeviceId, EdgeId, EdgeIndex, GroupId, IdError, MemberName, NetworkId, PolicyId, PolicyName,
-    SampleId, Session, SiteId, Slot, Source, VerifyingKey, hex, parse_hex,
+    SampleId, Session, SiteId, Slot, Source, Trust, VerifyingKey, hex, parse_hex,
 };
 pub use json_version::Schema;
 pub use kind::{Kind, MAX_BATCH_SAMPLES, VERSION};

@@ -58,7 +58,7 @@ pub(super) async fn watch(model: Arc<CloudModel>) {
                     model.log(&networks, seen.as_ref());
                     logged = Some(at);
                 }
-                model.counts.lock().serves_other_network =
+                model.report.lock().cloud.serves_other_network =
                     matches!(networks, CloudNetworks::Others { .. } | CloudNetworks::NoModel);
                 (seen, wait) = (Some(networks), PAUSE);
                 model.check_networks.notified().await;

@@ -11,6 +11,7 @@ use super::*;
 use crate::breaker::BreakerConfig;
 use crate::config::SharedConfig;
 use crate::inbox::tests::format;
+use crate::report::CloudCounts;
 
 /// Limit of every wait; long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -87,7 +88,15 @@ fn client_with(Target(cloud): Target, config: &CloudConfig) -> CloudClient {
     let formats = Arc::new(PerNetwork { current, next: Some(next) });
     let connection = Arc::new(CloudConnection::new(config, Connector::default(), None));
     let group = GroupId::new("gate").unwrap();
-    CloudClient::new(Some(CloudModel::new(connection, &cloud, (&group, "m"), formats).unwrap()))
+    let report = Arc::default();
+    let model = CloudModel::new(connection, &cloud, (&group, "m"), formats, Arc::clone(&report)).unwrap();
+    CloudClient::new(Some(model), report)
+}
+
+impl CloudClient {
+    fn counts(&self) -> CloudCounts {
+        self.report.lock().cloud.clone()
+    }
 }
 
 fn question(sample: u64) -> CloudQuestion {
@@ -376,14 +385,14 @@ async fn after_five_failures_in_a_row_nobody_is_asked() {
     }
     assert_eq!(client.ask(question(1), Instant::now()), Err(Degraded::CloudBreakerOpen));
     let counts = client.counts();
-    assert_eq!((counts.asked, counts.breaker_opened), (5, 1));
+    assert_eq!((counts.asked, client.model.unwrap().connection.breaker.lock().opened), (5, 1));
     let failed = BTreeMap::from([(Degraded::CloudUnreachable, 5), (Degraded::CloudBreakerOpen, 1)]);
     assert_eq!(counts.failed, failed);
 }
 
 #[tokio::test]
 async fn without_a_cloud_every_question_fails_at_once() {
-    let mut client = CloudClient::new(None);
+    let mut client = CloudClient::new(None, Arc::default());
     assert_eq!(client.ask(question(1), Instant::now()), Err(Degraded::CloudUnreachable));
     assert_eq!(client.counts().failed, BTreeMap::from([(Degraded::CloudUnreachable, 1)]));
 }

@@ -54,8 +54,7 @@ impl GroupEdge {
                     .map_err(|error| AggregatorError::mistake(format!("edge_id: {error}")))?,
             };
             let edge = NetworkEdge { generation, edge: *edge };
-            let report = Arc::clone(&member.report);
-            let worker = Worker::start(shared, config, (edge, id), bundle, report).await?;
+            let worker = Worker::start(shared, config, (edge, id), bundle, &member).await?;
             member.connections.add(worker.link.clone());
             member.loops.spawn(worker.run(member.stop.subscribe()));
         }
@@ -118,7 +117,7 @@ impl Worker {
         config: &OpenedGroup,
         (NetworkEdge { generation, edge }, id): (NetworkEdge, EdgeId),
         bundle: &Arc<Bundle>,
-        report: Arc<Mutex<EdgeReport>>,
+        member: &GroupEdge,
     ) -> Result<Self, AggregatorError> {
         let edges = load(config, NetworkEdge { generation, edge }, bundle).await?;
         let (limits, network) = (bundle.manifest().limits(), bundle.network_id());
@@ -150,7 +149,12 @@ impl Worker {
         let formats = formats
             .try_map(|_, bundle| MessageFormat::new(bundle, Vec::new()))
             .map_err(AggregatorError::section)?;
-        let mut inbox = Inbox::new(topics.clone(), Arc::new(formats));
+        // The event loops of both networks know the same devices: one of them counts.
+        let counts = match generation {
+            Generation::Current => Arc::clone(&member.inbox),
+            Generation::Next => Arc::default(),
+        };
+        let mut inbox = Inbox::new(topics.clone(), Arc::new(formats), counts);
         inbox.devices.silent_after = config.settings.silent_after();
         inbox.set_owners(config.settings.devices.clone(), Micros(0), |_, _| {});
         Ok(Self {
@@ -169,7 +173,7 @@ impl Worker {
             request_topic,
             status_topic,
             qos: config.settings.request_qos,
-            report,
+            report: Arc::clone(&member.report),
             work_loop: shared.work_loops.add(format!("edge {id} of group {}", config.settings.group)),
         })
     }
@@ -202,12 +206,8 @@ impl Worker {
             while let Some(next) = reply.take().or_else(|| self.edges.try_next()) {
                 self.answer(next);
             }
-            // The event loops of both networks know the same devices: one of them counts.
             if self.generation == Generation::Current {
-                let mut report = self.report.lock();
-                report.filled_slots = self.inbox.devices.filled();
-                report.refused = self.inbox.devices.refusals();
-                report.unroutable = self.inbox.unroutable;
+                self.report.lock().filled_slots = self.inbox.devices.filled();
             }
         }
     }
@@ -311,7 +311,8 @@ mod tests {
         let config = OpenedGroup::new(site, group, Networks::from(Arc::clone(&bundle)));
         let edge = NetworkEdge { generation: Generation::Current, edge: EdgeIndex::new(0).unwrap() };
         let id = EdgeId::new("edge-0").unwrap();
-        let mut worker = Worker::start(&shared, &config, (edge, id), &bundle, Arc::default()).await.unwrap();
+        let member = GroupEdge::new(shared.grace());
+        let mut worker = Worker::start(&shared, &config, (edge, id), &bundle, &member).await.unwrap();
         let device = DeviceId::new("a").unwrap();
         let birth = Birth {
             schema: Schema,

@@ -3,12 +3,14 @@ use std::sync::Arc;
 use headwater_link::{Endpoint, Incoming, LinkConfig};
 use headwater_protocol::testing::decision;
 use headwater_protocol::{GroupId, ResultMessage, SiteId};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::*;
+use crate::report::LeaderReport;
 
 /// Limit of every wait; long enough for a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -23,6 +25,7 @@ const FIRST_PUBACK: [u8; 4] = [0x40, 2, 0, 1];
 struct Broker {
     listener: TcpListener,
     outbox: Outbox,
+    report: Arc<Mutex<LeaderReport>>,
     incoming: mpsc::Receiver<Incoming>,
 }
 
@@ -33,8 +36,9 @@ impl Broker {
         let config = LinkConfig::new(Endpoint::mqtt("127.0.0.1", port).unwrap(), "outbox");
         let (link, incoming) = Link::start(config).unwrap();
         let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
-        let answers = BrokerAnswers::new(&topics, Arc::default());
-        Self { listener, outbox: Outbox::new(link, &topics, QoS::AtMostOnce, answers), incoming }
+        let report = Arc::default();
+        let answers = BrokerAnswers::new(&topics, Arc::clone(&report));
+        Self { listener, outbox: Outbox::new(link, &topics, QoS::AtMostOnce, answers), report, incoming }
     }
 
     /// Accepts the next connection and opens the outbox.
@@ -86,9 +90,13 @@ async fn only_results_without_an_acknowledgement_go_out_again_and_they_are_marke
     expected["republished"] = true.into();
     assert_eq!(waiting, [expected]);
     broker.outbox.result(&decision(3), Instant::now());
-    assert_eq!((broker.outbox.waiting.len(), broker.outbox.republished), (2, 0), "without a connection");
+    assert_eq!(
+        (broker.outbox.waiting.len(), broker.report.lock().republished),
+        (2, 0),
+        "without a connection"
+    );
     let _stream = broker.accept().await;
-    assert_eq!((broker.outbox.waiting.len(), broker.outbox.republished), (0, 1));
+    assert_eq!((broker.outbox.waiting.len(), broker.report.lock().republished), (0, 1));
     assert_eq!(broker.outbox.unacknowledged(), 2);
 }
 

@@ -55,7 +55,7 @@ impl Registry {
             %slot, device = %self.devices[holder.device.at].id, successor = %self.devices[successor.at].id,
             silent_s = silent_us / 1_000_000, "a silent device loses its slot to another one that claims the slot"
         );
-        self.replaced += 1;
+        self.counts.lock().replaced_devices += 1;
         if let Some(session) = &mut self.devices[holder.device.at].session {
             session.is_silent = true;
         }

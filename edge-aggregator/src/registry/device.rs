@@ -7,7 +7,6 @@ use headwater_protocol::{
 use headwater_transport::LOG_WINDOW;
 
 use super::DeviceIndex;
-use crate::message_format::Refusals;
 
 /// Lost slots within a minute that make a device a flapping one.
 const FLAPPING_ENDS: usize = 3;
@@ -32,7 +31,6 @@ pub(super) struct Device {
     pub(super) ended: Option<Boot>,
     /// Boot of the latest birth that was cleared at the broker, or is to be, because the setting `devices` does not name the device.
     pub(super) cleared_boot: Option<Boot>,
-    pub(super) refused: Refusals,
     /// Faults that were logged.
     pub(super) logged: Vec<LoggedFault>,
     /// Arrival of the latest accepted answer to a sample.
@@ -107,7 +105,6 @@ impl Device {
             ended_with_broker: false,
             ended: None,
             cleared_boot: None,
-            refused: Refusals::new(),
             logged: Vec::new(),
             answered: None,
             up_since: None,

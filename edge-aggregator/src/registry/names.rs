@@ -1,20 +1,30 @@
-//! Names of the devices by slot, for decisions.
+//! Names of the devices by slot, which the leader writes into decisions.
 
-use headwater_protocol::Slot;
+use headwater_inference::leader::{Event, Generation};
+use headwater_protocol::{DeviceId, Slot};
 
 use super::Registry;
+use crate::message_format::Change;
 
 impl Registry {
-    /// Name of a slot's device: the device that fills the slot or filled it last, else the owner by the setting `devices`, else one whose
-    /// accepted birth names the slot. Where no device is known, the name is that of the slot, which no device can have.
-    pub(crate) fn device_name(&self, slot: Slot) -> String {
-        let last = self.last_holders.get(slot.index()).and_then(Option::as_ref);
+    /// Tells the names that have changed.
+    pub(super) fn tell_names(&mut self, changes: &mut Vec<Change>) {
+        Slot::first(self.holders.len()).for_each(|slot| self.tell_name(slot, changes));
+    }
+
+    /// Tells the name of a slot's device, if it has changed: the device that fills the slot or filled it last, else the owner by the setting
+    /// `devices`, else one whose accepted birth names the slot.
+    pub(super) fn tell_name(&mut self, slot: Slot, changes: &mut Vec<Change>) {
+        let last = self.last_holders[slot.index()].as_ref();
         let known = last.or_else(|| self.owners.get(slot.index())).or_else(|| self.born_in(slot));
-        known.map_or_else(|| format!("slot {slot}"), ToString::to_string)
+        if let Some(id) = known.filter(|id| self.told_names[slot.index()].as_ref() != Some(*id)).cloned() {
+            changes.push((Generation::Current, Event::DeviceNamed { slot, name: id.as_str().into() }));
+            self.told_names[slot.index()] = Some(id);
+        }
     }
 
     /// A device whose accepted birth names the slot, such as the retained birth of a device that is down since before this start.
-    fn born_in(&self, slot: Slot) -> Option<&headwater_protocol::DeviceId> {
+    fn born_in(&self, slot: Slot) -> Option<&DeviceId> {
         let accepted = self.devices.iter().filter(|device| !device.is_stranger());
         let mut born =
             accepted.filter(|device| device.session.is_some_and(|session| session.claim.slot == slot));

@@ -38,6 +38,7 @@ impl Registry {
                 self.update_holders(index, now, changes);
             }
         }
+        self.tell_names(changes);
     }
 
     /// Judges the claim of a device again. Returns whether the device was accepted and is not any more, or the other way round.

@@ -115,7 +115,7 @@ async fn a_batch_is_decided_as_messages_of_their_own_and_notices_allow_batches_t
     // Half of the window of the group's policy.
     assert_eq!(observer.notice().await.batch_ms, Some(2_500));
     let report = leader.shutdown().await.unwrap();
-    assert!(report.refused.is_empty(), "{:?}", report.refused);
+    assert!(report.inbox.refused.is_empty(), "{:?}", report.inbox.refused);
 }
 
 #[tokio::test]
@@ -137,7 +137,8 @@ async fn garbage_and_another_network_are_counted_and_the_other_devices_still_dec
         (3, views([SlotPresence::Present, SlotPresence::Present, SlotPresence::Missing]))
     );
     let report = leader.shutdown().await.unwrap();
-    let refused = |id: &str| report.refused.get(&DeviceId::new(id).unwrap()).cloned().unwrap_or_default();
+    let refused =
+        |id: &str| report.inbox.refused.get(&DeviceId::new(id).unwrap()).cloned().unwrap_or_default();
     assert_eq!(refused("cam-1")["oversize"], 1);
     assert!(refused("cam-2")["wrong_network"] >= 1);
     assert!(refused("cam-0").is_empty());

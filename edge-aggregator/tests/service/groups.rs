@@ -109,7 +109,7 @@ async fn each_group_decides_its_own_samples(broker: &Endpoint) {
     for end in aggregator.shutdown().await {
         let report = end.outcome.unwrap();
         let report = leader(&report);
-        assert_eq!((report.decided, report.open, report.unroutable), (SAMPLES, 0, 0), "{}", end.group);
+        assert_eq!((report.decided, report.open, report.inbox.unroutable), (SAMPLES, 0, 0), "{}", end.group);
         assert_eq!(report.leader.duplicates, 0, "{}", end.group);
     }
 }

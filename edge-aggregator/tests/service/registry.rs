@@ -102,15 +102,15 @@ async fn made_up_names_take_no_room_from_a_device() {
     let counted = async {
         loop {
             let report = leader.report();
-            let named: u64 = report.refused.values().flat_map(|codes| codes.values()).sum();
-            if named + report.refused_forgotten.values().sum::<u64>() == 2000 {
+            let named: u64 = report.inbox.refused.values().flat_map(|codes| codes.values()).sum();
+            if named + report.inbox.refused_forgotten.values().sum::<u64>() == 2000 {
                 return report;
             }
             sleep(Duration::from_millis(5)).await;
         }
     };
     let report = timeout(LIMIT, counted).await.expect("every message is counted");
-    assert!(report.refused.len() <= 128, "{} names are remembered", report.refused.len());
+    assert!(report.inbox.refused.len() <= 128, "{} names are remembered", report.inbox.refused.len());
     let camera = group.camera(1).await;
     filled(&leader, 2).await;
     camera.sees(1, 2);

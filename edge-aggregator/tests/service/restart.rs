@@ -53,7 +53,8 @@ async fn a_device_with_another_numbering_is_refused_over_restarts_until_a_new_on
     leader.shutdown().await.unwrap();
 
     let refused = |leader: &GroupLeader| {
-        let of_camera = leader.report().refused.remove(&DeviceId::new("cam-0").unwrap()).unwrap_or_default();
+        let of_camera =
+            leader.report().inbox.refused.remove(&DeviceId::new("cam-0").unwrap()).unwrap_or_default();
         of_camera.get("wrong_numbering").copied().unwrap_or(0)
     };
     let leader = journalled(&group, &folder).await.unwrap();
@@ -81,7 +82,8 @@ async fn a_device_with_another_numbering_is_refused_over_restarts_until_a_new_on
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64 / 100;
     other.sees(now, 1);
     assert_eq!(observer.result().await.sample, SampleId(now));
-    let of_camera = leader.report().refused.remove(&DeviceId::new("cam-0").unwrap()).unwrap_or_default();
+    let of_camera =
+        leader.report().inbox.refused.remove(&DeviceId::new("cam-0").unwrap()).unwrap_or_default();
     assert_eq!(of_camera["implausible"], 1);
     leader.shutdown().await.unwrap();
 }

@@ -114,6 +114,8 @@ fn one_group_by_its_own_settings_beside_tables_is_refused_naming_both() {
     check(table, &["--journal-path", "j"], &[&mistake("journal.path", " (flag --journal-path)")]);
     check(&format!("site = \"s\"\n{table}"), &[], &[&mistake("site", " (line 1)")]);
     check("", &[], &["bundle: missing"]);
+    let twice = "bundle = \"b\"\ndevices = \"cam-0,cam-1,cam-0\"";
+    check(twice, &[], &["devices: expected each name once, found cam-0 again (line 2)"]);
 }
 
 #[test]

@@ -254,6 +254,9 @@ mod tests {
             "source.path: missing, and source.kind is \"archive\"",
         ];
         check_mistakes(Sources::default().with_file(""), &missing);
+        let kind = "source.kind: expected \"archive\", \"folder\", \"watch\", \"http\" or \"stdin\", found \"rtsp\"; for a stream or a camera use \
+                    \"stdin\" behind ffmpeg (docs/sources.md) (flag --source-kind)";
+        check(&["--source-kind", "rtsp"], &[kind]);
         check(
             &["--slot", "64", "--broker-address", "mqtt://host:0", "--keep-samples", "0"],
             &[

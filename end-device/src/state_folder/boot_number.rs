@@ -6,7 +6,7 @@ use headwater_protocol::{Boot, NetworkId, Session};
 use headwater_transport::{PUBLIC_MODE, random, replace_file};
 use tracing::warn;
 
-use super::{StateFolder, StoredNumber, is_disk_full, line, unusable};
+use super::{StateFolder, is_disk_full, line, unusable};
 use crate::error::DeviceError;
 
 /// File of the last boot number.
@@ -32,27 +32,18 @@ pub(crate) fn next_boot(
     };
     let path = folder.dir.join(FILE);
     let mut boot = match folder.read_number::<u16>(FILE, "0 to 65535")? {
-        StoredNumber::Found(last) => last.wrapping_add(1),
-        StoredNumber::Missing if folder.is_new => 1,
-        StoredNumber::Missing => {
+        Some(last) => last.wrapping_add(1),
+        None if folder.is_new => 1,
+        None => {
             warn!(file = %path.display(), "the boot number of earlier starts is lost: this start has a random one");
-            random() as u16
-        }
-        StoredNumber::Damaged(reason) => {
-            folder.set_damaged_aside(&path, &reason);
             random() as u16
         }
     };
     let session = |boot| u16::from_le_bytes(Session::of_boot(network, Boot(boot)).0);
     let session_path = folder.dir.join(SESSION_FILE);
-    match folder.read_number::<u16>(SESSION_FILE, "0 to 65535")? {
-        StoredNumber::Found(last) => {
-            while session(boot) == last {
-                boot = boot.wrapping_add(1);
-            }
-        }
-        StoredNumber::Missing => {}
-        StoredNumber::Damaged(reason) => folder.set_damaged_aside(&session_path, &reason),
+    let last_session = folder.read_number::<u16>(SESSION_FILE, "0 to 65535")?;
+    while last_session == Some(session(boot)) {
+        boot = boot.wrapping_add(1);
     }
     let kept = replace_file(&path, line(boot), PUBLIC_MODE)
         .and_then(|()| replace_file(&session_path, line(session(boot)), PUBLIC_MODE));

@@ -16,14 +16,18 @@
 //!
 //! ```text
 //! tests           testing
+//! checks          certificates  disk  finding
 //! reading         show  load  command_line
 //! shared settings security  sections
 //! declaration     declare  values
 //! ground          release_file  stop  sources
 //! ```
 
+mod certificates;
 mod command_line;
 mod declare;
+mod disk;
+mod finding;
 mod load;
 mod release_file;
 mod sections;
@@ -35,9 +39,14 @@ mod stop;
 mod testing;
 mod values;
 
+pub use certificates::{SOON, expiry};
 pub use declare::{
     Declared, Field, Origin, Reader, Section, Tables, Value, default, flat, optional, required, secret,
     section, switch, tables,
+};
+pub use disk::Written;
+pub use finding::{
+    Finding, Level, add_mistakes, bundles, no_file, print_checked, readable_secret, split_advice,
 };
 pub use headwater_toml_file::nearest;
 pub use load::{Loaded, Program, checked_live, defaults, load};

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use headwater_protocol::VerifyingKey;
+use headwater_protocol::{SiteId, Trust, VerifyingKey};
 use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair, TlsError};
 use headwater_transport::{BrokerAccess, Endpoint};
 use tracing::warn;
@@ -101,25 +101,25 @@ impl TlsSettings {
 }
 
 impl SecuritySettings {
-    /// Keys of which one must have signed a bundle; none where every bundle is taken.
-    pub fn trusted_keys(&self) -> Option<&[VerifyingKey]> {
-        self.trusted_keys.as_ref().map(|keys| keys.0.as_slice())
-    }
-
-    /// Release of the signed bundle that was used last under this name; 0 before the first, and without `release_file`.
+    /// Signed bundles that a program of this site takes; `None` where every bundle is taken. The release that was used last is kept under
+    /// the program's own name.
     ///
     /// # Errors
-    /// A file that cannot be read, or that holds something else.
-    pub fn last_release(&self, name: &str) -> Result<u64, String> {
-        self.release_file.as_deref().map_or(Ok(0), |file| release_file::read(file, name))
+    /// A file of releases that cannot be read, or that holds something else.
+    pub fn trust<'a>(&'a self, name: &str, site: Option<&'a SiteId>) -> Result<Option<Trust<'a>>, String> {
+        let Some(keys) = &self.trusted_keys else { return Ok(None) };
+        let oldest_release =
+            self.release_file.as_deref().map_or(Ok(0), |file| release_file::read(file, name))?;
+        Ok(Some(Trust { keys: &keys.0, site, oldest_release }))
     }
 
-    /// Keeps the release of a signed bundle that is used now under this name, where there is a `release_file`.
+    /// Keeps the release of a bundle that is used now under this name, where bundles must be signed and there is a `release_file`.
     ///
     /// # Errors
     /// A file that cannot be written.
-    pub fn keep_release(&self, name: &str, release: u64) -> Result<(), String> {
-        self.release_file.as_deref().map_or(Ok(()), |file| release_file::keep(file, name, release))
+    pub fn keep_release(&self, name: &str, release: Option<u64>) -> Result<(), String> {
+        let (Some(_), Some(file)) = (&self.trusted_keys, &self.release_file) else { return Ok(()) };
+        release.map_or(Ok(()), |release| release_file::keep(file, name, release))
     }
 
     /// Checks how the program reaches its broker, without opening a file.

@@ -34,7 +34,7 @@ mod site;
 mod unfinished;
 
 pub use error::EnrollError;
-pub use member::{Member, PageRights, renew_command};
+pub use member::{Member, PageRights};
 pub use mosquitto::BrokerOptions;
 pub use role::Role;
 pub use signing::{read_signing_key, write_signing_key};

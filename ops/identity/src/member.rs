@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use headwater_protocol::{GroupId, SiteId};
+use headwater_transport::tls::renew_command;
 use serde::{Deserialize, Serialize};
 
 use crate::error::EnrollError;
@@ -116,12 +117,6 @@ impl Member {
     pub(crate) fn has_subject_of(&self, other: &Self) -> bool {
         self.group == other.group && self.name == other.name
     }
-}
-
-/// Command that gives the member of a group, or of the site, a new certificate.
-pub fn renew_command(group: Option<&str>, name: &str) -> String {
-    let group = group.map(|group| format!(" --group {group}")).unwrap_or_default();
-    format!("headwater enroll renew{group} {name}")
 }
 
 impl fmt::Display for Member {

@@ -15,7 +15,7 @@ fn topic(client: &GroupClient, device: &str, leaf: DeviceTopic) -> String {
 
 fn refused(group: &InProcessGroup, device: &str, fault: &str) -> u64 {
     let report = group.leader().expect("a leader").report();
-    let refused = report.refused.get(&DeviceId::new(device).expect("a valid name"));
+    let refused = report.inbox.refused.get(&DeviceId::new(device).expect("a valid name"));
     refused.and_then(|refused| refused.get(fault)).copied().unwrap_or_default()
 }
 

@@ -123,7 +123,7 @@ async fn a_device_of_another_network_is_refused_by_name_and_the_others_go_on() {
     assert_eq!(decision.presence.get(slot(5)), SlotPresence::Missing);
     assert_eq!(decision.presence.missing_count(), 1);
     assert_eq!(decision.missing, ["slot 5"], "no device of the group's network was ever in the slot");
-    let refused = group.leader().expect("a leader").report().refused;
+    let refused = group.leader().expect("a leader").report().inbox.refused;
     let named = refused.get(&DeviceId::new("cam-5").expect("a valid name")).expect("it is named");
     assert!(named.contains_key("wrong_network"), "{named:?}");
     device.shutdown().await;

@@ -43,8 +43,9 @@ use archive::Member;
 use signature::Signature;
 
 pub use error::BundleError;
+pub use headwater_protocol::Trust;
 pub use networks::{Generation, Networks, NetworksError, PerNetwork};
-pub use signature::{KeyError, Release, SignatureError, SigningKey, Trust};
+pub use signature::{KeyError, Release, SignatureError, SigningKey};
 pub use writer::BundleWriter;
 
 /// Largest bundle that is read, in bytes.
@@ -164,6 +165,16 @@ impl Bundle {
     /// Release that the signature states, if there is one. It is not checked here.
     pub fn release(&self) -> Option<&Release> {
         self.signature.as_ref().map(|signature| &signature.release)
+    }
+
+    /// Network, policy and signature, for people.
+    pub fn summary(&self) -> String {
+        let (network, name) = (self.network_id().short(), &self.manifest().name);
+        let signed = match self.signed_by().zip(self.release()) {
+            Some((key, release)) => format!("release {}, signed by {key:.12}", release.number),
+            None => "not signed".into(),
+        };
+        format!("network {network} ({name}), policy {}, {signed}", self.policy_id())
     }
 
     /// Checks that a trusted key signed network and policy, for this site and in no earlier release.

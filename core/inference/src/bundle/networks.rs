@@ -162,6 +162,12 @@ impl Networks {
         &self.0
     }
 
+    /// Each network with its name, policy and signature, for people.
+    pub fn summary(&self) -> String {
+        let summaries: Vec<_> = self.0.iter().map(|(_, bundle)| bundle.summary()).collect();
+        summaries.join(", next ")
+    }
+
     /// Bundle of the current network.
     pub fn current(&self) -> &Arc<Bundle> {
         &self.0.current

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use headwater_protocol::{SiteId, VerifyingKey, hex, parse_hex};
+use headwater_protocol::{SiteId, Trust, VerifyingKey, hex, parse_hex};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -29,17 +29,6 @@ pub struct Release {
     pub number: u64,
     /// Sites that may take the bundle, in alphabetical order, each once; empty where every site may.
     sites: Vec<SiteId>,
-}
-
-/// Signed bundles that a program takes.
-#[derive(Clone, Copy, Debug)]
-pub struct Trust<'a> {
-    /// Keys of which one must have signed.
-    pub keys: &'a [VerifyingKey],
-    /// Site of the program; `None` for one that serves any site.
-    pub site: Option<&'a SiteId>,
-    /// Least release that is taken.
-    pub oldest_release: u64,
 }
 
 /// Content of `signature.json`.

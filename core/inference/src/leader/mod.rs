@@ -50,6 +50,7 @@ mod plausible_ids;
 pub(crate) mod timers;
 
 use std::ops::Add;
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_protocol::{
@@ -196,8 +197,15 @@ impl Exits {
 }
 
 /// An event that the leader reacts to.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event<'a> {
+    /// The device of a slot has this name in decisions from now on.
+    DeviceNamed {
+        /// Its slot.
+        slot: Slot,
+        /// Its name.
+        name: Arc<str>,
+    },
     /// A device introduced itself, or came back.
     DeviceUp {
         /// Its slot.

@@ -23,13 +23,33 @@ struct Group {
     registry: Registry,
     now: Micros,
     changes: Vec<Change>,
+    /// Names that the leader was told, by slot.
+    names: BTreeMap<Slot, String>,
 }
 
 impl Group {
     fn new() -> Self {
         let format = |network| MessageFormat { slots: 3, ..format(network) };
         let formats = PerNetwork { current: format(OURS), next: Some(format(NEXT)) };
-        Self { registry: Registry::new(Arc::new(formats)), now: Micros(0), changes: Vec::new() }
+        Self {
+            registry: Registry::new(Arc::new(formats), Arc::default()),
+            now: Micros(0),
+            changes: Vec::new(),
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// The changes since the last call, but for names.
+    fn changes(&mut self) -> Vec<Change> {
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.retain(|(_, event)| match event {
+            Event::DeviceNamed { slot, name } => {
+                self.names.insert(*slot, name.to_string());
+                false
+            }
+            _ => true,
+        });
+        changes
     }
 
     fn index(&mut self, id: &str) -> DeviceIndex {
@@ -47,7 +67,7 @@ impl Group {
     fn introduces_by(&mut self, arrival: Arrival, id: &str, birth: &Birth) -> Vec<Change> {
         let index = self.index(id);
         self.registry.set_birth(index, birth, arrival, &mut self.changes);
-        std::mem::take(&mut self.changes)
+        self.changes()
     }
 
     fn birth_under(&mut self, network: NetworkId, id: &str, slot: u8, boot: u16) -> Vec<Change> {
@@ -87,7 +107,7 @@ impl Group {
         let index = self.index(id);
         let status = Status { schema: Schema, state, boot: Boot(boot) };
         self.registry.set_status(index, status, arrival, &mut self.changes);
-        std::mem::take(&mut self.changes)
+        self.changes()
     }
 
     /// A status that the broker had kept from before the leader's connection.
@@ -127,20 +147,20 @@ impl Group {
     fn after(&mut self, time: Duration) -> Vec<Change> {
         self.now = self.now + time;
         self.registry.tick(self.now, &mut self.changes);
-        std::mem::take(&mut self.changes)
+        self.changes()
     }
 
     fn clears_birth(&mut self, id: &str) -> Vec<Change> {
         let index = self.index(id);
         self.registry.clear_birth(index, self.now, &mut self.changes);
-        std::mem::take(&mut self.changes)
+        self.changes()
     }
 
     /// Sets the ids of the devices by slot.
     fn owned_by(&mut self, ids: [&str; 3]) -> Vec<Change> {
         let owners = ids.map(|id| DeviceId::new(id).unwrap()).to_vec();
         self.registry.set_owners(owners, self.now, &mut self.changes);
-        std::mem::take(&mut self.changes)
+        self.changes()
     }
 
     /// Names of the devices whose births are cleared at the broker now.
@@ -154,7 +174,8 @@ impl Group {
     }
 
     fn refused(&self, id: &str) -> BTreeMap<&'static str, u64> {
-        self.registry.refusals().remove(&DeviceId::new(id).unwrap()).unwrap_or_default()
+        let counts = self.registry.counts.lock();
+        counts.refused.get(&DeviceId::new(id).unwrap()).cloned().unwrap_or_default()
     }
 }
 

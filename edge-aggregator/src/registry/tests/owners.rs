@@ -140,10 +140,11 @@ fn a_device_that_is_named_before_its_birth_was_cleared_keeps_it() {
 }
 
 #[test]
-fn a_slot_keeps_the_name_of_its_device_and_a_slot_that_nobody_knows_is_named_by_its_number() {
+fn a_slot_keeps_the_name_of_its_device_and_a_slot_that_nobody_knows_has_none() {
     let mut group = Group::new();
-    let name = |group: &Group, slot: u8| group.registry.device_name(Slot::new(slot).unwrap());
-    assert_eq!(name(&group, 2), "slot 2");
+    let name =
+        |group: &Group, slot: u8| group.names.get(&Slot::new(slot).unwrap()).cloned().unwrap_or_default();
+    assert_eq!(name(&group, 2), "");
     group.birth("cam-2", 2, 1);
     assert_eq!(name(&group, 2), "cam-2", "a retained birth of a device that is down");
     group.status("cam-2", DeviceState::Up, 1);
@@ -154,4 +155,16 @@ fn a_slot_keeps_the_name_of_its_device_and_a_slot_that_nobody_knows_is_named_by_
     assert_eq!(name(&group, 2), "other");
     group.owned_by(["owner-0", "owner-1", "owner-2"]);
     assert_eq!([1, 2].map(|slot| name(&group, slot)), ["owner-1", "other"]);
+}
+
+#[test]
+fn a_slot_has_the_name_of_its_next_device_after_the_end_of_the_one_before() {
+    let mut group = Group::new();
+    group.starts("a", 0, 1);
+    group.starts("b", 0, 1);
+    let index = group.index("a");
+    let ended = Status { schema: Schema, state: Down, boot: Boot(1) };
+    group.registry.set_status(index, ended, group.live(), &mut group.changes);
+    let named = (Generation::Current, Event::DeviceNamed { slot: claim(0).slot, name: "b".into() });
+    assert_eq!(group.changes, [down(claim(0)), named, up(claim(0))]);
 }

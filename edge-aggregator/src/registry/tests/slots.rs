@@ -109,8 +109,10 @@ fn made_up_names_are_bounded_and_take_no_room_from_devices() {
     }
     assert_eq!(group.registry.devices.len(), 2 + MAX_STRANGERS);
     assert_eq!(group.registry.by_id.len(), 2 + MAX_STRANGERS);
-    assert_eq!(group.registry.forgotten, 5000 - MAX_STRANGERS as u64);
-    assert_eq!(group.registry.forgotten_refusals()["unknown_device"], 5000 - MAX_STRANGERS as u64);
+    let counts = group.registry.counts.lock().clone();
+    assert_eq!(counts.forgotten_devices, 5000 - MAX_STRANGERS as u64);
+    assert_eq!(counts.refused_forgotten["unknown_device"], 5000 - MAX_STRANGERS as u64);
+    assert_eq!(counts.refused.len(), MAX_STRANGERS);
     assert_eq!((group.admits("a", 1), group.admits("quiet", 1)), (Ok(0), Ok(1)));
     assert_eq!(group.starts("late", 2, 1), [up(claim(2))], "a device that comes after the flood");
 }
@@ -153,7 +155,7 @@ fn a_silent_device_loses_its_slot_to_another_one_that_claims_the_slot() {
     assert_eq!(group.registry.next_timer(), Some(group.now + MOMENT));
     assert_eq!(group.after(MOMENT), [down(claim(0)), up(claim(0))]);
     assert_eq!(group.admits("new", 1), Ok(0));
-    assert_eq!((group.registry.replaced, group.registry.next_timer()), (1, None));
+    assert_eq!((group.registry.counts.lock().replaced_devices, group.registry.next_timer()), (1, None));
 }
 
 #[test]
@@ -189,7 +191,7 @@ fn a_device_that_was_only_quiet_gets_its_slot_back() {
     group.after(SILENT_AFTER);
     assert_eq!(group.admits("b", 1), Ok(0));
     assert_eq!(group.admits("a", 1), Ok(0), "the next trigger finds both");
-    assert_eq!(std::mem::take(&mut group.changes), [down(claim(0)), up(claim(0))]);
+    assert_eq!(group.changes(), [down(claim(0)), up(claim(0))]);
     assert_eq!(group.admits("b", 1), Err(Fault::SlotTaken));
 }
 

@@ -51,7 +51,18 @@ pub struct CertificateState {
     pub has_failed_reload: bool,
 }
 
+/// Command that gives the member of a group, or of the site, a new certificate.
+pub fn renew_command(group: Option<&str>, name: &str) -> String {
+    let group = group.map(|group| format!(" --group {group}")).unwrap_or_default();
+    format!("headwater enroll renew{group} {name}")
+}
+
 impl Certificate {
+    /// Command that gives the holder a new certificate.
+    pub fn renew_command(&self) -> String {
+        renew_command(self.group.as_deref(), self.name.as_deref().unwrap_or("NAME"))
+    }
+
     /// Reads the first certificate of a PEM file.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
 
-pub use certificate::{Certificate, CertificateState, ROLE_PREFIX};
+pub use certificate::{Certificate, CertificateState, ROLE_PREFIX, renew_command};
 pub use client::{ClientIdentity, ClientSession};
 pub use error::{HandshakeRefused, TlsError};
 pub use files::{IdentityFiles, KeyPair};

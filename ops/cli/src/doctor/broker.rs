@@ -4,10 +4,10 @@ use headwater_inference::bundle::Networks;
 use headwater_link::{BrokerLimits, BrokerProbe, ConnectFailure, RefusedSubscription};
 use headwater_protocol::{SettledNotice, Slot, Topic, Topics};
 
-use super::certificates::expiry;
 use super::facts::Facts;
-use super::finding::{Finding, split_advice};
 use super::tier::{Member, MemberRole, Tier, TierNetworks};
+use headwater_settings::expiry;
+use headwater_settings::{Finding, split_advice};
 
 /// Room for topic, properties and header of a packet: a topic has at most three names of 64 bytes.
 const PACKET_OVERHEAD_BYTES: usize = 256;
@@ -223,8 +223,8 @@ fn certificate(probe: &BrokerProbe) -> Vec<Finding> {
 mod tests {
     use headwater_protocol::{DeviceId, SampleId, Schema, Settled};
 
-    use super::super::finding::Level;
     use super::*;
+    use headwater_settings::Level;
 
     const GOOD: BrokerLimits = BrokerLimits {
         max_packet_bytes: None,

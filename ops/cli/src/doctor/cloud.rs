@@ -6,12 +6,12 @@ use headwater_transport::Endpoint;
 use serde_json::Value;
 
 use super::broker::RENEW;
-use super::bundles::{SAME_BUNDLE, ids, names};
-use super::certificates::expiry;
 use super::facts::{CloudFacts, Facts};
-use super::finding::{Finding, split_advice};
 use super::http::Answer;
+use super::networks::{SAME_BUNDLE, ids, names};
 use super::tier::{Tier, TierNetworks, TierSettings};
+use headwater_settings::expiry;
+use headwater_settings::{Finding, split_advice};
 
 /// Judges the cloud service of an aggregator.
 pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<Finding> {
@@ -159,8 +159,8 @@ mod tests {
     use serde_json::json;
     use time::OffsetDateTime;
 
-    use super::super::finding::Level;
     use super::*;
+    use headwater_settings::Level;
 
     fn networks(seed: u64) -> Networks {
         let bytes = TinyNetwork { seed, ..TinyNetwork::default() }.bundle();

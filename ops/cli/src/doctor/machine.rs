@@ -11,9 +11,9 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::facts::Facts;
-use super::finding::Finding;
 use super::http::Answer;
 use super::tier::{Tier, TierSettings};
+use headwater_settings::Finding;
 
 /// Name of the check.
 const CLOCK: &str = "clock";
@@ -175,8 +175,8 @@ fn ahead_ms(answer: &Answer, time: OffsetDateTime, precision_ms: f64) -> f64 {
 mod tests {
     use std::time::Duration;
 
-    use super::super::finding::Level;
     use super::*;
+    use headwater_settings::Level;
 
     fn at(unix_s: i64) -> OffsetDateTime {
         OffsetDateTime::from_unix_timestamp(unix_s).unwrap()

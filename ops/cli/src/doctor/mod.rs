@@ -8,18 +8,13 @@
 //! It publishes nothing, changes no file, and waits for nobody without a limit.
 
 mod broker;
-mod bundles;
-mod certificates;
 mod cloud;
-mod configuration;
-mod disk;
-mod engines;
 mod facts;
-mod files;
-mod finding;
 mod http;
 mod machine;
+mod networks;
 mod page;
+mod report;
 mod running;
 mod running_group;
 mod site;
@@ -35,7 +30,8 @@ use tokio::time::timeout;
 
 use crate::BadUsage;
 use facts::{Facts, gather};
-pub use finding::{Diagnosis, Finding, Level, Section};
+use headwater_settings::{Finding, Level};
+pub use report::{Diagnosis, Section};
 use tier::{Tier, TierKind, TierNetworks};
 
 /// Arguments of `headwater doctor`.
@@ -132,7 +128,11 @@ async fn diagnose(files: Vec<(TierKind, PathBuf)>, site_dir: Option<PathBuf>, li
     let (mut sections, mut examining) = (Vec::new(), JoinSet::new());
     for (index, (kind, file)) in files.iter().enumerate() {
         match Tier::read(*kind, file) {
-            Err(mistakes) => sections.push((index, configuration::unreadable(&mistakes, kind.program()))),
+            Err(mistakes) => {
+                let advice = format!("correct the file; `{} --help` explains every setting", kind.program());
+                let fail = |mistake: &String| Finding::fail("configuration", mistake, &advice);
+                sections.push((index, mistakes.iter().map(fail).collect()));
+            }
             Ok(tier) => _ = examining.spawn(async move { (index, examine(Arc::new(tier), limit).await) }),
         }
     }
@@ -145,7 +145,7 @@ async fn diagnose(files: Vec<(TierKind, PathBuf)>, site_dir: Option<PathBuf>, li
     }
     examined.sort_by_key(|(index, _)| *index);
     let tiers: Vec<_> = examined.iter().map(|(_, of)| (of.tier.as_ref(), &of.networks)).collect();
-    let compared = bundles::compare(&tiers);
+    let compared = networks::compare(&tiers);
     let machine =
         machine::check(&examined.iter().map(|(_, of)| (of.tier.as_ref(), &of.facts)).collect::<Vec<_>>());
     for (index, (_, of)) in examined.iter_mut().enumerate() {
@@ -176,28 +176,15 @@ fn broken(error: &JoinError) -> Finding {
 async fn examine(tier: Arc<Tier>, limit: Duration) -> Examined {
     let asking = tokio::spawn(gather(Arc::clone(&tier), limit));
     let reading = Arc::clone(&tier);
-    let read = spawn_blocking(move || {
-        let certificates = certificates::check(&reading);
-        let no_files = files::check(&reading);
-        if !no_files.is_empty() {
-            // Opening a pipe would wait for its writer.
-            return ([no_files, certificates, disk::check(&reading)].concat(), Vec::new(), Vec::new());
-        }
-        let (bundles, networks) = bundles::open(&reading);
-        let engines = engines::check(&reading, &networks);
-        let disk = disk::check(&reading);
-        let findings = [certificates, bundles, engines, disk].concat();
-        let checked = configuration::check(&reading, &networks, &findings);
-        ([checked.findings, findings].concat(), networks, checked.policies)
-    });
-    let read = timeout(READ_LIMIT, read).await.unwrap_or_else(|_| {
+    let read = timeout(READ_LIMIT, spawn_blocking(move || reading.check())).await.unwrap_or_else(|_| {
         let found = format!("the files of these settings were not read within {} s", READ_LIMIT.as_secs());
         let advice = "a file on a disk or network folder that does not answer, or without an end: look at each path of the settings";
-        Ok((vec![Finding::fail("configuration", found, advice)], Vec::new(), Vec::new()))
+        Ok((vec![Finding::fail("configuration", found, advice)], Vec::new()))
     });
-    let (mut findings, networks, policies) =
-        read.unwrap_or_else(|error| (vec![broken(&error)], Vec::new(), Vec::new()));
-    files::name_working_directory(&tier, &mut findings);
+    let (mut findings, members) = read.unwrap_or_else(|error| (vec![broken(&error)], Vec::new()));
+    name_working_directory(&mut findings);
+    let (networks, policies): (TierNetworks, Vec<_>) = members.into_iter().map(Option::unzip).unzip();
+    let policies: Vec<_> = policies.into_iter().map(Option::flatten).collect();
     let facts = match asking.await {
         Ok(facts) => facts,
         // Without facts the checks that follow would say that nothing is set.
@@ -210,6 +197,23 @@ async fn examine(tier: Arc<Tier>, limit: Duration) -> Examined {
     findings.extend(cloud::check(&tier, &networks, &facts));
     findings.extend(running::check(&tier, &networks, &facts, &policies));
     Examined { tier, networks, facts, findings }
+}
+
+/// Adds to findings about missing files to which folder a relative path is relative.
+fn name_working_directory(findings: &mut [Finding]) {
+    let Ok(folder) = std::env::current_dir() else { return };
+    for Finding { found, advice, .. } in findings {
+        // The path stands between the key and the reason of the system.
+        let path = found.split(": ").nth(1).map(|path| path.trim_start_matches("opening "));
+        if !found.contains("os error 2)") || path.is_none_or(|path| Path::new(path).is_absolute()) {
+            continue;
+        }
+        let relative = format!(
+            "the path is relative to the working directory, here {}: run the doctor where the program starts, or write the whole path",
+            folder.display()
+        );
+        *advice = Some(advice.take().map_or(relative.clone(), |advice| format!("{relative}; or {advice}")));
+    }
 }
 
 #[cfg(test)]

@@ -4,13 +4,13 @@ use headwater_end_device::{CaptureWord, SourceWord};
 use headwater_protocol::PolicyId;
 use headwater_protocol::status::{AggregatorStatus, BrokerStatus, GroupState, GroupStatus};
 
-use super::bundles::{SAME_BUNDLE, ids};
 use super::facts::{AdminFacts, Facts};
-use super::finding::Finding;
 use super::http::is_silent;
+use super::networks::{SAME_BUNDLE, ids};
 use super::page::{AnyPage, OwnStatus, Page, because, clipped, groups, read_own};
 use super::running_group::{devices, is_of, policy, retained_devices, state, waits};
 use super::tier::{Tier, TierNetworks, TierSettings};
+use headwater_settings::Finding;
 
 /// Judges the running program. `policies` are those of the settings, by member.
 pub(super) fn check(
@@ -258,9 +258,9 @@ mod tests {
     use headwater_protocol::status::StatusPage;
     use serde_json::{Value, json};
 
-    use super::super::finding::Level;
     use super::super::tier::TierKind;
     use super::*;
+    use headwater_settings::Level;
 
     /// A tier with these settings.
     fn tier(kind: TierKind, settings: &str) -> Tier {

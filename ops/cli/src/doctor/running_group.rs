@@ -8,11 +8,11 @@ use headwater_protocol::{
     Birth, DeviceId, DeviceState, DeviceTopic, NetworkId, PolicyId, Status, Topic, Topics,
 };
 
-use super::bundles::SAME_BUNDLE;
 use super::facts::Facts;
-use super::finding::Finding;
+use super::networks::SAME_BUNDLE;
 use super::page::because;
 use super::tier::{Member, MemberRole, Tier};
+use headwater_settings::Finding;
 
 /// Whether a group works: that it has not failed, is led, and its journal has room.
 pub(super) fn state(group: &GroupStatus) -> Vec<Finding> {
@@ -187,8 +187,8 @@ mod tests {
     use headwater_settings::TlsSettings;
     use serde_json::{Value, json};
 
-    use super::super::finding::Level;
     use super::*;
+    use headwater_settings::Level;
 
     /// A leader's group with these fields.
     fn group(changes: Value) -> GroupStatus {
@@ -246,7 +246,6 @@ mod tests {
     #[test]
     fn a_device_whose_birth_was_cleared_is_no_device() {
         let member = Member {
-            place: String::new(),
             site: "hall".parse().unwrap(),
             group: "gate".parse().unwrap(),
             role: MemberRole::Leader,

@@ -9,8 +9,8 @@ use time::format_description::well_known::Rfc3339;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::certificates::SOON;
-use super::finding::Finding;
+use headwater_settings::Finding;
+use headwater_settings::SOON;
 
 /// Checks the folder of a site. Another command may hold its lock.
 pub(super) async fn check(folder: PathBuf, limit: Duration) -> Vec<Finding> {

@@ -10,10 +10,9 @@ use headwater_edge_aggregator::{
 use headwater_end_device::DeviceSettings;
 use headwater_inference::bundle::Networks;
 use headwater_link::{LinkConfig, QoS};
-use headwater_protocol::{DeviceId, GroupId, SiteId, Topic, Topics, VerifyingKey};
-use headwater_settings::{BrokerSettings, SecuritySettings, Sources, Stop, TlsSettings, load};
+use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId, Topic, Topics};
+use headwater_settings::{BrokerSettings, Finding, SecuritySettings, Sources, Stop, TlsSettings, load};
 use headwater_transport::BrokerAccess;
-use headwater_transport::tls::End;
 
 /// Kind of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +76,6 @@ pub(super) enum TierSettings {
 
 /// Part that a tier has in a group.
 pub(super) struct Member {
-    /// In front of the keys of its settings: `group[1].`, or nothing.
-    pub(super) place: String,
     pub(super) site: SiteId,
     pub(super) group: GroupId,
     pub(super) role: MemberRole,
@@ -94,15 +91,6 @@ pub(super) enum MemberRole {
     Device(DeviceId),
     Leader,
     Edge,
-}
-
-/// Bundles of a member or of the cloud, by their settings.
-pub(super) struct BundleFiles<'a> {
-    pub(super) place: &'a str,
-    /// Site of the member; `None` for the cloud, which serves several.
-    pub(super) site: Option<&'a SiteId>,
-    pub(super) bundle: &'a Path,
-    pub(super) next: Option<&'a Path>,
 }
 
 impl Tier {
@@ -142,11 +130,6 @@ impl Tier {
         }
     }
 
-    /// Keys of which one must have signed a bundle.
-    pub(super) fn trusted_keys(&self) -> Option<&[VerifyingKey]> {
-        self.security().trusted_keys()
-    }
-
     /// Address of the admin port.
     pub(super) fn admin(&self) -> Option<SocketAddr> {
         match &self.settings {
@@ -165,40 +148,18 @@ impl Tier {
         }
     }
 
-    /// Every identity of the tier with the place of its keys, and the end of the connections at which it is shown.
-    pub(super) fn identities(&self) -> Vec<(&str, &TlsSettings, End)> {
-        match &self.settings {
-            TierSettings::Cloud(settings) => vec![("", &settings.service.security.tls, End::Server)],
-            TierSettings::Device(_) | TierSettings::Aggregator(_) => {
-                self.members.iter().map(|member| (member.place.as_str(), &member.tls, End::Client)).collect()
-            }
-        }
-    }
-
-    /// Every bundle of the tier: one for each member, or that of the cloud.
-    pub(super) fn bundles(&self) -> Vec<BundleFiles<'_>> {
+    /// Looks at the files of the tier, as its program does with `--check-config`; with the networks of each member, or of the cloud, and their
+    /// policies.
+    pub(super) fn check(&self) -> (Vec<Finding>, Vec<CheckedMember>) {
         match &self.settings {
             TierSettings::Device(settings) => {
-                vec![BundleFiles {
-                    place: "",
-                    site: Some(&settings.site),
-                    bundle: &settings.bundle,
-                    next: None,
-                }]
+                let (findings, member) = settings.checks();
+                (findings, vec![member])
             }
-            TierSettings::Aggregator(loaded) => {
-                let groups = self.members.iter().zip(&loaded.groups.all);
-                let files = groups.map(|(Member { place, .. }, group)| BundleFiles {
-                    place,
-                    site: Some(&group.site),
-                    bundle: &group.bundle,
-                    next: group.next_bundle.as_deref(),
-                });
-                files.collect()
-            }
+            TierSettings::Aggregator(loaded) => loaded.checks(),
             TierSettings::Cloud(settings) => {
-                let next = settings.next_bundle.as_deref();
-                vec![BundleFiles { place: "", site: None, bundle: &settings.bundle, next }]
+                let (findings, networks) = settings.checks();
+                (findings, vec![networks.map(|networks| (networks, None))])
             }
         }
     }
@@ -222,7 +183,6 @@ impl TierSettings {
     fn members(&self) -> Vec<Member> {
         match self {
             Self::Device(settings) => vec![Member {
-                place: String::new(),
                 subscriptions: device_subscriptions(settings),
                 site: settings.site.clone(),
                 group: settings.group.clone(),
@@ -231,8 +191,7 @@ impl TierSettings {
             }],
             Self::Aggregator(loaded) => {
                 let of_process = &loaded.shared.security.tls;
-                let member = |(index, group): (usize, &GroupSettings)| Member {
-                    place: loaded.groups.place(index),
+                let member = |group: &GroupSettings| Member {
                     site: group.site.clone(),
                     group: group.group.clone(),
                     role: match group.role {
@@ -242,7 +201,7 @@ impl TierSettings {
                     subscriptions: group_subscriptions(group),
                     tls: group.tls(of_process),
                 };
-                loaded.groups.all.iter().enumerate().map(member).collect()
+                loaded.groups.all.iter().map(member).collect()
             }
             Self::Cloud(_) => Vec::new(),
         }
@@ -280,5 +239,8 @@ impl Member {
     }
 }
 
-/// Networks of the bundles of a tier, in the order of [`Tier::bundles`]; `None` for bundles that cannot be used.
+/// Networks of a member, and the policy in effect; `None` for settings that cannot be opened.
+pub(super) type CheckedMember = Option<(Networks, Option<PolicyId>)>;
+
+/// Networks of each member, or of the cloud; `None` for bundles that cannot be used.
 pub(super) type TierNetworks = Vec<Option<Networks>>;

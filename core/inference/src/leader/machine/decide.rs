@@ -1,8 +1,8 @@
 //! The end of a sample: a decision, a revision of one, or none.
 
 use headwater_protocol::{
-    AppliedExit, Decision, Degraded, Dropped, Exit, LeaveReason, PolicyId, SampleId, Schema, Stages,
-    Undecided,
+    AppliedExit, Decision, Degraded, Dropped, Exit, LeaveReason, PolicyId, Presence, SampleId, Schema,
+    Stages, Undecided,
 };
 
 use super::Leader;
@@ -95,8 +95,7 @@ impl Leader {
             left,
             exits: std::mem::take(&mut open.exits),
             presence: open.presence,
-            // The leader knows slots alone; its caller knows their devices.
-            missing: Vec::new(),
+            missing: self.missing_names(&open.presence),
             degraded: std::mem::take(&mut open.degraded),
             network: network.config.network,
             policy: policy.unwrap_or(open.policy),
@@ -106,7 +105,8 @@ impl Leader {
         if decision.degraded.contains(&Degraded::CloudTimeout) {
             // The cloud's answer is about the slots whose features came.
             open.set_undelivered_missing();
-            let decision = Decision { presence: open.presence, ..decision.clone() };
+            let missing = self.missing_names(&open.presence);
+            let decision = Decision { presence: open.presence, missing, ..decision.clone() };
             let device_classes = open.buffers.device_classes.clone();
             self.closed.keep_revisable(Revisable { decision, device_classes });
         }
@@ -115,6 +115,13 @@ impl Leader {
         self.plausible_ids.believed.believe(sample);
         self.actions.push(Action::Decide(decision));
         self.close(open);
+    }
+
+    /// Names of the missing devices now. An unknown device has the name of its slot, which no device can have.
+    fn missing_names(&self, presence: &Presence) -> Vec<String> {
+        let name = |slot| self.device_names.get(&slot).map(ToString::to_string);
+        let slots = presence.missing_slots();
+        slots.map(|slot| name(slot).unwrap_or_else(|| format!("slot {slot}"))).collect()
     }
 
     /// Publishes the cloud's answer, once, if the sample was decided without it at the deadline.

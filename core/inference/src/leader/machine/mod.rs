@@ -10,6 +10,7 @@ mod policies;
 mod window;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use headwater_protocol::{
     Degraded, EdgeSet, Numbering, SampleId, Schema, Settled, SettledNotice, Slot, SlotSet, TriggeredIds,
@@ -40,6 +41,8 @@ pub struct Leader {
     pub(super) networks: PerNetwork<NetworkState>,
     pub(super) plausible_ids: PlausibleIds,
     pub(super) clock_offsets: ClockOffsets,
+    /// Names of the devices by slot, for decisions.
+    device_names: BTreeMap<Slot, Arc<str>>,
     pub(super) open: BTreeMap<SampleId, Box<OpenSample>>,
     awaited: AwaitedSamples,
     /// Answers that came before their triggers.
@@ -88,6 +91,7 @@ impl Leader {
             networks: PerNetwork::new(NetworkState::new(config, exits)),
             plausible_ids: PlausibleIds::new(DEFAULT_CLOCK_DIFFERENCE_MS),
             clock_offsets: ClockOffsets::new(),
+            device_names: BTreeMap::new(),
             open: BTreeMap::new(),
             awaited: AwaitedSamples::default(),
             early: EarlyAnswers::default(),
@@ -113,6 +117,13 @@ impl Leader {
     #[must_use]
     pub fn with_max_clock_difference_ms(mut self, max_ms: u32) -> Self {
         self.plausible_ids.max_clock_difference_ms = max_ms.into();
+        self
+    }
+
+    /// Continues the counts of an earlier leader of the same process. Call it before the first event.
+    #[must_use]
+    pub fn with_counts(mut self, counts: Counts) -> Self {
+        self.counts = counts;
         self
     }
 
@@ -162,6 +173,7 @@ impl Leader {
         std::mem::swap(&mut self.actions, actions);
         let sent = |slot, sample, age_ms, late| DeviceMessage { generation, slot, sample, age_ms, late };
         match event {
+            Event::DeviceNamed { slot, name } => _ = self.device_names.insert(slot, name),
             Event::DeviceUp { slot } => {
                 if let Some(network) = self.networks.get_mut(generation) {
                     network.devices.set_up(slot);

@@ -30,7 +30,7 @@ fn features_of_another_length_are_a_misfit() {
 fn a_device_answers_in_the_way_of_its_configuration() {
     let input = answer(0, 1, DeviceAnswer::Input(&[0; PACKED]));
     let mut with_sections = Group::new();
-    assert_eq!(with_sections.event(input), []);
+    assert_eq!(with_sections.event(input.clone()), []);
     assert_eq!(with_sections.leader.counts().misfits, 1);
     let mut with_views = Group::of(LeaderConfig { configuration: Configuration::A, ..config() });
     assert_eq!(with_views.summary(0, 1, &SURE), []);

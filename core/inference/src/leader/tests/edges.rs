@@ -223,7 +223,7 @@ fn an_answer_that_does_not_fit_its_edge_is_a_misfit() {
     ] {
         let mut group = group();
         group.unsure();
-        assert_eq!(group.event(wrong), [], "{wrong:?}");
+        assert_eq!(group.event(wrong.clone()), [], "{wrong:?}");
         assert_eq!(group.leader.counts(), Counts { misfits: 1, ..Counts::default() }, "{wrong:?}");
         // The edge is still waited for.
         assert_eq!(group.edge_answer(1, 0b010, &SURE), []);
@@ -252,7 +252,7 @@ fn an_edge_under_a_network_that_is_not_there_changes_nothing() {
     group.unsure();
     let answer = from_edge(0, 1, edge_output(0b101, &SURE, &[1; MAP]));
     for event in [answer, Event::EdgeDown { edge: edge(0) }, Event::EdgeUp { edge: edge(0) }] {
-        assert_eq!(group.under_next(event), [], "{event:?}");
+        assert_eq!(group.under_next(event.clone()), [], "{event:?}");
     }
     assert_eq!(group.leader.counts(), Counts::default());
     assert_eq!(group.leader.edges_up().bits(), 0b11);
@@ -268,7 +268,7 @@ fn edges_of_one_network_have_no_part_in_samples_of_the_other() {
     group.edge_answer(1, 0b010, &SURE);
     let answer = from_edge(0, 1, edge_output(0b101, &SURE, &[9; MAP]));
     for event in [Event::EdgeUp { edge: edge(0) }, answer, Event::EdgeDown { edge: edge(0) }] {
-        assert_eq!(group.under_next(event), [], "{event:?}");
+        assert_eq!(group.under_next(event.clone()), [], "{event:?}");
     }
     assert_eq!(group.leader.counts().unawaited, 1);
     assert_eq!(decision(&group.edge_answer(0, 0b101, &SURE)).presence.present_count(), 3);

@@ -130,6 +130,19 @@ fn each_answer_without_the_last_exit_says_why() {
 }
 
 #[test]
+fn a_decision_names_the_missing_devices_of_its_time() {
+    let mut group = Group::new();
+    let named = |name: &str| Event::DeviceNamed { slot: slot(0), name: name.into() };
+    group.event(named("first"));
+    group.not_in_view(2, 1);
+    let actions = group.after_ms(1000);
+    group.event(named("second"));
+    assert_eq!(decision(&actions).missing, ["first", "slot 1"]);
+    group.not_in_view(2, 2);
+    assert_eq!(decision(&group.after_ms(1000)).missing, ["second", "slot 1"]);
+}
+
+#[test]
 fn a_slot_without_an_answer_is_a_missing_device_and_one_without_features_is_not() {
     let mut group = Group::new();
     group.summary(0, 1, &SURE);

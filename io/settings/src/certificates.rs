@@ -1,47 +1,50 @@
-//! Certificates of a tier: files, authority, revocation list, expiry; and who else may read its secrets.
+//! Certificates of a program: files, authority, revocation list, expiry; and who else may read its key.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use headwater_identity::renew_command;
-use headwater_settings::TlsSettings;
-use headwater_transport::readers;
 use headwater_transport::tls::{
     Certificate, ClientIdentity, End, IdentityFiles, Objection, TlsError, certified_hosts,
 };
 use time::OffsetDateTime;
 
-use super::finding::{Finding, split_advice};
-use super::tier::{Tier, TierSettings};
+use crate::finding::{Finding, readable_secret};
+use crate::security::{SecuritySettings, TlsSettings};
 
 /// Time before its end in which a certificate is named.
-pub(super) const SOON: Duration = Duration::from_secs(30 * 86_400);
+pub const SOON: Duration = Duration::from_secs(30 * 86_400);
 
-/// Checks each identity of a tier once.
-pub(super) fn check(tier: &Tier) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut seen = BTreeSet::new();
-    for (place, tls, end) in tier.identities() {
-        // Settings that do not fit each other are refused with the file.
-        let Ok(Some(files)) = tls.files() else { continue };
-        let own = files.own.as_ref().map(|own| own.certificate.clone());
-        if seen.insert((own, files.authority.clone())) {
-            findings.extend(identity(&IdentitySettings { place, tls }, &files, end));
+impl SecuritySettings {
+    /// Looks at each identity of a program once: in front of its keys the place of a group, its files, and the end of the connections at which
+    /// it is shown.
+    pub fn check_identities<'a>(
+        &self,
+        identities: impl IntoIterator<Item = (&'a str, TlsSettings, End)>,
+    ) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut seen = BTreeSet::new();
+        for (place, tls, end) in identities {
+            // Settings that do not fit each other are refused with the file.
+            let Ok(Some(files)) = tls.files() else { continue };
+            let own = files.own.as_ref().map(|own| own.certificate.clone());
+            if seen.insert((own, files.authority.clone())) {
+                findings.extend(identity(&IdentitySettings { place, tls: &tls }, &files, end));
+                findings.extend(readable_secret(tls.key_file.as_deref()));
+            }
         }
+        if findings.is_empty() && self.insecure {
+            let advice = "make certificates (`headwater enroll`, docs/security.md), and take `insecure` away";
+            findings.push(Finding::warn(
+                "certificate",
+                "none, and links without TLS are allowed (insecure)",
+                advice,
+            ));
+        } else if findings.is_empty() {
+            findings.push(Finding::ok("certificate", "none; no link without TLS leaves this machine"));
+        }
+        findings
     }
-    if findings.is_empty() && tier.security().insecure {
-        let advice = "make certificates (`headwater enroll`, docs/security.md), and take `insecure` away";
-        findings.push(Finding::warn(
-            "certificate",
-            "none, and links without TLS are allowed (insecure)",
-            advice,
-        ));
-    } else if findings.is_empty() {
-        findings.push(Finding::ok("certificate", "none; no link without TLS leaves this machine"));
-    }
-    findings.extend(secrets(tier));
-    findings
 }
 
 /// Settings of an identity, and what stands in front of the keys of a group.
@@ -136,13 +139,11 @@ fn remedy(objection: &Objection, certificate: &Certificate) -> String {
 
 /// The command that gives a holder a new certificate.
 fn renewal(certificate: &Certificate) -> String {
-    let name = certificate.name.as_deref().unwrap_or("NAME");
-    let command = renew_command(certificate.group.as_deref(), name);
-    format!("renew it: `{command}`, then copy the new files here")
+    format!("renew it: `{}`, then copy the new files here", certificate.renew_command())
 }
 
 /// Names a certificate that ends soon or has ended.
-pub(super) fn expiry(check: &str, certificate: &Certificate, advice: &str) -> Vec<Finding> {
+pub fn expiry(check: &str, certificate: &Certificate, advice: &str) -> Vec<Finding> {
     let day = day(certificate.expires);
     match certificate.expires.duration_since(SystemTime::now()) {
         Err(_) => vec![Finding::fail(check, format!("it has expired ({day})"), advice)],
@@ -157,23 +158,4 @@ pub(super) fn expiry(check: &str, certificate: &Certificate, advice: &str) -> Ve
 /// Day of a time, in UTC.
 fn day(time: SystemTime) -> String {
     OffsetDateTime::from(time).date().to_string()
-}
-
-/// Files of secrets that others than their owner may read.
-fn secrets(tier: &Tier) -> Vec<Finding> {
-    let mut files: BTreeSet<&Path> =
-        tier.identities().iter().filter_map(|(_, tls, _)| tls.key_file.as_deref()).collect();
-    files.extend(tier.broker().and_then(|broker| broker.password_file.as_deref()));
-    match &tier.settings {
-        TierSettings::Device(_) => {}
-        TierSettings::Aggregator(loaded) => files.extend(loaded.shared.cloud.key_file.as_deref()),
-        TierSettings::Cloud(settings) => files.extend(settings.service.http.keys_file.as_deref()),
-    }
-    let readers = files.into_iter().filter_map(readers);
-    readers
-        .map(|sentence| {
-            let (found, advice) = split_advice(&sentence, "chmod 600");
-            Finding::warn("secret", found, advice)
-        })
-        .collect()
 }

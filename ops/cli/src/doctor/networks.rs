@@ -1,59 +1,14 @@
-//! Bundles: whether they open and are signed, and whether all tiers have the same network.
+//! Networks: whether all tiers have the same one.
 
-use headwater_inference::bundle::{Bundle, Networks, Trust};
+use headwater_inference::bundle::Networks;
 use headwater_protocol::NetworkId;
+use headwater_settings::Finding;
 
-use super::finding::Finding;
 use super::tier::{Tier, TierNetworks, TierSettings};
 
 /// Advice for tiers with different networks.
 pub(super) const SAME_BUNDLE: &str =
     "give all tiers the same bundle, or both bundles while the network is replaced (docs/rollover.md)";
-
-/// Opens the bundles of a tier.
-pub(super) fn open(tier: &Tier) -> (Vec<Finding>, TierNetworks) {
-    let (mut findings, mut networks) = (Vec::new(), Vec::new());
-    for files in tier.bundles() {
-        // The release that was used last is the program's own: its start names an earlier one.
-        let trust = tier.trusted_keys().map(|keys| Trust { keys, site: files.site, oldest_release: 0 });
-        match Networks::open(files.bundle, files.next, trust.as_ref()) {
-            Ok(opened) => {
-                let named = opened.bundles().iter().map(|(_, bundle)| described(bundle)).collect::<Vec<_>>();
-                let place = files.place.trim_end_matches('.');
-                let check = if place.is_empty() { "bundle".to_owned() } else { format!("bundle of {place}") };
-                findings.push(Finding::ok(check, named.join(", next ")));
-                networks.push(Some(opened));
-            }
-            Err(mistakes) => {
-                for mistake in mistakes {
-                    let found = format!("{}{mistake}", files.place);
-                    findings.push(Finding::fail("bundle", found, advice(&mistake)));
-                }
-                networks.push(None);
-            }
-        }
-    }
-    (findings, networks)
-}
-
-fn described(bundle: &Bundle) -> String {
-    let (network, name) = (bundle.network_id().short(), &bundle.manifest().name);
-    let signed = match bundle.signed_by().zip(bundle.release()) {
-        Some((key, release)) => format!("release {}, signed by {key:.12}", release.number),
-        None => "not signed".into(),
-    };
-    format!("network {network} ({name}), policy {}, {signed}", bundle.policy_id())
-}
-
-fn advice(mistake: &str) -> &'static str {
-    if mistake.contains("signature") || mistake.contains("trusted_keys") {
-        "sign the bundle with a trusted key (`headwater sign --key`), or add its key to `trusted_keys`"
-    } else if mistake.contains("os error") {
-        "copy the bundle there, readable for the program's user, or correct the setting"
-    } else {
-        "copy the bundle again from where it was exported; `headwater inspect FILE` shows a whole one"
-    }
-}
 
 /// Compares the networks of all tiers; gives findings with the index of the tier that they are about.
 pub(super) fn compare(tiers: &[(&Tier, &TierNetworks)]) -> Vec<(usize, Finding)> {

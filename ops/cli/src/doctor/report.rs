@@ -1,68 +1,10 @@
-//! Findings of the doctor, as text and as JSON.
+//! The findings of all tiers, as text and as JSON.
 
 use std::path::PathBuf;
 
-use headwater_transport::redacted;
+use headwater_settings::{Finding, Level};
 use serde::Serialize;
 use serde_json::json;
-
-/// Severity of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Level {
-    /// Nothing to do.
-    Ok,
-    /// It works, and somebody should look at it.
-    Warn,
-    /// It does not work.
-    Fail,
-}
-
-impl Level {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Warn => "warn",
-            Self::Fail => "fail",
-        }
-    }
-}
-
-/// One finding: level, what was looked at, what was found, and what to do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// Its severity.
-    pub level: Level,
-    /// Checked part, such as `broker`.
-    pub check: String,
-    /// Observation. Passwords of addresses are hidden.
-    pub found: String,
-    /// Advice; `None` where nothing is to be done.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub advice: Option<String>,
-}
-
-impl Finding {
-    /// Nothing to do.
-    pub(super) fn ok(check: impl Into<String>, found: impl AsRef<str>) -> Self {
-        Self {
-            level: Level::Ok,
-            check: check.into(),
-            found: redacted(found.as_ref().trim_end()),
-            advice: None,
-        }
-    }
-
-    /// It works, and somebody should look at it.
-    pub(super) fn warn(check: impl Into<String>, found: impl AsRef<str>, advice: impl AsRef<str>) -> Self {
-        Self { level: Level::Warn, advice: Some(redacted(advice.as_ref())), ..Self::ok(check, found) }
-    }
-
-    /// It does not work.
-    pub(super) fn fail(check: impl Into<String>, found: impl AsRef<str>, advice: impl AsRef<str>) -> Self {
-        Self { level: Level::Fail, ..Self::warn(check, found, advice) }
-    }
-}
 
 /// Findings about one tier, about this machine, or about the folder of a site.
 #[derive(Clone, Debug, Serialize)]
@@ -92,12 +34,7 @@ impl Diagnosis {
         for Section { tier, file, findings } in &self.0 {
             let file = file.as_ref().map(|file| format!("  {}", file.display())).unwrap_or_default();
             text += &format!("{tier}{file}\n");
-            for Finding { level, check, found, advice } in findings {
-                let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
-                // A reason of several lines, such as that of a TOML file, stays under its own line.
-                let line = format!("{check}: {found}{advice}").replace('\n', "\n          ");
-                text += &format!("  {:<5} {line}\n", level.name());
-            }
+            text.extend(findings.iter().map(|finding| finding.line("  ")));
         }
         let count = |level: Level| format!("{} {}", self.count(level), level.name());
         text + &format!("{}, {}, {}\n", count(Level::Ok), count(Level::Warn), count(Level::Fail))
@@ -116,11 +53,6 @@ impl Diagnosis {
         });
         format!("{value:#}\n")
     }
-}
-
-/// Cuts a sentence of the form `found; what to do` in two.
-pub(super) fn split_advice<'a>(text: &'a str, otherwise: &'a str) -> (&'a str, &'a str) {
-    text.split_once("; ").unwrap_or((text, otherwise))
 }
 
 #[cfg(test)]
