@@ -22,7 +22,7 @@ use crate::config::{Capture, OnBrokenFrame};
 use crate::engine;
 use crate::error::DeviceError;
 use crate::link_setup::{DeviceTopics, LinkSetup, link_config};
-use crate::opened::OpenedDevice;
+use crate::opened::{OpenedDevice, check_slot};
 use crate::publisher::Publisher;
 use crate::recent_samples::RecentSamples;
 use crate::reply_rule::ReplyRule;
@@ -145,10 +145,7 @@ impl Device {
         let slot = settings.slot;
         let network = bundle.network_id().short();
         let unfit = |mistake: String| Err(DeviceError::Unfit(mistake));
-        if slot.index() >= usize::from(manifest.slots) {
-            let last = manifest.slots - 1;
-            return unfit(format!("slot: network {network} has slots 0 to {last}, found {slot}"));
-        }
+        check_slot(bundle, slot)?;
         let configuration = manifest.configuration;
         let batch_ms = settings.batch_ms;
         if batch_ms > 0 && configuration.pushes_maps() {

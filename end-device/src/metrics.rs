@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use headwater_settings::AdminSettings;
-use headwater_telemetry::{AdminServer, Metrics, Program, ReportMetric};
+use headwater_telemetry::{AdminServer, Metrics, Program, ReportMetric, certificate_metrics};
 use headwater_transport::tls::CertificateState;
 
 use crate::device::DeviceHandle;
@@ -14,18 +14,7 @@ use crate::report::DeviceCounts;
 const PROGRAM: Program = Program { name: "headwater-device", version: env!("CARGO_PKG_VERSION") };
 
 /// State of the own certificate.
-const CERTIFICATE: [ReportMetric<CertificateState>; 2] = [
-    ReportMetric::gauge(
-        "headwater_device_certificate_expiry_timestamp_seconds",
-        "When the own certificate in use expires, in seconds since 1970.",
-        |state| state.expires_unix_s,
-    ),
-    ReportMetric::gauge(
-        "headwater_device_certificate_reload_failed",
-        "1 while newer files of the identity cannot be used, and the earlier ones stay in use.",
-        |state| state.has_failed_reload.into(),
-    ),
-];
+const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!("headwater_device");
 
 impl DeviceHandle {
     /// Starts the admin listener if the settings have one.

@@ -125,14 +125,9 @@ impl UnsettledAnswers {
         }
     }
 
-    /// Number of samples in the spool.
-    pub(crate) fn spooled(&self) -> usize {
-        self.spool.len()
-    }
-
     /// True when every answer is settled.
     pub(crate) fn is_empty(&self) -> bool {
-        self.memory.answers.len() + self.spooled() == 0
+        self.memory.answers.len() + self.spool.len() == 0
     }
 }
 
@@ -246,11 +241,11 @@ mod tests {
     fn surplus_samples_are_not_late_before_their_time_and_are_settled_as_if_in_memory() {
         let mut unsettled = unsettled(true);
         (0..4).for_each(|sample| sent(&mut unsettled, sample, sample));
-        assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (2, 2));
+        assert_eq!((unsettled.memory.answers.len(), unsettled.spool.len()), (2, 2));
         assert_eq!(due(&mut unsettled, KEEP_US - 1), [0; 0]);
         assert_eq!(due(&mut unsettled, KEEP_US), [0]);
         unsettled.settle(&notice(&[(1, 2)], &[]));
-        assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (1, 1), "0 and 3 are left");
+        assert_eq!((unsettled.memory.answers.len(), unsettled.spool.len()), (1, 1), "0 and 3 are left");
         unsettled.settle(&notice(&[], &[0, 3]));
         assert!(unsettled.is_empty());
     }
@@ -276,7 +271,7 @@ mod tests {
         assert_eq!(due(&mut unsettled, 9), [0, 1, 2, 3]);
         sent(&mut unsettled, 4, 10);
         unsettled.settle(&notice(&[(4, 9)], &[]));
-        assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (0, 4));
+        assert_eq!((unsettled.memory.answers.len(), unsettled.spool.len()), (0, 4));
     }
 
     #[test]
@@ -306,7 +301,7 @@ mod tests {
         let mut unsettled = unsettled(true);
         (0..8).for_each(|sample| sent(&mut unsettled, sample, sample));
         unsettled.keep_unsent(&answer(20, 0), at(9));
-        assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (2, 7));
+        assert_eq!((unsettled.memory.answers.len(), unsettled.spool.len()), (2, 7));
         // 6 and 7 are in memory.
         unsettled.settle(&notice(&[(1, 2), (4, 6), (9, 3), (19, 30)], &[]));
         let left = due(&mut unsettled, KEEP_US * 9);

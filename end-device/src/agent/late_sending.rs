@@ -23,7 +23,7 @@ impl Agent {
     /// Time of the next service of the spool; `None` while every answer is settled.
     pub(super) fn next_spool_service(&self) -> Option<Instant> {
         let next = self.spool_served + SERVICE_EVERY;
-        if self.is_connected() && self.unsettled.spooled() > 0 {
+        if self.is_connected() && self.unsettled.spool.len() > 0 {
             return Some(next);
         }
         let surplus_us = self.unsettled.memory.surplus_from_us()?;

@@ -191,12 +191,11 @@ impl Agent {
     fn publish_presence(&self) {
         // Birth comes before the status, so that a reader of the status knows the device.
         let Publisher { topics, link, .. } = &self.publisher;
-        let published = [&topics.birth, &topics.status].map(|topic| link.restore(topic, &[]));
-        let mut report = self.publisher.report();
-        published
-            .iter()
-            .filter_map(|published| published.as_ref().err())
-            .for_each(|error| report.count_dropped(error));
+        for topic in [&topics.birth, &topics.status] {
+            if let Err(error) = link.restore(topic, &[]) {
+                self.publisher.report().count_dropped(&error);
+            }
+        }
     }
 
     /// Counts a message that the broker refused, and plans the next try of birth and status.

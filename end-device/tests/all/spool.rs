@@ -306,7 +306,7 @@ async fn frames_that_are_samples_are_spooled_on_disk_before_there_is_a_broker() 
 async fn samples_not_settled_at_a_clean_end_are_sent_after_a_restart() {
     let mut setup = DeviceSetup::of("clean-end").await;
     let device = setup.restart(bundle()).await;
-    setup.leader.sees(1).await;
+    setup.leader.gets(1).await;
     assert_eq!(device.shutdown().await.counts.spooled, 1);
     let _device = setup.restart(bundle()).await;
     let answer = setup.leader.answer().await;
@@ -354,6 +354,6 @@ async fn answers_of_another_slot_are_set_aside_and_never_sent() {
     timeout(PATIENCE, device.connected()).await.unwrap();
     let report = device.report();
     assert_eq!((report.counts.spooled, report.counts.segments_of_others), (0, 1), "{report:?}");
-    setup.leader.sees(1).await;
+    setup.leader.gets(1).await;
     assert!(setup.state.path().join("spool/00000001.seg.other-1").is_file());
 }

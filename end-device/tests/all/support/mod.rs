@@ -245,7 +245,7 @@ impl Leader {
     }
 
     /// Triggers a sample and waits for its answer in time.
-    pub(crate) async fn sees(&mut self, sample: u64) {
+    pub(crate) async fn gets(&mut self, sample: u64) {
         self.triggers(sample);
         assert_eq!(self.answered().await, (sample, false));
     }
