@@ -8,7 +8,7 @@ use axum::extract::rejection::PathRejection;
 use headwater_inference::bundle::{Networks, PerNetwork};
 use headwater_inference::engine::Engine;
 use headwater_protocol::{Fault, NetworkId};
-use headwater_telemetry::{ReportMetric, WorkLoops};
+use headwater_telemetry::{ReportMetric, WorkLoops, certificate_metrics};
 use headwater_transport::tls::CertificateState;
 use tokio::sync::watch;
 
@@ -53,18 +53,7 @@ const READY: [ReportMetric<bool>; 1] = [ReportMetric::gauge(
 )];
 
 /// State of the own certificate.
-const CERTIFICATE: [ReportMetric<CertificateState>; 2] = [
-    ReportMetric::gauge(
-        "headwater_cloud_certificate_expiry_timestamp_seconds",
-        "When the own certificate in use expires, in seconds since 1970.",
-        |state| state.expires_unix_s,
-    ),
-    ReportMetric::gauge(
-        "headwater_cloud_certificate_reload_failed",
-        "1 while newer files of the identity cannot be used, and the earlier ones stay in use.",
-        |state| state.has_failed_reload.into(),
-    ),
-];
+const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!("headwater_cloud");
 
 impl CloudState {
     /// Starts a model thread for each network, and waits until their sections are loaded.

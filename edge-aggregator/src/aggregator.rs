@@ -15,6 +15,7 @@ use std::sync::Arc;
 use headwater_protocol::{GroupId, SiteId};
 use headwater_telemetry::{
     AdminServer, Health, Metrics, Program, ReloadSignal, ReportMetric, ServiceManager, WorkLoops,
+    certificate_metrics,
 };
 use headwater_transport::tls::CertificateState;
 use tokio::sync::watch;
@@ -50,18 +51,7 @@ pub struct Aggregator {
 }
 
 /// State of the certificate that a group shows the broker.
-const CERTIFICATE: [ReportMetric<CertificateState>; 2] = [
-    ReportMetric::gauge(
-        "headwater_aggregator_certificate_expiry_timestamp_seconds",
-        "When the own certificate in use expires, in seconds since 1970.",
-        |state| state.expires_unix_s,
-    ),
-    ReportMetric::gauge(
-        "headwater_aggregator_certificate_reload_failed",
-        "1 while newer files of the identity cannot be used, and the earlier ones stay in use.",
-        |state| state.has_failed_reload.into(),
-    ),
-];
+const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!("headwater_aggregator");
 
 /// End of a group.
 #[derive(Debug)]

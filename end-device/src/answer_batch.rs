@@ -11,32 +11,20 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use headwater_protocol::{Kind, MAX_BATCH_SAMPLES, SampleId};
+
+use crate::answer::Answer;
 
 /// Answers that wait for a common message, by sample. Times are microseconds since the device's start.
 #[derive(Debug)]
 pub(crate) struct AnswerBatch {
-    answers: BTreeMap<SampleId, ReadyAnswer>,
+    answers: BTreeMap<SampleId, Answer>,
     /// Time at which the first of them was ready.
     since_us: u64,
     /// Longest wait by the settings; 0: no batches.
     setting_us: u64,
     /// Longest wait that the leader allows; 0 while it reads no batches.
     leader_us: u64,
-}
-
-/// An answer that can be sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReadyAnswer {
-    pub(crate) captured_us: u64,
-    pub(crate) kind: Kind,
-    /// The answer: a whole message of the protocol.
-    pub(crate) message: Bytes,
-    /// Bytes of the message after its header.
-    pub(crate) body_bytes: usize,
-    /// The features that the leader may request; empty if there are none.
-    pub(crate) features: Vec<u8>,
 }
 
 impl AnswerBatch {
@@ -72,11 +60,11 @@ impl AnswerBatch {
     }
 
     /// Adds an answer. Returns whether the batch is full.
-    pub(crate) fn add(&mut self, sample: SampleId, answer: ReadyAnswer, now_us: u64) -> bool {
+    pub(crate) fn add(&mut self, answer: Answer, now_us: u64) -> bool {
         if self.answers.is_empty() {
             self.since_us = now_us;
         }
-        self.answers.insert(sample, answer);
+        self.answers.insert(answer.sample, answer);
         self.answers.len() >= MAX_BATCH_SAMPLES
     }
 
@@ -91,8 +79,8 @@ impl AnswerBatch {
     }
 
     /// Takes the answers out, in the order of their ids.
-    pub(crate) fn take(&mut self) -> Vec<(SampleId, ReadyAnswer)> {
-        std::mem::take(&mut self.answers).into_iter().collect()
+    pub(crate) fn take(&mut self) -> Vec<Answer> {
+        std::mem::take(&mut self.answers).into_values().collect()
     }
 
     fn wait_us(&self) -> u64 {
@@ -102,16 +90,14 @@ impl AnswerBatch {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
-    fn ready(captured_us: u64) -> ReadyAnswer {
-        ReadyAnswer {
-            captured_us,
-            kind: Kind::NotInView,
-            message: Bytes::new(),
-            body_bytes: 0,
-            features: Vec::new(),
-        }
+    fn answer(sample: u64) -> Answer {
+        let (message, features) = (Bytes::new(), Vec::new());
+        let sample = SampleId(sample);
+        Answer { sample, captured_us: 0, sent_us: 0, message, features, is_late: false, passed_over: 0 }
     }
 
     /// A batch of at most 20 ms whose leader allows this.
@@ -139,8 +125,8 @@ mod tests {
         for (allowed_ms, wait_us) in [(9, 9_000), (20, 20_000), (99, 20_000)] {
             let mut batch = batch(Some(allowed_ms));
             assert_eq!(batch.due_us(), None);
-            batch.add(SampleId(7), ready(0), 100);
-            batch.add(SampleId(8), ready(0), 5_000);
+            batch.add(answer(7), 100);
+            batch.add(answer(8), 5_000);
             assert_eq!(batch.due_us(), Some(100 + wait_us));
             batch.set_allowed(None);
             assert_eq!(batch.due_us(), Some(100), "at once");
@@ -151,10 +137,10 @@ mod tests {
     fn a_full_batch_says_so_and_gives_its_answers_in_the_order_of_their_ids() {
         let mut batch = batch(Some(20));
         let last = MAX_BATCH_SAMPLES as u64;
-        assert!((2..=last).all(|id| !batch.add(SampleId(id), ready(id), 5)));
-        assert!(batch.add(SampleId(1), ready(1), 5));
+        assert!((2..=last).all(|id| !batch.add(answer(id), 5)));
+        assert!(batch.add(answer(1), 5));
         assert_eq!(batch.len(), MAX_BATCH_SAMPLES);
-        let taken: Vec<u64> = batch.take().into_iter().map(|(sample, _)| sample.0).collect();
+        let taken: Vec<u64> = batch.take().into_iter().map(|answer| answer.sample.0).collect();
         assert!(taken.into_iter().eq(1..=last));
         assert_eq!((batch.len(), batch.due_us()), (0, None));
     }

@@ -7,8 +7,9 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{ExitPolicy, Policy};
 use headwater_inference::sections::{MapCoder, ScoreCoder};
 use headwater_link::Link;
-use headwater_protocol::{Boot, DeviceId, Exit, NetworkId, PolicyId, Session, Slot};
+use headwater_protocol::{Exit, NetworkId, PolicyId, Session};
 use headwater_telemetry::{Health, WorkLoops};
+use headwater_transport::LogLimit;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -21,10 +22,9 @@ use crate::config::{Capture, OnBrokenFrame};
 use crate::engine;
 use crate::error::DeviceError;
 use crate::link_setup::{DeviceTopics, LinkSetup, link_config};
-use crate::opened::OpenedDevice;
+use crate::opened::{OpenedDevice, check_slot};
 use crate::publisher::Publisher;
 use crate::recent_samples::RecentSamples;
-use crate::refused_publications::RefusedPublications;
 use crate::reply_rule::ReplyRule;
 use crate::report::{DeviceReport, SharedReport};
 use crate::section_runner::{JobResult, SectionRunner};
@@ -41,12 +41,7 @@ pub struct Device;
 
 /// A running device. Dropping the handle ends the device as [`DeviceHandle::kill`] does.
 pub struct DeviceHandle {
-    pub(crate) device: DeviceId,
-    slot: Slot,
-    boot: Boot,
-    pub(crate) link: Link,
     pub(crate) status: Arc<DeviceStatus>,
-    pub(crate) report: SharedReport,
     stop: watch::Sender<bool>,
     policies: watch::Sender<Option<(ExitPolicy, PolicyId)>>,
     connected: watch::Receiver<bool>,
@@ -123,7 +118,7 @@ impl Device {
             },
             birth,
             presence,
-            refused: RefusedPublications::default(),
+            refusal_log: LogLimit::new(1),
             capture_clock: CaptureClock::of(settings.capture(), clock.now()),
             grace,
             clock,
@@ -137,34 +132,8 @@ impl Device {
         );
         let inputs = AgentInputs { incoming, results, stop: stop_receiver, policies: policy_receiver };
         let agent = tokio::spawn(agent.run(inputs));
-        let status = DeviceStatus {
-            device: settings.id.clone(),
-            site: settings.site.clone(),
-            group: settings.group.clone(),
-            slot: settings.slot,
-            boot,
-            network,
-            broker: device.broker.address,
-            identity: device.broker.identity,
-            link: link.clone(),
-            report: report.clone(),
-            work_loops,
-        };
-        Ok(DeviceHandle {
-            device: settings.id.clone(),
-            slot: settings.slot,
-            boot,
-            status: Arc::new(status),
-            link,
-            report,
-            stop,
-            policies,
-            connected,
-            agent,
-            ended: None,
-            grace,
-            state_lock,
-        })
+        let status = Arc::new(DeviceStatus { device, boot, network, link, report, work_loops });
+        Ok(DeviceHandle { status, stop, policies, connected, agent, ended: None, grace, state_lock })
     }
 
     /// Checks that configuration, bundle and source fit together, and logs broken frames.
@@ -176,10 +145,7 @@ impl Device {
         let slot = settings.slot;
         let network = bundle.network_id().short();
         let unfit = |mistake: String| Err(DeviceError::Unfit(mistake));
-        if slot.index() >= usize::from(manifest.slots) {
-            let last = manifest.slots - 1;
-            return unfit(format!("slot: network {network} has slots 0 to {last}, found {slot}"));
-        }
+        check_slot(bundle, slot)?;
         let configuration = manifest.configuration;
         let batch_ms = settings.batch_ms;
         if batch_ms > 0 && configuration.pushes_maps() {
@@ -243,8 +209,9 @@ impl Device {
 impl DeviceHandle {
     /// Counts since the start.
     pub fn report(&self) -> DeviceReport {
-        let counts = self.report.with_link(&self.link);
-        DeviceReport { device: self.device.clone(), slot: self.slot, boot: self.boot, counts }
+        let DeviceStatus { device, boot, link, report, .. } = &*self.status;
+        let counts = report.with_link(link);
+        DeviceReport { device: device.settings.id.clone(), slot: device.settings.slot, boot: *boot, counts }
     }
 
     /// Health and status, also after the device has ended.
@@ -285,14 +252,14 @@ impl DeviceHandle {
                 "shutdown took too long: some captured frames are not answered"
             );
         }
-        self.link.shutdown(self.grace).await;
+        self.status.link.shutdown(self.grace).await;
         self.report()
     }
 
     /// Ends at once, like a crash: the socket is dropped and the broker publishes the last will.
     pub fn kill(&self) {
         self.agent.abort();
-        self.link.kill();
+        self.status.link.kill();
         // The next device may use the folder at once.
         self.state_lock.iter().for_each(StateLock::release);
     }
@@ -325,16 +292,15 @@ fn open_spool(
     report: &SharedReport,
 ) -> Result<Spool, DeviceError> {
     let DeviceSettings { site, group, slot, id, spool, state_dir, .. } = settings;
-    match (spool.max_bytes, state_dir) {
-        // It holds no answers, only the ids of those that are given up.
-        (0, _) => Ok(Spool::in_memory(0, network)),
-        (bytes, None) => Ok(Spool::in_memory(bytes, network)),
-        (bytes, Some(dir)) => {
+    match state_dir {
+        Some(dir) if spool.max_bytes > 0 => {
             let (site, group) = (site.clone(), group.clone());
             let owner = Owner { site, group, slot: *slot, device: id.clone() };
-            let folder = SpoolFolder { path: dir.join("spool"), owner, report: report.clone() };
-            Spool::open(&folder, bytes, network)
+            let folder = SpoolFolder { path: dir.join("spool"), owner };
+            Spool::open(&folder, spool.max_bytes, network, report.clone())
         }
+        // A spool of no bytes holds no answers, only the ids of those that are given up.
+        _ => Ok(Spool::in_memory(spool.max_bytes, network, report.clone())),
     }
 }
 

@@ -29,33 +29,28 @@ impl ChosenEngine {
     /// tract.
     pub(crate) fn new(settings: &DeviceSettings, bundle: &Bundle) -> Result<Self, DeviceError> {
         let (library, slot) = (settings.onnxruntime.as_deref(), settings.slot);
-        match settings.engine {
+        let missing = match settings.engine {
             EngineChoice::Packed => {
                 if bundle.packed_section_bytes(&SectionManifest::device_name(slot)).is_some() {
-                    let engine = PackedEngine;
-                    info!(instructions = engine.path(), "the packed engine");
-                    return Ok(Self { engine: Arc::new(engine), replaced: None });
+                    info!(instructions = PackedEngine.path(), "the packed engine");
+                    return Ok(Self { engine: Arc::new(PackedEngine), replaced: None });
                 }
-                let reason = "the bundle has no packed form of this section";
-                Self::replaced(slot, reason)
+                "the bundle has no packed form of this section".into()
             }
             EngineChoice::Tract => {
                 let engine = tract(slot, "the settings choose the engine tract")?;
-                Ok(Self { engine, replaced: None })
+                return Ok(Self { engine, replaced: None });
             }
             EngineChoice::Ort => match onnx_runtime(library) {
-                Ok(engine) => Ok(Self { engine, replaced: None }),
+                Ok(engine) => return Ok(Self { engine, replaced: None }),
                 // If the settings name a library, tract does not replace it.
                 Err(reason) if library.is_some() => {
-                    Err(DeviceError::unusable("engine of slot", slot, reason))
+                    return Err(DeviceError::unusable("engine of slot", slot, reason));
                 }
-                Err(reason) => Self::replaced(slot, &reason),
+                Err(reason) => reason,
             },
-        }
-    }
-
-    fn replaced(slot: Slot, reason: &str) -> Result<Self, DeviceError> {
-        Ok(Self { engine: tract(slot, reason)?, replaced: Some(reason.into()) })
+        };
+        Ok(Self { engine: tract(slot, &missing)?, replaced: Some(missing) })
     }
 }
 

@@ -11,14 +11,15 @@
 //! program         checks  metrics
 //! device          device  agent  status
 //! answers         unsettled_answers  publisher  recent_samples  answer_batch
-//! broker          link_setup  refused_publications  presence_watch
+//! broker          link_setup  presence_watch
 //! opened          opened  engine
 //! capture         source  capture_clock  reply_rule  section_runner
 //! state           spool  state_folder
-//! ground          settings  config  report  give_up_reason  error  timestamp
+//! ground          settings  config  report  give_up_reason  error  answer  timestamp
 //! ```
 
 mod agent;
+mod answer;
 mod answer_batch;
 mod capture_clock;
 mod checks;
@@ -34,7 +35,6 @@ mod opened;
 mod presence_watch;
 mod publisher;
 mod recent_samples;
-mod refused_publications;
 mod reply_rule;
 mod report;
 mod section_runner;

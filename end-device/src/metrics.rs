@@ -1,7 +1,9 @@
 //! Metrics of a device: the counts of its report, on the admin listener.
 
+use std::sync::Arc;
+
 use headwater_settings::AdminSettings;
-use headwater_telemetry::{AdminServer, Metrics, Program, ReportMetric};
+use headwater_telemetry::{AdminServer, Metrics, Program, ReportMetric, certificate_metrics};
 use headwater_transport::tls::CertificateState;
 
 use crate::device::DeviceHandle;
@@ -12,18 +14,7 @@ use crate::report::DeviceCounts;
 const PROGRAM: Program = Program { name: "headwater-device", version: env!("CARGO_PKG_VERSION") };
 
 /// State of the own certificate.
-const CERTIFICATE: [ReportMetric<CertificateState>; 2] = [
-    ReportMetric::gauge(
-        "headwater_device_certificate_expiry_timestamp_seconds",
-        "When the own certificate in use expires, in seconds since 1970.",
-        |state| state.expires_unix_s,
-    ),
-    ReportMetric::gauge(
-        "headwater_device_certificate_reload_failed",
-        "1 while newer files of the identity cannot be used, and the earlier ones stay in use.",
-        |state| state.has_failed_reload.into(),
-    ),
-];
+const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!("headwater_device");
 
 impl DeviceHandle {
     /// Starts the admin listener if the settings have one.
@@ -32,14 +23,14 @@ impl DeviceHandle {
     /// [`DeviceError::Unusable`] when the address cannot be listened on.
     pub async fn start_admin(&self, settings: &AdminSettings) -> Result<Option<AdminServer>, DeviceError> {
         let metrics = Metrics::new();
-        let (report, link) = (self.report.clone(), self.link.clone());
-        let labels = [("device", self.device.as_str())];
-        metrics.register_report(DeviceCounts::METRICS, &labels, move || report.with_link(&link));
-        if let Some(identity) =
-            self.status.identity.clone().filter(|identity| identity.certificate_state().is_some())
-        {
+        let labels = [("device", self.status.device.settings.id.as_str())];
+        let status = Arc::clone(&self.status);
+        metrics
+            .register_report(DeviceCounts::METRICS, &labels, move || status.report.with_link(&status.link));
+        if self.status.certificate_state().is_some() {
+            let status = Arc::clone(&self.status);
             metrics.register_report(&CERTIFICATE, &labels, move || {
-                identity.certificate_state().unwrap_or_default()
+                status.certificate_state().unwrap_or_default()
             });
         }
         let server = AdminServer::start(settings.listen, PROGRAM, metrics, self.health()).await;

@@ -99,15 +99,21 @@ impl DeviceSettings {
             device.policy = Some(policy.map_err(unfit_policy)?);
         }
         // The archive's words for a slot that it does not have say nothing about the setting.
-        let (slots, slot) = (bundle.manifest().slots, self.slot);
-        if slot.index() >= usize::from(slots) {
-            let last = slots.saturating_sub(1);
-            return Err(DeviceError::Unfit(format!("slot: the network has slots 0 to {last}, found {slot}")));
-        }
+        check_slot(&bundle, self.slot)?;
         let view = &bundle.manifest().preprocessing;
         let source = Source::open(&self.source, self.capture(), self.slot, view)?;
         Ok((device, bundle, source))
     }
+}
+
+/// Checks that the network has the slot.
+pub(crate) fn check_slot(bundle: &Bundle, slot: Slot) -> Result<(), DeviceError> {
+    let slots = bundle.manifest().slots;
+    if slot.index() < usize::from(slots) {
+        return Ok(());
+    }
+    let last = slots.saturating_sub(1);
+    Err(DeviceError::Unfit(format!("slot: the network has slots 0 to {last}, found {slot}")))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` gives the error by value")]

@@ -1,10 +1,11 @@
 //! Watches the device's own retained messages: its birth, by which the leader knows it, and its status.
 //!
 //! Anybody on the broker may clear or replace them: an operator who tidies up, a second device with the same id, a last will that comes
-//! late. The device then publishes both again, at growing distances, so that two devices with one id do not fight at full speed.
+//! late. A broker whose access rules lack the device refuses them, and the leader does not see the device. The device then publishes both
+//! again, at growing distances, so that two devices with one id do not fight at full speed.
 //!
 //! ```text
-//! found another one -- 1 s --> again -- 1 s --> again -- 2 s --> ... -- 30 s --> again
+//! another one or refused -- 1 s --> again -- 1 s --> again -- 2 s --> ... -- 30 s --> again
 //!        own one found meanwhile: nothing to do          a minute of quiet: from the start
 //! ```
 //!
@@ -36,6 +37,8 @@ pub(crate) enum Disturbance {
     OtherBirth(Option<Boot>),
     /// Another status: a last will, or that of another device under the same id.
     OtherStatus,
+    /// The broker refuses the message.
+    Refused,
 }
 
 /// Messages of the device to publish again.
@@ -61,6 +64,8 @@ pub(crate) struct PresenceWatch {
     disturbed_us: Option<u64>,
     /// True once the broker has sent this device's birth: it has replaced that of an earlier start.
     has_own_birth: bool,
+    /// True until the broker sends the birth that it refused before.
+    is_birth_refused: bool,
 }
 
 impl PresenceWatch {
@@ -76,6 +81,7 @@ impl PresenceWatch {
             corrected_us: None,
             disturbed_us: None,
             has_own_birth: false,
+            is_birth_refused: false,
         }
     }
 
@@ -100,9 +106,20 @@ impl PresenceWatch {
         self.is_first(now_us).then_some(disturbance)
     }
 
-    /// Whether a birth is the device's own.
-    pub(crate) fn has_birth(&self, found: &[u8]) -> bool {
-        *found == *self.birth
+    /// Notes that the broker refused the birth.
+    pub(crate) fn birth_refused(&mut self, now_us: u64) {
+        self.is_birth_refused = true;
+        self.other_birth = self.note(Some(Disturbance::Refused), now_us);
+    }
+
+    /// Notes that the broker refused the status.
+    pub(crate) fn status_refused(&mut self, now_us: u64) {
+        self.other_status = self.note(Some(Disturbance::Refused), now_us);
+    }
+
+    /// Whether this birth is the device's own and was refused before; true once.
+    pub(crate) fn birth_taken(&mut self, found: &[u8]) -> bool {
+        *found == *self.birth && std::mem::take(&mut self.is_birth_refused)
     }
 
     /// Notes a status that the broker sent.
@@ -128,7 +145,7 @@ impl PresenceWatch {
         if is_quiet_since(self.corrected_us, now_us) {
             self.distance_us = SHORTEST_US;
         }
-        let is_first = self.is_first(now_us);
+        let is_first = disturbance != Disturbance::Refused && self.is_first(now_us);
         self.corrected_us = Some(now_us);
         self.due_us = now_us.saturating_add(self.distance_us);
         self.distance_us = (2 * self.distance_us).min(LONGEST_US);
@@ -223,6 +240,26 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_birth_is_tried_again_at_growing_distances_until_it_is_taken() {
+        let (mut watch, mut tries) = (watch(), Vec::new());
+        watch.birth_refused(0);
+        watch.status_refused(1);
+        for now_us in (0..200_000_000).step_by(10_000) {
+            let Some(correction) = watch.correct(now_us) else { continue };
+            assert_eq!(correction, Correction { disturbance: Disturbance::Refused, is_first: false });
+            tries.push(now_us / 1_000_000);
+            if now_us < 60_000_000 {
+                watch.birth_refused(now_us);
+                watch.status_refused(now_us);
+            } else {
+                watch.birth(b"birth", now_us);
+                assert!(watch.birth_taken(b"birth") && !watch.birth_taken(b"birth"), "said once");
+            }
+        }
+        assert_eq!(tries, [1, 2, 4, 8, 16, 32, 62]);
+    }
+
+    #[test]
     fn after_a_minute_of_quiet_a_correction_is_soon_and_logged_again() {
         let mut watch = watch();
         for at in 0..6 {
@@ -255,7 +292,8 @@ mod tests {
     fn a_lost_connection_ends_what_was_found() {
         let mut watch = watch();
         watch.birth(b"", 0);
+        watch.status_refused(0);
         watch.disconnected();
-        assert_eq!(watch.correct(QUIET_US), None);
+        assert_eq!((watch.due_us(), watch.correct(QUIET_US)), (None, None));
     }
 }

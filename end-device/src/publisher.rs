@@ -11,6 +11,7 @@ use headwater_protocol::{
 use parking_lot::MutexGuard;
 use tracing::error;
 
+use crate::answer::Age;
 use crate::link_setup::DeviceTopics;
 use crate::report::{DeviceCounts, SharedReport};
 
@@ -33,15 +34,6 @@ pub(crate) struct Publisher {
     pub(crate) report: SharedReport,
 }
 
-/// Age of a sample when a message of it is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Age {
-    /// Time since the capture, as the header carries it.
-    pub(crate) ms: u16,
-    /// Sent from the spool, after the sample's time.
-    pub(crate) is_late: bool,
-}
-
 /// An encoded message.
 #[derive(Clone, Debug)]
 pub(crate) struct Encoded {
@@ -49,9 +41,7 @@ pub(crate) struct Encoded {
     kind: Kind,
     is_late: bool,
     /// Bytes of the body; of a batch, of the bodies of its answers.
-    pub(crate) body_bytes: usize,
-    /// Kinds of the answers of a batch; empty for other messages.
-    answers: Vec<Kind>,
+    body_bytes: usize,
 }
 
 impl Publisher {
@@ -90,7 +80,6 @@ impl Publisher {
             kind: body.kind(),
             is_late: age.is_late,
             body_bytes: body.len(),
-            answers: Vec::new(),
         })
     }
 
@@ -109,15 +98,8 @@ impl Publisher {
             };
             return Ok((self.encode(sample, Age { ms: age_ms, is_late: false }, body)?, taken));
         }
-        let answers = || entries[..taken].iter().map(|entry| entry.answer);
-        let encoded = Encoded {
-            payload: payload.into(),
-            kind: Kind::Batch,
-            is_late: false,
-            body_bytes: answers().map(|answer| answer.body_bytes()).sum(),
-            answers: answers().map(|answer| answer.kind()).collect(),
-        };
-        Ok((encoded, taken))
+        let body_bytes = entries[..taken].iter().map(|entry| entry.answer.body_bytes()).sum();
+        Ok((Encoded { payload: payload.into(), kind: Kind::Batch, is_late: false, body_bytes }, taken))
     }
 
     /// Publishes a message, and counts it once the link has taken it.
@@ -125,7 +107,7 @@ impl Publisher {
     /// # Errors
     /// When the link refuses it.
     pub(crate) fn publish(&self, message: &Encoded) -> Result<(), LinkError> {
-        let Encoded { payload, kind, is_late, body_bytes, answers } = message;
+        let Encoded { payload, kind, is_late, body_bytes } = message;
         let topic = match kind {
             // The leader never requests features of a sample that is given up as a whole.
             Kind::Gone if *is_late => &self.topics.summary,
@@ -136,7 +118,6 @@ impl Publisher {
         self.link.publish(topic.as_str(), payload.clone(), self.qos, false)?;
         let mut report = self.report();
         report.count_sent(*kind, *body_bytes, payload.len());
-        answers.iter().for_each(|kind| report.count_batched(*kind));
         report.late_sent += u64::from(*is_late);
         Ok(())
     }

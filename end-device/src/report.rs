@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use headwater_link::{Link, LinkError};
-use headwater_protocol::{Boot, DeviceId, Kind, Slot};
+use headwater_protocol::{BatchEntry, Boot, DeviceId, Kind, Slot};
 use headwater_telemetry::report;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
+use tracing::warn;
 
 use crate::give_up_reason::GiveUpReason;
 
@@ -129,9 +130,11 @@ impl DeviceCounts {
         sent.payload_bytes += payload_bytes as u64;
     }
 
-    /// Counts an answer that was sent in a batch.
-    pub(crate) fn count_batched(&mut self, kind: Kind) {
-        *self.batched.entry(kind.name()).or_default() += 1;
+    /// Counts the answers of a batch that was sent.
+    pub(crate) fn count_batched(&mut self, entries: &[BatchEntry<'_>]) {
+        for entry in entries {
+            *self.batched.entry(entry.answer.kind().name()).or_default() += 1;
+        }
     }
 
     pub(crate) fn count_dropped(&mut self, error: &LinkError) {
@@ -171,6 +174,25 @@ impl SharedReport {
     /// Locks the times, as briefly as the counts.
     pub(crate) fn latest(&self) -> MutexGuard<'_, Latest> {
         self.latest.lock()
+    }
+
+    /// Counts a sample that is given up, and logs the first of each reason.
+    pub(crate) fn count_given_up(&self, reason: GiveUpReason, detail: &str) {
+        if count_first(&mut self.lock().given_up, reason.label()) {
+            let reason = reason.label();
+            warn!(reason, detail, "a spooled sample is given up; later ones are only counted");
+        }
+    }
+
+    /// Counts a given-up sample whose id is forgotten too.
+    pub(crate) fn count_lost(&self) {
+        let mut counts = self.lock();
+        counts.lost += 1;
+        if counts.lost == 1 {
+            warn!(
+                "too many samples were given up: the oldest ids are forgotten and never reported to the leader"
+            );
+        }
     }
 
     /// The counts with those of the link.

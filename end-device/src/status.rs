@@ -7,31 +7,30 @@ use headwater_link::Link;
 use headwater_protocol::status::{
     BrokerStatus, CaptureStatus, DeviceBroker, DeviceStatus as Page, LeaderNews, SourceStatus, SpoolStatus,
 };
-use headwater_protocol::{Boot, DeviceId, GroupId, NetworkId, SiteId, Slot};
+use headwater_protocol::{Boot, NetworkId};
 use headwater_telemetry::{Health, Liveness, WorkLoops, certificate_status, fields_of};
-use headwater_transport::Endpoint;
-use headwater_transport::tls::ClientIdentity;
+use headwater_transport::tls::{CertificateState, ClientIdentity};
 use serde_json::{Map, Value};
 
+use crate::opened::OpenedDevice;
 use crate::report::SharedReport;
 
-/// Parts of a running device that its status tells of.
+/// Parts of a running device that its handle and its status tell of.
 pub(crate) struct DeviceStatus {
-    pub(crate) device: DeviceId,
-    pub(crate) site: SiteId,
-    pub(crate) group: GroupId,
-    pub(crate) slot: Slot,
+    pub(crate) device: OpenedDevice,
     pub(crate) boot: Boot,
     pub(crate) network: NetworkId,
-    pub(crate) broker: Endpoint,
-    /// TLS identity of the connection to the broker.
-    pub(crate) identity: Option<ClientIdentity>,
     pub(crate) link: Link,
     pub(crate) report: SharedReport,
     pub(crate) work_loops: WorkLoops,
 }
 
 impl DeviceStatus {
+    /// State of the own certificate on the connection to the broker.
+    pub(crate) fn certificate_state(&self) -> Option<CertificateState> {
+        self.device.broker.identity.as_ref().and_then(ClientIdentity::certificate_state)
+    }
+
     /// Why the connection to the broker does not stand; `None` while it stands.
     fn broker_failure(&self) -> Option<String> {
         if self.link.is_connected() {
@@ -50,7 +49,8 @@ impl Health for DeviceStatus {
 
     fn unready_reason(&self) -> Option<String> {
         let hanging = self.work_loops.hanging();
-        let broker = || self.broker_failure().map(|reason| format!("broker {}: {reason}", self.broker));
+        let broker =
+            || self.broker_failure().map(|reason| format!("broker {}: {reason}", self.device.broker.address));
         let refusal = || self.report.latest().refusal.clone();
         let refused = || refusal().map(|reason| format!("the leader refuses this device: {reason}"));
         hanging.or_else(broker).or_else(refused)
@@ -59,19 +59,19 @@ impl Health for DeviceStatus {
     fn status(&self) -> Map<String, Value> {
         let counts = self.report.with_link(&self.link);
         let latest = self.report.latest().clone();
-        let certificate = self.identity.as_ref().and_then(ClientIdentity::certificate_state);
+        let settings = &self.device.settings;
         let by_name = |counts: BTreeMap<&'static str, u64>| {
             counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
         };
         fields_of(&Page {
-            device: self.device.clone(),
-            site: self.site.clone(),
-            group: self.group.clone(),
-            slot: self.slot,
+            device: settings.id.clone(),
+            site: settings.site.clone(),
+            group: settings.group.clone(),
+            slot: settings.slot,
             boot: self.boot,
             network: self.network,
             broker: DeviceBroker {
-                address: self.broker.to_string(),
+                address: self.device.broker.address.to_string(),
                 link: BrokerStatus { connected: self.link.is_connected(), reason: self.broker_failure() },
                 connections: counts.connected,
             },
@@ -95,7 +95,7 @@ impl Health for DeviceStatus {
                 given_up: by_name(counts.given_up),
                 lost: counts.lost,
             },
-            certificate: certificate.map(certificate_status),
+            certificate: self.certificate_state().map(certificate_status),
         })
     }
 }

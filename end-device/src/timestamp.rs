@@ -58,20 +58,35 @@ impl DeviceClock {
 }
 
 impl Timestamp {
-    /// The wall clock, in ms since 1970, at a capture that is given in microseconds since the device's start.
-    pub(crate) fn unix_ms_of(self, captured_us: u64) -> u64 {
-        self.unix_ms().saturating_sub(self.us.saturating_sub(captured_us) / 1000)
+    /// The wall clock, in ms since 1970, at a past time in microseconds since the device's start.
+    pub(crate) fn unix_ms_of(self, past_us: i64) -> u64 {
+        self.unix_ms().saturating_sub(self.since(past_us) / 1000)
     }
 
-    /// The age, as a header carries it, of a sample captured at this time of the wall clock.
-    pub(crate) fn age_ms(self, captured_unix_ms: u64) -> u16 {
-        age_ms(self.unix_ms().saturating_sub(captured_unix_ms).saturating_mul(1000))
+    /// The time, in microseconds since the device's start, at which the wall clock showed this; now for a later one.
+    pub(crate) fn us_of(self, unix_ms: u64) -> i64 {
+        let ago_us = self.unix_ms().saturating_sub(unix_ms).saturating_mul(1000);
+        self.own_us().saturating_sub_unsigned(ago_us)
+    }
+
+    /// The age, as a header carries it, of a sample captured at this time in microseconds since the device's start.
+    pub(crate) fn age_ms(self, captured_us: i64) -> u16 {
+        age_ms(self.since(captured_us))
     }
 
     /// Microseconds by which the wall clock is ahead of the device's own clock.
     pub(crate) fn wall_ahead_us(self) -> i64 {
         let wall_us = i64::try_from(self.since_1970.as_micros()).unwrap_or(i64::MAX);
-        wall_us.saturating_sub(i64::try_from(self.us).unwrap_or(i64::MAX))
+        wall_us.saturating_sub(self.own_us())
+    }
+
+    /// Microseconds since a past time; 0 for a later one.
+    fn since(self, past_us: i64) -> u64 {
+        self.own_us().saturating_sub(past_us).max(0).unsigned_abs()
+    }
+
+    fn own_us(self) -> i64 {
+        i64::try_from(self.us).unwrap_or(i64::MAX)
     }
 
     fn unix_ms(self) -> u64 {
@@ -107,9 +122,10 @@ mod tests {
     fn the_time_of_a_capture_converts_to_the_wall_clock_and_back() {
         let now = Timestamp { us: 5_000_000, since_1970: Duration::from_secs(90) };
         assert_eq!(now.unix_ms_of(2_000_000), 87_000);
-        assert_eq!(now.age_ms(87_000), 3_000);
-        assert_eq!(now.age_ms(0), u16::MAX, "it saturates");
-        assert_eq!(now.age_ms(91_000), 0, "the wall clock was set back");
+        assert_eq!((now.us_of(87_000), now.age_ms(2_000_000)), (2_000_000, 3_000));
+        assert_eq!(now.unix_ms_of(now.us_of(1_000)), 1_000, "before the device's start");
+        assert_eq!(now.age_ms(now.us_of(0)), u16::MAX, "it saturates");
+        assert_eq!(now.age_ms(now.us_of(91_000)), 0, "the wall clock was set back");
     }
 
     #[test]

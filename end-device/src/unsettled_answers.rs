@@ -18,13 +18,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use headwater_protocol::{SampleId, SettledNotice};
 use tracing::warn;
 
-use crate::publisher::Age;
+use crate::answer::Answer;
 use crate::report::DeviceCounts;
-use crate::spool::{Record, Spool, SpooledSample};
+use crate::spool::Spool;
 use crate::timestamp::Timestamp;
 
 /// Answers that are not settled.
@@ -34,37 +33,14 @@ pub(crate) struct UnsettledAnswers {
     pub(crate) spool: Spool,
 }
 
-/// Features of a sample, in reply to a request.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct RequestedFeatures<'a> {
-    pub(crate) age: Age,
-    pub(crate) bits: Cow<'a, [u8]>,
-}
-
 /// Answers by sample, bounded by count and by age: [`AnswerBuffer::pop_surplus`] gives those beyond. Times are microseconds since
 /// the device's start.
 #[derive(Debug)]
 pub(crate) struct AnswerBuffer {
-    pub(crate) answers: BTreeMap<SampleId, BufferedAnswer>,
+    pub(crate) answers: BTreeMap<SampleId, Answer>,
     max_samples: usize,
     /// Time after which an unsettled answer leaves memory.
     pub(crate) keep_us: u64,
-}
-
-/// An answered sample.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BufferedAnswer {
-    pub(crate) captured_us: u64,
-    /// Time at which the answer was sent.
-    pub(crate) sent_us: u64,
-    /// The answer: a whole message of the protocol.
-    pub(crate) answer: Bytes,
-    /// The features that the leader may request; empty if there are none.
-    pub(crate) features: Vec<u8>,
-    /// True once the answer was sent again, marked late.
-    pub(crate) is_late: bool,
-    /// Notices that passed the sample over since it was sent.
-    passed_over: u8,
 }
 
 /// Notices that may pass a sample over: its message may be on the way.
@@ -76,61 +52,49 @@ const SEND_AGAIN_US: u64 = 2_000_000;
 /// Answers sent again for one notice.
 const MAX_SENT_AGAIN: usize = 64;
 
-impl BufferedAnswer {
-    /// An answer that was sent in time.
-    pub(crate) fn new(captured_us: u64, sent_us: u64, answer: Bytes, features: Vec<u8>) -> Self {
-        Self { captured_us, sent_us, answer, features, is_late: false, passed_over: 0 }
-    }
-}
-
 impl UnsettledAnswers {
     /// Notes how many answers are kept; `waiting` is the number of those that wait for a common message.
     pub(crate) fn note(&self, waiting: usize, counts: &mut DeviceCounts) {
         counts.kept_samples = (self.memory.answers.len() + waiting) as u64;
         (counts.spooled, counts.spool_bytes) = (self.spool.len() as u64, self.spool.bytes());
-        let given_up = &self.spool.counts;
-        counts.lost = given_up.lost;
-        if counts.given_up != given_up.by_reason {
-            counts.given_up.clone_from(&given_up.by_reason);
-        }
     }
 
     /// Keeps an answer that was sent just now.
-    pub(crate) fn keep_sent(&mut self, sample: SampleId, answer: BufferedAnswer, now: Timestamp) {
-        self.memory.answers.insert(sample, answer);
+    pub(crate) fn keep_sent(&mut self, answer: Answer, now: Timestamp) {
+        self.memory.answers.insert(answer.sample, answer);
         self.spool_surplus(now);
     }
 
     /// Keeps an answer that could not be sent. False when there is no spool from which to send it later.
-    pub(crate) fn keep_unsent(&mut self, sample: SampleId, answer: &BufferedAnswer, now: Timestamp) -> bool {
-        self.spool.put(&record(sample, answer, now), None);
+    pub(crate) fn keep_unsent(&mut self, answer: &Answer, now: Timestamp) -> bool {
+        self.spool.put(answer, now, None);
         self.spool.holds_answers()
     }
 
     /// Moves the answers that exceed the bounds of memory to the spool.
     pub(crate) fn spool_surplus(&mut self, now: Timestamp) {
-        let keep_us = self.memory.keep_us;
-        while let Some((sample, answer)) = self.memory.pop_surplus(now.us) {
-            let due_us = answer.sent_us.saturating_add(keep_us);
-            self.spool.put(&record(sample, &answer, now), Some(due_us));
+        while let Some(answer) = self.memory.pop_surplus(now.us) {
+            self.spool_sent(&answer, now);
         }
     }
 
     /// Moves all answers to the spool, which sends them late unless they are settled before.
     pub(crate) fn spool_memory(&mut self, now: Timestamp) {
-        let keep_us = self.memory.keep_us;
-        while let Some((sample, answer)) = self.memory.answers.pop_first() {
-            let due_us = answer.sent_us.saturating_add(keep_us);
-            self.spool.put(&record(sample, &answer, now), Some(due_us));
+        while let Some((_, answer)) = self.memory.answers.pop_first() {
+            self.spool_sent(&answer, now);
         }
+    }
+
+    fn spool_sent(&mut self, answer: &Answer, now: Timestamp) {
+        self.spool.put(answer, now, Some(answer.sent_us.saturating_add(self.memory.keep_us)));
     }
 
     /// Moves all answers to the spool: messages sent on the lost connection may never have arrived. Without a spool they stay in memory.
     pub(crate) fn disconnected(&mut self, now: Timestamp) {
         self.spool.disconnected();
         if self.spool.holds_answers() {
-            while let Some((sample, answer)) = self.memory.answers.pop_first() {
-                self.spool.put(&record(sample, &answer, now), None);
+            while let Some((_, answer)) = self.memory.answers.pop_first() {
+                self.spool.put(&answer, now, None);
             }
         }
     }
@@ -153,41 +117,17 @@ impl UnsettledAnswers {
         self.spool.settle(notice);
     }
 
-    /// The features of a sample; `None` if there are none, or none any more.
-    pub(crate) fn features(&mut self, sample: SampleId, now: Timestamp) -> Option<RequestedFeatures<'_>> {
-        let features = match self.memory.answers.get(&sample) {
-            Some(answer) => RequestedFeatures {
-                age: Age { ms: now.age_ms(now.unix_ms_of(answer.captured_us)), is_late: answer.is_late },
-                bits: Cow::Borrowed(answer.features.as_slice()),
-            },
-            None => match self.spool.read(sample)? {
-                SpooledSample::Answer { captured_unix_ms, features, .. } => RequestedFeatures {
-                    age: Age { ms: now.age_ms(captured_unix_ms), is_late: true },
-                    bits: Cow::Owned(features),
-                },
-                SpooledSample::GivenUp => return None,
-            },
-        };
-        (!features.bits.is_empty()).then_some(features)
-    }
-
-    /// Number of samples in the spool.
-    pub(crate) fn spooled(&self) -> usize {
-        self.spool.len()
+    /// The answer to a sample; `None` if there is none, or none any more.
+    pub(crate) fn answer(&mut self, sample: SampleId, now: Timestamp) -> Option<Cow<'_, Answer>> {
+        match self.memory.answers.get(&sample) {
+            Some(answer) => Some(Cow::Borrowed(answer)),
+            None => self.spool.read(sample, now).map(Cow::Owned),
+        }
     }
 
     /// True when every answer is settled.
     pub(crate) fn is_empty(&self) -> bool {
-        self.memory.answers.len() + self.spooled() == 0
-    }
-}
-
-fn record<'a>(sample: SampleId, answer: &'a BufferedAnswer, now: Timestamp) -> Record<'a> {
-    Record {
-        sample,
-        captured_unix_ms: now.unix_ms_of(answer.captured_us),
-        answer: &answer.answer,
-        features: &answer.features,
+        self.memory.answers.len() + self.spool.len() == 0
     }
 }
 
@@ -197,15 +137,16 @@ impl AnswerBuffer {
     }
 
     /// Removes the answer of the lowest id if it is too old or the buffer holds too many.
-    pub(crate) fn pop_surplus(&mut self, now_us: u64) -> Option<(SampleId, BufferedAnswer)> {
+    pub(crate) fn pop_surplus(&mut self, now_us: u64) -> Option<Answer> {
         let is_too_old = self.surplus_from_us().is_some_and(|from_us| from_us <= now_us);
-        if is_too_old || self.answers.len() > self.max_samples { self.answers.pop_first() } else { None }
+        let is_surplus = is_too_old || self.answers.len() > self.max_samples;
+        if is_surplus { self.answers.pop_first().map(|(_, answer)| answer) } else { None }
     }
 
     /// Time from which the answer of the lowest id is too old.
     pub(crate) fn surplus_from_us(&self) -> Option<u64> {
         let (_, first) = self.answers.first_key_value()?;
-        Some(first.captured_us.saturating_add(self.keep_us).saturating_add(1))
+        Some(first.captured_us.saturating_add_unsigned(self.keep_us).saturating_add(1).max(0).unsigned_abs())
     }
 
     /// Removes the samples that the leader reports as settled.
@@ -243,15 +184,19 @@ impl AnswerBuffer {
 mod tests {
     use std::time::Duration;
 
+    use bytes::Bytes;
     use headwater_protocol::{NetworkId, Settled};
 
     use super::*;
+    use crate::answer::Age;
+    use crate::report::SharedReport;
 
     const KEEP_US: u64 = 10_000;
 
     /// At most two samples in memory, each for 10 ms.
     fn unsettled(has_spool: bool) -> UnsettledAnswers {
-        let spool = Spool::in_memory(if has_spool { 1 << 20 } else { 0 }, NetworkId([7; 32]));
+        let max_bytes = if has_spool { 1 << 20 } else { 0 };
+        let spool = Spool::in_memory(max_bytes, NetworkId([7; 32]), SharedReport::default());
         UnsettledAnswers { memory: AnswerBuffer::new(2, KEEP_US / 1000), spool }
     }
 
@@ -259,13 +204,21 @@ mod tests {
         Timestamp { us, since_1970: Duration::from_micros(1_000_000_000 + us) }
     }
 
-    fn sent(unsettled: &mut UnsettledAnswers, sample: u64, at_us: u64) {
-        let answer = BufferedAnswer::new(at_us, at_us, Bytes::from_static(b"answer"), vec![sample as u8]);
-        unsettled.keep_sent(SampleId(sample), answer, at(at_us));
+    /// An answer with features, captured and sent at this time.
+    fn answer(sample: u64, at_us: u64) -> Answer {
+        Answer {
+            sample: SampleId(sample),
+            captured_us: at_us as i64,
+            sent_us: at_us,
+            message: Bytes::from_static(b"answer"),
+            features: vec![sample as u8],
+            is_late: false,
+            passed_over: 0,
+        }
     }
 
-    fn empty_answer() -> BufferedAnswer {
-        BufferedAnswer::new(0, 0, Bytes::new(), vec![])
+    fn sent(unsettled: &mut UnsettledAnswers, sample: u64, at_us: u64) {
+        unsettled.keep_sent(answer(sample, at_us), at(at_us));
     }
 
     fn due(unsettled: &mut UnsettledAnswers, now_us: u64) -> Vec<u64> {
@@ -288,11 +241,11 @@ mod tests {
     fn surplus_samples_are_not_late_before_their_time_and_are_settled_as_if_in_memory() {
         let mut unsettled = unsettled(true);
         (0..4).for_each(|sample| sent(&mut unsettled, sample, sample));
-        assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (2, 2));
+        assert_eq!((unsettled.memory.answers.len(), unsettled.spool.len()), (2, 2));
         assert_eq!(due(&mut unsettled, KEEP_US - 1), [0; 0]);
         assert_eq!(due(&mut unsettled, KEEP_US), [0]);
         unsettled.settle(&notice(&[(1, 2)], &[]));
-        assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (1, 1), "0 and 3 are left");
+        assert_eq!((unsettled.memory.answers.len(), unsettled.spool.len()), (1, 1), "0 and 3 are left");
         unsettled.settle(&notice(&[], &[0, 3]));
         assert!(unsettled.is_empty());
     }
@@ -305,11 +258,9 @@ mod tests {
         unsettled.spool_surplus(at(KEEP_US + 101));
         assert_eq!(unsettled.memory.answers.len(), 0);
         assert_eq!(due(&mut unsettled, KEEP_US + 101), [5]);
-        let features = unsettled.features(SampleId(5), at(KEEP_US + 2_100)).unwrap();
-        assert_eq!(
-            features,
-            RequestedFeatures { age: Age { ms: 12, is_late: true }, bits: Cow::Borrowed(&[5]) }
-        );
+        let now = at(KEEP_US + 2_100);
+        let found = unsettled.answer(SampleId(5), now).unwrap();
+        assert_eq!((found.age(now), &found.features[..]), (Age { ms: 12, is_late: true }, &[5][..]));
     }
 
     #[test]
@@ -320,15 +271,15 @@ mod tests {
         assert_eq!(due(&mut unsettled, 9), [0, 1, 2, 3]);
         sent(&mut unsettled, 4, 10);
         unsettled.settle(&notice(&[(4, 9)], &[]));
-        assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (0, 4));
+        assert_eq!((unsettled.memory.answers.len(), unsettled.spool.len()), (0, 4));
     }
 
     #[test]
     fn a_sample_that_could_not_be_sent_is_late_at_once() {
         let mut unsettled = unsettled(true);
-        assert!(unsettled.keep_unsent(SampleId(1), &empty_answer(), at(5)));
+        assert!(unsettled.keep_unsent(&answer(1, 0), at(5)));
         assert_eq!(due(&mut unsettled, 5), [1]);
-        assert_eq!(unsettled.features(SampleId(1), at(5)), None, "there are none");
+        assert_eq!(unsettled.answer(SampleId(2), at(5)), None);
     }
 
     #[test]
@@ -336,11 +287,11 @@ mod tests {
         let mut unsettled = unsettled(false);
         (0..4).for_each(|sample| sent(&mut unsettled, sample, sample));
         assert_eq!(unsettled.memory.answers.len(), 2);
-        assert!(!unsettled.keep_unsent(SampleId(9), &empty_answer(), at(5)));
+        assert!(!unsettled.keep_unsent(&answer(9, 0), at(5)));
         unsettled.disconnected(at(9));
-        assert!(unsettled.features(SampleId(3), at(9)).is_some(), "it may still be asked for");
+        assert!(unsettled.answer(SampleId(3), at(9)).is_some(), "it may still be asked for");
         assert_eq!(due(&mut unsettled, 9), [0, 1, 9]);
-        assert_eq!(unsettled.spool.read(SampleId(0)), Some(SpooledSample::GivenUp));
+        assert_eq!(unsettled.spool.read(SampleId(0), at(9)), None, "only its id is left");
         unsettled.settle(&notice(&[], &[0, 1, 9]));
         assert_eq!(due(&mut unsettled, 9), [0; 0]);
     }
@@ -349,8 +300,8 @@ mod tests {
     fn a_notice_with_ranges_settles_exactly_what_it_names() {
         let mut unsettled = unsettled(true);
         (0..8).for_each(|sample| sent(&mut unsettled, sample, sample));
-        unsettled.keep_unsent(SampleId(20), &empty_answer(), at(9));
-        assert_eq!((unsettled.memory.answers.len(), unsettled.spooled()), (2, 7));
+        unsettled.keep_unsent(&answer(20, 0), at(9));
+        assert_eq!((unsettled.memory.answers.len(), unsettled.spool.len()), (2, 7));
         // 6 and 7 are in memory.
         unsettled.settle(&notice(&[(1, 2), (4, 6), (9, 3), (19, 30)], &[]));
         let left = due(&mut unsettled, KEEP_US * 9);
@@ -405,14 +356,10 @@ mod tests {
         }
     }
 
-    fn buffered(captured_us: u64) -> BufferedAnswer {
-        BufferedAnswer::new(captured_us, captured_us, Bytes::new(), vec![captured_us as u8])
-    }
-
     /// Samples captured at 0 us, 1 us, ..., kept for 10 ms.
     fn buffer_of(samples: u64, max_samples: usize) -> AnswerBuffer {
         let mut buffer = AnswerBuffer::new(max_samples, 10);
-        (0..samples).for_each(|id| drop(buffer.answers.insert(SampleId(id), buffered(id))));
+        (0..samples).for_each(|id| drop(buffer.answers.insert(SampleId(id), answer(id, id))));
         buffer
     }
 
@@ -421,7 +368,7 @@ mod tests {
     }
 
     fn surplus(buffer: &mut AnswerBuffer, now_us: u64) -> Vec<u64> {
-        std::iter::from_fn(|| buffer.pop_surplus(now_us)).map(|(sample, _)| sample.0).collect()
+        std::iter::from_fn(|| buffer.pop_surplus(now_us)).map(|answer| answer.sample.0).collect()
     }
 
     #[test]
@@ -437,7 +384,6 @@ mod tests {
         assert_eq!(buffer.surplus_from_us(), Some(10_001));
         assert_eq!(surplus(&mut buffer, 10_000), [0; 0]);
         assert_eq!(surplus(&mut buffer, 10_002), [0, 1]);
-        assert_eq!(buffer.answers.get(&SampleId(2)), Some(&buffered(2)));
-        assert_eq!(buffer.answers.get(&SampleId(1)), None);
+        assert_eq!(buffer.answers.into_iter().collect::<Vec<_>>(), [(SampleId(2), answer(2, 2))]);
     }
 }

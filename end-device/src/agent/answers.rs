@@ -11,10 +11,10 @@ use headwater_samples::archive::{BrokenFrame, Frame};
 use tracing::{debug, error, warn};
 
 use super::Agent;
-use crate::answer_batch::ReadyAnswer;
+use crate::answer::{Age, Answer};
 use crate::capture_clock::{ClockStep, DueCapture};
 use crate::give_up_reason::GiveUpReason;
-use crate::publisher::{Age, Encoded};
+use crate::publisher::Encoded;
 use crate::recent_samples::Admission;
 use crate::reply_rule::Reply;
 use crate::section_runner::{JobResult, Submitted};
@@ -171,43 +171,44 @@ impl Agent {
     /// with others waits for them; one whose trigger is unconfirmed is only kept.
     fn answer(&mut self, sample: SampleId, captured_us: u64, body: Body<'_>, features: Vec<u8>) {
         let now = self.now();
-        let age = Age { ms: now.age_ms(now.unix_ms_of(captured_us)), is_late: false };
-        let answer = match self.publisher.encode(sample, age, body) {
-            Ok(answer) => answer,
+        let captured_us = captured_us as i64;
+        let age = Age { ms: now.age_ms(captured_us), is_late: false };
+        let encoded = match self.publisher.encode(sample, age, body) {
+            Ok(encoded) => encoded,
             Err(error) => return self.publisher.count_encode_error(sample, &error),
         };
-        let kind = body.kind();
-        let (message, body_bytes) = (answer.payload.clone(), answer.body_bytes);
-        let ready =
-            |features| ReadyAnswer { captured_us, kind, message: message.clone(), body_bytes, features };
+        let message = encoded.payload.clone();
+        let answer = Answer {
+            sample,
+            captured_us,
+            sent_us: now.us,
+            message,
+            features,
+            is_late: false,
+            passed_over: 0,
+        };
         if self.recent.is_unconfirmed(sample) {
-            self.keep(sample, ready(features), &Ok(()), now);
-        } else if self.batch.takes(kind) {
-            if self.batch.add(sample, ready(features), now.us) {
+            self.keep(answer, &Ok(()), now);
+        } else if self.batch.takes(body.kind()) {
+            if self.batch.add(answer, now.us) {
                 self.send_batch();
             }
         } else {
-            let sent = self.send_answer(sample, age, &answer, &features);
-            self.keep(sample, ready(features), &sent, now);
+            let sent = self.send_answer(&answer, &encoded, age);
+            self.keep(answer, &sent, now);
         }
         self.report_unsettled();
     }
 
-    fn send_answer(
-        &self,
-        sample: SampleId,
-        age: Age,
-        answer: &Encoded,
-        features: &[u8],
-    ) -> Result<(), LinkError> {
-        self.publisher.publish(answer)?;
-        if features.is_empty() || !self.reply_rule.sends_features_unasked() {
+    fn send_answer(&self, answer: &Answer, encoded: &Encoded, age: Age) -> Result<(), LinkError> {
+        self.publisher.publish(encoded)?;
+        if answer.features.is_empty() || !self.reply_rule.sends_features_unasked() {
             return Ok(());
         }
-        match self.publisher.encode(sample, age, Body::Features(features)) {
+        match self.publisher.encode(answer.sample, age, Body::Features(&answer.features)) {
             Ok(features) => self.publisher.publish(&features),
             Err(error) => {
-                self.publisher.count_encode_error(sample, &error);
+                self.publisher.count_encode_error(answer.sample, &error);
                 Ok(())
             }
         }

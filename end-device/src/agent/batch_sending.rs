@@ -3,25 +3,23 @@
 use std::time::Instant;
 
 use headwater_link::LinkError;
-use headwater_protocol::{BatchEntry, BatchedAnswer, Kind, SampleId, SettledNotice};
+use headwater_protocol::{BatchEntry, BatchedAnswer, Body, Limits, Message, SettledNotice, decode};
 use tracing::{info, warn};
 
 use super::Agent;
 use super::late_sending::is_permanent;
-use crate::answer_batch::ReadyAnswer;
+use crate::answer::Answer;
 use crate::give_up_reason::GiveUpReason;
 use crate::timestamp::Timestamp;
-use crate::unsettled_answers::BufferedAnswer;
 
-impl ReadyAnswer {
-    /// The answer as an entry of a batch that is sent now.
-    fn entry(&self, sample: SampleId, now: Timestamp) -> BatchEntry<'_> {
-        let answer = match self.kind {
-            Kind::NotInView => BatchedAnswer::NotInView,
-            _ => BatchedAnswer::Summary(&self.message[self.message.len().saturating_sub(self.body_bytes)..]),
-        };
-        BatchEntry { sample, age_ms: now.age_ms(now.unix_ms_of(self.captured_us)), answer }
-    }
+/// The answer as an entry of a batch that is sent now. A batch takes summaries and `not_in_view` alone.
+fn entry<'a>(answer: &'a Answer, limits: &Limits, now: Timestamp) -> BatchEntry<'a> {
+    let Answer { sample, captured_us, message, .. } = answer;
+    let answer = match decode(message, limits) {
+        Ok(Message { body: Body::Summary(scores), .. }) => BatchedAnswer::Summary(scores),
+        _ => BatchedAnswer::NotInView,
+    };
+    BatchEntry { sample: *sample, age_ms: now.age_ms(*captured_us), answer }
 }
 
 impl Agent {
@@ -43,27 +41,30 @@ impl Agent {
     }
 
     /// Sends answers, at most so many in one message.
-    fn send_answers(&mut self, mut answers: Vec<(SampleId, ReadyAnswer)>, most: usize, now: Timestamp) {
+    fn send_answers(&mut self, mut answers: Vec<Answer>, most: usize, now: Timestamp) {
         while !answers.is_empty() {
-            let first = answers.iter().take(most);
-            let entries: Vec<_> = first.map(|(sample, answer)| answer.entry(*sample, now)).collect();
+            let limits = &self.publisher.limits;
+            let entries: Vec<_> =
+                answers.iter().take(most).map(|answer| entry(answer, limits, now)).collect();
             let (message, taken) = match self.publisher.encode_answers(&entries) {
                 Ok(encoded) => encoded,
                 Err(error) => {
-                    let (sample, _) = answers.remove(0);
-                    self.publisher.count_encode_error(sample, &error);
+                    self.publisher.count_encode_error(answers.remove(0).sample, &error);
                     continue;
                 }
             };
             let sent = self.publisher.publish(&message);
+            if taken > 1 && sent.is_ok() {
+                self.publisher.report().count_batched(&entries[..taken]);
+            }
             let answered: Vec<_> = answers.drain(..taken).collect();
             if taken > 1 && sent.as_ref().is_err_and(is_permanent) {
                 // The message may be too large for the broker where each of its answers is not.
                 self.send_answers(answered, 1, now);
                 continue;
             }
-            for (sample, answer) in answered {
-                self.keep(sample, answer, &sent, now);
+            for answer in answered {
+                self.keep(answer, &sent, now);
             }
         }
     }
@@ -99,24 +100,17 @@ impl Agent {
         wait_ms
     }
 
-    /// Keeps an answer until it is settled; `sent` tells whether the link took its message.
-    pub(super) fn keep(
-        &mut self,
-        sample: SampleId,
-        answer: ReadyAnswer,
-        sent: &Result<(), LinkError>,
-        now: Timestamp,
-    ) {
-        let ReadyAnswer { captured_us, message, features, .. } = answer;
-        let kept = BufferedAnswer::new(captured_us, now.us, message, features);
+    /// Keeps an answer until it is settled; `sent` tells whether the link took its message now.
+    pub(super) fn keep(&mut self, mut answer: Answer, sent: &Result<(), LinkError>, now: Timestamp) {
+        answer.sent_us = now.us;
         match sent {
-            Ok(()) => self.unsettled.keep_sent(sample, kept, now),
+            Ok(()) => self.unsettled.keep_sent(answer, now),
             Err(error) if is_permanent(error) => {
                 self.publisher.report().count_dropped(error);
-                self.give_up(sample, GiveUpReason::REFUSED, &error.to_string());
+                self.give_up(answer.sample, GiveUpReason::REFUSED, &error.to_string());
             }
             Err(error) => {
-                if !self.unsettled.keep_unsent(sample, &kept, now) {
+                if !self.unsettled.keep_unsent(&answer, now) {
                     self.publisher.report().count_dropped(error);
                 }
             }

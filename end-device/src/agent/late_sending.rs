@@ -8,9 +8,9 @@ use headwater_protocol::{Body, SampleId, SettledNotice, decode};
 use tracing::debug;
 
 use super::Agent;
+use crate::answer::{Age, Answer};
 use crate::give_up_reason::GiveUpReason;
-use crate::publisher::{Age, Encoded};
-use crate::spool::SpooledSample;
+use crate::publisher::Encoded;
 use crate::timestamp::Timestamp;
 
 /// Time between two services of the spool.
@@ -23,7 +23,7 @@ impl Agent {
     /// Time of the next service of the spool; `None` while every answer is settled.
     pub(super) fn next_spool_service(&self) -> Option<Instant> {
         let next = self.spool_served + SERVICE_EVERY;
-        if self.is_connected() && self.unsettled.spooled() > 0 {
+        if self.is_connected() && self.unsettled.spool.len() > 0 {
             return Some(next);
         }
         let surplus_us = self.unsettled.memory.surplus_from_us()?;
@@ -74,10 +74,8 @@ impl Agent {
     }
 
     fn late_messages(&mut self, sample: SampleId, now: Timestamp) -> Vec<Encoded> {
-        let Some(spooled) = self.unsettled.spool.read(sample) else { return Vec::new() };
-        if let SpooledSample::Answer { captured_unix_ms, answer, features } = spooled {
-            let age = Age { ms: now.age_ms(captured_unix_ms), is_late: true };
-            match self.encode_again(sample, age, &answer, &features) {
+        if let Some(answer) = self.unsettled.spool.read(sample, now) {
+            match self.encode_again(&answer, answer.age(now)) {
                 Ok(messages) => return messages,
                 Err(reason) => self.give_up(sample, GiveUpReason::UNREADABLE, &reason),
             }
@@ -86,19 +84,14 @@ impl Agent {
         self.publisher.encode(sample, age, Body::Gone).into_iter().collect()
     }
 
-    /// Encodes a spooled answer anew, under the present boot number and age.
-    fn encode_again(
-        &self,
-        sample: SampleId,
-        age: Age,
-        answer: &[u8],
-        features: &[u8],
-    ) -> Result<Vec<Encoded>, String> {
-        let answer = decode(answer, &self.publisher.limits).map_err(|error| error.to_string())?;
-        let answer = self.publisher.encode(sample, age, answer.body);
+    /// Encodes an answer anew, under the present boot number and this age.
+    fn encode_again(&self, answer: &Answer, age: Age) -> Result<Vec<Encoded>, String> {
+        let Answer { sample, message, features, .. } = answer;
+        let message = decode(message, &self.publisher.limits).map_err(|error| error.to_string())?;
+        let message = self.publisher.encode(*sample, age, message.body);
         let features = (!features.is_empty() && self.reply_rule.sends_features_unasked())
-            .then(|| self.publisher.encode(sample, age, Body::Features(features)));
-        let messages: Result<Vec<Encoded>, _> = std::iter::once(answer).chain(features).collect();
+            .then(|| self.publisher.encode(*sample, age, Body::Features(features)));
+        let messages: Result<Vec<Encoded>, _> = std::iter::once(message).chain(features).collect();
         messages.map_err(|error| error.to_string())
     }
 
@@ -132,7 +125,7 @@ impl Agent {
         let now = self.now();
         if self.send_kept(sample, now, false).is_err()
             && let Some(kept) = self.unsettled.memory.answers.remove(&sample)
-            && !self.unsettled.keep_unsent(sample, &kept, now)
+            && !self.unsettled.keep_unsent(&kept, now)
         {
             self.unsettled.memory.answers.insert(sample, kept);
         }
@@ -141,8 +134,7 @@ impl Agent {
     /// Sends an answer in memory.
     fn send_kept(&self, sample: SampleId, now: Timestamp, is_late: bool) -> Result<(), LinkError> {
         let Some(kept) = self.unsettled.memory.answers.get(&sample) else { return Ok(()) };
-        let age = Age { ms: now.age_ms(now.unix_ms_of(kept.captured_us)), is_late };
-        match self.encode_again(sample, age, &kept.answer, &kept.features) {
+        match self.encode_again(kept, Age { is_late, ..kept.age(now) }) {
             Ok(messages) => messages.iter().try_for_each(|message| self.publisher.publish(message)),
             Err(reason) => {
                 debug!(sample = %sample, reason, "an answer in memory cannot be encoded again");

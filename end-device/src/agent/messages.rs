@@ -10,9 +10,10 @@ use headwater_protocol::{Body, Exit, Fault, Message, PolicyId, SampleId, Settled
 use tracing::{debug, info, warn};
 
 use super::Agent;
+use crate::answer::Age;
 use crate::link_setup::json;
 use crate::presence_watch::{Correction, Disturbance};
-use crate::publisher::{Age, Publisher};
+use crate::publisher::Publisher;
 use crate::report::count_first;
 
 impl Agent {
@@ -25,7 +26,6 @@ impl Agent {
             Incoming::Disconnected { .. } => {
                 self.connected.send_replace(false);
                 self.presence.disconnected();
-                self.refused.disconnected();
                 self.unsettled.disconnected(self.now());
                 // The next leader may allow no wait. Waiting answers go to the spool.
                 self.set_allowed_wait(None);
@@ -51,7 +51,7 @@ impl Agent {
             if let Some(disturbance) = self.presence.birth(payload, self.now().us) {
                 self.log_disturbance(&disturbance);
             }
-            if self.presence.has_birth(payload) && self.refused.birth_taken() {
+            if self.presence.birth_taken(payload) {
                 info!(topic, "the broker takes this device's birth now");
             }
         } else if topic == self.publisher.topics.trigger {
@@ -131,8 +131,9 @@ impl Agent {
             self.refuse(Fault::WrongNetwork, &self.publisher.topics.request, reason);
         }
         let now = self.now();
-        match self.unsettled.features(sample, now).filter(|_| is_our_network) {
-            Some(features) => self.publisher.send(sample, features.age, Body::Features(&features.bits)),
+        let answer = self.unsettled.answer(sample, now);
+        match answer.filter(|answer| is_our_network && !answer.features.is_empty()) {
+            Some(answer) => self.publisher.send(sample, answer.age(now), Body::Features(&answer.features)),
             // An answer at once spares the leader the wait.
             None => self.publisher.send(sample, Age { ms: 0, is_late: false }, Body::Gone),
         }
@@ -169,30 +170,20 @@ impl Agent {
         }
     }
 
-    /// Time of the next correction of birth and status at the broker.
+    /// Time at which birth and status are published again.
     pub(super) fn next_correction(&self) -> Option<Instant> {
         self.presence.due_us().map(|due_us| self.instant_of(due_us))
     }
 
-    /// Publishes birth and status again where the broker has others.
+    /// Publishes birth and status again where the broker has others or refused them.
     pub(super) fn correct_presence(&mut self) {
         let Some(Correction { disturbance, is_first }) = self.presence.correct(self.now().us) else { return };
         self.publish_presence();
-        self.publisher.report().births_restored += 1;
+        if disturbance != Disturbance::Refused {
+            self.publisher.report().births_restored += 1;
+        }
         if is_first {
             self.log_disturbance(&disturbance);
-        }
-    }
-
-    /// Time of the next try after the broker refused birth or status.
-    pub(super) fn next_try_after_refusal(&self) -> Option<Instant> {
-        self.refused.due_us().map(|due_us| self.instant_of(due_us))
-    }
-
-    /// Publishes birth and status again after the broker refused one of them.
-    pub(super) fn try_after_refusal(&mut self) {
-        if self.refused.take_due(self.now().us) {
-            self.publish_presence();
         }
     }
 
@@ -200,28 +191,27 @@ impl Agent {
     fn publish_presence(&self) {
         // Birth comes before the status, so that a reader of the status knows the device.
         let Publisher { topics, link, .. } = &self.publisher;
-        let published = [&topics.birth, &topics.status].map(|topic| link.restore(topic, &[]));
-        let mut report = self.publisher.report();
-        published
-            .iter()
-            .filter_map(|published| published.as_ref().err())
-            .for_each(|error| report.count_dropped(error));
+        for topic in [&topics.birth, &topics.status] {
+            if let Err(error) = link.restore(topic, &[]) {
+                self.publisher.report().count_dropped(&error);
+            }
+        }
     }
 
     /// Counts a message that the broker refused, and plans the next try of birth and status.
     fn on_refused(&mut self, topic: &str, reason: &PublishRefusal) {
         let now_us = self.now().us;
         if topic == self.publisher.topics.birth {
-            self.refused.birth_refused(now_us);
+            self.presence.birth_refused(now_us);
         } else if topic == self.publisher.topics.status {
-            self.refused.status_refused(now_us);
+            self.presence.status_refused(now_us);
         }
         let refused = {
             let mut report = self.publisher.report();
             report.publications_refused += 1;
             report.publications_refused
         };
-        if !self.refused.note(now_us) {
+        if self.refusal_log.take(Instant::now().into()).is_none() {
             return;
         }
         match reason {
@@ -229,13 +219,13 @@ impl Agent {
                 topic,
                 refused,
                 "the broker refuses a message of this device: its access rules do not give this client the role of this device; allow it \
-                 to publish there (`headwater enroll add device` writes the rules); birth and status are tried again every 10 s"
+                 to publish there (`headwater enroll add device` writes the rules); birth and status are tried again, at the latest every 30 s"
             ),
             PublishRefusal::Other(reason) => warn!(
                 topic,
                 refused,
                 reason,
-                "the broker refuses a message of this device; its log may say more; birth and status are tried again every 10 s"
+                "the broker refuses a message of this device; its log may say more; birth and status are tried again, at the latest every 30 s"
             ),
         }
     }
@@ -253,6 +243,8 @@ impl Agent {
             Disturbance::OtherStatus => {
                 warn!("the broker has another status of this device: that it is up is published again");
             }
+            // Refused messages have a log line of their own.
+            Disturbance::Refused => {}
         }
     }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use headwater_inference::policy::ExitPolicy;
 use headwater_link::Incoming;
 use headwater_protocol::{Birth, DeviceId, PolicyId, Slot};
+use headwater_transport::LogLimit;
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info};
 
@@ -19,7 +20,6 @@ use crate::capture_clock::CaptureClock;
 use crate::presence_watch::PresenceWatch;
 use crate::publisher::Publisher;
 use crate::recent_samples::RecentSamples;
-use crate::refused_publications::RefusedPublications;
 use crate::reply_rule::ReplyRule;
 use crate::section_runner::{JobResult, SectionRunner};
 use crate::source::{RunningSource, SourceEvent};
@@ -47,8 +47,8 @@ pub(crate) struct Agent {
     pub(crate) birth: Birth,
     /// The device's birth and status at the broker.
     pub(crate) presence: PresenceWatch,
-    /// Messages that the broker refuses.
-    pub(crate) refused: RefusedPublications,
+    /// Limits log lines about messages that the broker refuses.
+    pub(crate) refusal_log: LogLimit,
     pub(crate) capture_clock: Option<CaptureClock>,
     /// Longest time to wait, after the source has ended, until all samples are settled.
     pub(crate) grace: Duration,
@@ -118,7 +118,6 @@ impl Agent {
                 () = sleep_until(self.next_batch()) => self.send_batch(),
                 () = sleep_until(self.next_spool_service()) => self.serve_spool(),
                 () = sleep_until(self.next_correction()) => self.correct_presence(),
-                () = sleep_until(self.next_try_after_refusal()) => self.try_after_refusal(),
                 result = results.recv(), if !is_drained => match result {
                     Some(result) => self.on_result(result),
                     None if leaving.is_some() => {

@@ -92,19 +92,6 @@ pub(crate) enum ClockStep {
     },
 }
 
-/// Adjustment of the schedule to the wall clock at a capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Course {
-    /// The wall clock is far ahead: the schedule jumps to it.
-    JumpsForward,
-    /// The wall clock is far behind, at an unused id: the schedule jumps to it.
-    JumpsBack,
-    /// The wall clock is far behind, at a used id: the schedule goes on slower.
-    RunsAhead,
-    /// The wall clock is near.
-    Follows,
-}
-
 impl CaptureClock {
     /// The clock of a device that starts at `now`, if the device captures by the clock.
     pub(crate) fn of(capture: Capture, now: Timestamp) -> Option<Self> {
@@ -113,7 +100,7 @@ impl CaptureClock {
 
     /// Makes a clock with this period; a period of 0 counts as 1 ms.
     fn new(period_ms: u64, now: Timestamp) -> Self {
-        let (period_us, wall_ahead_us) = (period_us(period_ms), now.wall_ahead_us());
+        let (period_us, wall_ahead_us) = (period_ms.max(1).saturating_mul(1000), now.wall_ahead_us());
         let last = SampleId(time_us(now, wall_ahead_us) / period_us);
         let earlier = SampleId(last.0.saturating_sub(EARLIER_PROCESS_US / period_us));
         Self {
@@ -137,12 +124,11 @@ impl CaptureClock {
     /// The capture that is due at `now`; `None` when its sample was captured before.
     pub(crate) fn capture(&mut self, now: Timestamp) -> Option<DueCapture> {
         let wall_ahead_us = now.wall_ahead_us();
-        let wall_minus_schedule_us = wall_ahead_us.saturating_sub(self.offset_us);
-        let course = self.course(now, wall_minus_schedule_us);
-        let is_jump = matches!(course, Course::JumpsForward | Course::JumpsBack);
-        let offset_us = if is_jump { wall_ahead_us } else { self.offset_us };
+        let apart_us = wall_ahead_us.saturating_sub(self.offset_us);
+        let jump = self.jump(now, apart_us);
+        let offset_us = if jump.is_some() { wall_ahead_us } else { self.offset_us };
         let scheduled = nearest(time_us(now, offset_us), self.period_us);
-        if scheduled <= self.last && course != Course::JumpsBack {
+        if scheduled <= self.last && !matches!(jump, Some(ClockStep::BackToUnused { .. })) {
             return None;
         }
         let sample = match self.used.range_end(scheduled) {
@@ -150,64 +136,49 @@ impl CaptureClock {
             None => scheduled,
         };
         let skipped_us = (sample.0 - scheduled.0).saturating_mul(self.period_us);
-        let step =
-            self.step(course, wall_ahead_us.saturating_sub(self.wall_ahead_us), wall_minus_schedule_us);
-        let still_ahead = self.runs_ahead && !is_jump && wall_minus_schedule_us < 0;
-        self.runs_ahead = course == Course::RunsAhead || still_ahead || skipped_us > 0;
+        let is_far_back = jump.is_none() && apart_us <= -self.half_us();
+        let wall_change_us = wall_ahead_us.saturating_sub(self.wall_ahead_us);
+        // A step back is reported once, however long ids run ahead.
+        let is_set_back = is_far_back && (wall_change_us <= -self.half_us() || !self.runs_ahead);
+        let back = ClockStep::Back { by_us: wall_change_us.min(apart_us).unsigned_abs() };
+        let largest_us = match jump {
+            Some(_) => 0,
+            None if is_far_back => self.period_us as i64,
+            None => (self.period_us / LARGEST_MOVE) as i64,
+        };
+        self.runs_ahead =
+            skipped_us > 0 || jump.is_none() && (is_far_back || self.runs_ahead && apart_us < 0);
         self.wall_ahead_us = wall_ahead_us;
         self.offset_us = offset_us
             .saturating_add_unsigned(skipped_us)
-            .saturating_add(self.slew_us(course, wall_minus_schedule_us));
-        let missed = self.use_ids(sample, course);
-        let missed_to_log =
-            if course == Course::JumpsForward { 0 } else { self.count_unlogged(missed, now.us) };
-        Some(DueCapture { sample, missed, missed_to_log, step })
+            .saturating_add(apart_us.clamp(-largest_us, largest_us));
+        let missed = self.use_ids(sample, jump.is_some());
+        let is_late = !matches!(jump, Some(ClockStep::Forward { .. }));
+        let missed_to_log = if is_late { self.count_unlogged(missed, now.us) } else { 0 };
+        Some(DueCapture { sample, missed, missed_to_log, step: jump.or(is_set_back.then_some(back)) })
     }
 
-    fn course(&self, now: Timestamp, wall_minus_schedule_us: i64) -> Course {
-        let half = (self.period_us / 2) as i64;
-        if wall_minus_schedule_us >= half {
-            return Course::JumpsForward;
-        }
-        if wall_minus_schedule_us > -half {
-            return Course::Follows;
+    /// The jump of the schedule to a wall clock that is far from it, by this much; `None` where the schedule goes on.
+    fn jump(&self, now: Timestamp, apart_us: i64) -> Option<ClockStep> {
+        let by_us = apart_us.unsigned_abs();
+        if apart_us >= self.half_us() {
+            return Some(ClockStep::Forward { by_us });
         }
         let wall_id = nearest(time_us(now, now.wall_ahead_us()), self.period_us);
-        if self.used.range_end(wall_id).is_none() { Course::JumpsBack } else { Course::RunsAhead }
+        let is_back = apart_us <= -self.half_us() && self.used.range_end(wall_id).is_none();
+        is_back.then_some(ClockStep::BackToUnused { by_us })
     }
 
-    /// The step of the wall clock that a capture reports. A step back is reported once, however long ids run ahead.
-    fn step(&self, course: Course, wall_change_us: i64, wall_minus_schedule_us: i64) -> Option<ClockStep> {
-        let half = (self.period_us / 2) as i64;
-        match course {
-            Course::JumpsForward => Some(ClockStep::Forward { by_us: wall_minus_schedule_us.unsigned_abs() }),
-            Course::JumpsBack => {
-                Some(ClockStep::BackToUnused { by_us: wall_minus_schedule_us.unsigned_abs() })
-            }
-            Course::RunsAhead if wall_change_us <= -half || !self.runs_ahead => {
-                Some(ClockStep::Back { by_us: wall_change_us.min(wall_minus_schedule_us).unsigned_abs() })
-            }
-            Course::RunsAhead | Course::Follows => None,
-        }
-    }
-
-    /// Gradual change of the offset; 0 at a jump.
-    fn slew_us(&self, course: Course, wall_minus_schedule_us: i64) -> i64 {
-        let largest = match course {
-            Course::JumpsForward | Course::JumpsBack => 0,
-            Course::RunsAhead => self.period_us as i64,
-            Course::Follows => (self.period_us / LARGEST_MOVE) as i64,
-        };
-        wall_minus_schedule_us.clamp(-largest, largest)
+    fn half_us(&self) -> i64 {
+        (self.period_us / 2) as i64
     }
 
     /// Marks a sample and the ids that the device was too late for as used; returns the number of ids that were missed.
-    fn use_ids(&mut self, sample: SampleId, course: Course) -> u64 {
+    fn use_ids(&mut self, sample: SampleId, is_jump: bool) -> u64 {
         let next = SampleId(self.last.0.saturating_add(1));
         self.last = sample;
         let missed = self.used.count_unused(next, sample);
         // A clock that was set forward may be set back, to the ids that it passed over.
-        let is_jump = matches!(course, Course::JumpsForward | Course::JumpsBack);
         self.used.insert(if is_jump { sample } else { next }, sample);
         missed
     }
@@ -221,10 +192,6 @@ impl CaptureClock {
         self.log_from_us = now_us.saturating_add(LOG_EVERY_US);
         std::mem::take(&mut self.unlogged)
     }
-}
-
-fn period_us(period_ms: u64) -> u64 {
-    period_ms.max(1).saturating_mul(1000)
 }
 
 /// The id whose capture is nearest.

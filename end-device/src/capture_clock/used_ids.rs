@@ -48,9 +48,7 @@ impl UsedIds {
             self.join_nearest();
         }
     }
-}
 
-impl UsedIds {
     fn join_nearest(&mut self) {
         let gap = |at: &usize| self.ranges[*at].0 - self.ranges[*at - 1].1;
         let Some(at) = (1..self.ranges.len()).min_by_key(gap) else { return };

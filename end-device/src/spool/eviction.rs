@@ -68,7 +68,7 @@ impl Spool {
         reason: GiveUpReason,
         detail: &str,
     ) {
-        self.counts.count(reason, detail);
+        self.report.count_given_up(reason, detail);
         self.schedule.message_changed(sample);
         self.samples.insert(sample, entry);
         self.given_up += 1;
@@ -84,7 +84,7 @@ impl Spool {
             let lowest = self.samples.iter().find(|(_, entry)| entry.is_given_up());
             let Some(lowest) = lowest.map(|(sample, _)| *sample) else { return };
             self.remove(lowest);
-            self.counts.count_lost();
+            self.report.count_lost();
         }
     }
 

@@ -1,6 +1,4 @@
-//! Samples given up: the reasons, the counts, and a file of ids.
-//!
-//! The file has the ids of samples that lie in no segment, so that the next start can still report them to the leader.
+//! File of the given-up samples that lie in no segment, so that the next start can still report them to the leader.
 //!
 //! ```text
 //! 0          8             16      20            28      32
@@ -11,7 +9,6 @@
 //!
 //! The digit is the format. All little endian. Ids are appended. The file is removed when no id is left.
 
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -20,41 +17,10 @@ use headwater_protocol::SampleId;
 use headwater_transport::{PUBLIC_MODE, replace_file};
 use tracing::warn;
 
-use super::SpoolFolder;
 use crate::error::DeviceError;
 use crate::give_up_reason::GiveUpReason;
-use crate::report::count_first;
+use crate::report::SharedReport;
 use crate::state_folder::{Aside, is_disk_full, other_format, set_aside};
-
-/// Samples given up since the start.
-#[derive(Debug, Default)]
-pub(crate) struct GiveUpCounts {
-    pub(crate) by_reason: BTreeMap<&'static str, u64>,
-    /// Samples of which not even the id is left.
-    pub(crate) lost: u64,
-}
-
-impl GiveUpCounts {
-    /// Counts a sample, and logs the first of each reason.
-    pub(super) fn count(&mut self, reason: GiveUpReason, detail: &str) {
-        if count_first(&mut self.by_reason, reason.label()) {
-            warn!(
-                reason = reason.label(),
-                detail, "a spooled sample is given up; later ones are only counted"
-            );
-        }
-    }
-
-    /// Counts a sample whose id is forgotten too.
-    pub(super) fn count_lost(&mut self) {
-        self.lost += 1;
-        if self.lost == 1 {
-            warn!(
-                "too many samples were given up: the oldest ids are forgotten and never reported to the leader"
-            );
-        }
-    }
-}
 
 /// The reason for which a write failed.
 pub(super) fn reason_of(error: &io::Error) -> GiveUpReason {
@@ -90,8 +56,8 @@ impl GivenUpIds {
     ///
     /// # Errors
     /// [`DeviceError::Unusable`] for a file of format 1.
-    pub(super) fn open(folder: &SpoolFolder) -> Result<(Self, Vec<SampleId>), DeviceError> {
-        let path = folder.path.join(FILE);
+    pub(super) fn open(folder: &Path, report: &SharedReport) -> Result<(Self, Vec<SampleId>), DeviceError> {
+        let path = folder.join(FILE);
         let (ids, damage) = match read(&path) {
             Ok(bytes) if bytes.first_chunk().and_then(decoded).is_some() => {
                 return Err(other_format(&path, '1'));
@@ -113,7 +79,7 @@ impl GivenUpIds {
         };
         if let Some(damage) = damage {
             set_aside(&path, Aside::Damaged, &damage);
-            folder.report.lock().state_damaged += 1;
+            report.lock().state_damaged += 1;
         }
         Ok((Self { path: Some(path), ..Self::default() }, ids))
     }
@@ -191,42 +157,43 @@ fn encoded(sample: SampleId) -> [u8; ID_BYTES] {
 mod tests {
     use std::fs;
 
-    use super::super::owner::tests::owner;
     use super::*;
-    use crate::report::SharedReport;
 
-    fn folder(path: &Path) -> SpoolFolder {
-        SpoolFolder { path: path.into(), owner: owner("cam-2"), report: SharedReport::default() }
+    fn open(folder: &Path) -> (GivenUpIds, Vec<SampleId>) {
+        open_counting(folder, 0)
     }
 
-    fn open(folder: &SpoolFolder) -> (GivenUpIds, Vec<SampleId>) {
-        GivenUpIds::open(folder).unwrap()
+    /// Opens the file and checks how many damaged ones are counted.
+    #[track_caller]
+    fn open_counting(folder: &Path, damaged: u64) -> (GivenUpIds, Vec<SampleId>) {
+        let report = SharedReport::default();
+        let opened = GivenUpIds::open(folder, &report).unwrap();
+        assert_eq!(report.lock().state_damaged, damaged);
+        opened
     }
 
     #[test]
     fn ids_are_read_back_except_those_that_are_cut_or_altered() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = folder(dir.path());
-        let (mut ids, found) = open(&folder);
+        let folder = dir.path();
+        let (mut ids, found) = open(folder);
         assert_eq!(found, []);
         for id in [1, 1 << 40, 3] {
             assert!(!ids.append(SampleId(id)));
         }
-        assert_eq!(open(&folder).1, [1, 1 << 40, 3].map(SampleId));
+        assert_eq!(open(folder).1, [1, 1 << 40, 3].map(SampleId));
         let path = dir.path().join(FILE);
         let mut bytes = fs::read(&path).unwrap();
         bytes.pop();
         fs::write(&path, &bytes).unwrap();
-        assert_eq!(open(&folder).1, [1, 1 << 40].map(SampleId));
-        assert_eq!(folder.report.lock().state_damaged, 0, "a killed process leaves a cut id");
+        assert_eq!(open(folder).1, [1, 1 << 40].map(SampleId), "a killed process leaves a cut id");
         bytes[21] ^= 1;
         fs::write(&path, bytes).unwrap();
-        let (mut ids, found) = open(&folder);
+        let (mut ids, found) = open_counting(folder, 1);
         assert_eq!(found, [SampleId(1)]);
-        assert_eq!(folder.report.lock().state_damaged, 1);
         ids.rewrite([SampleId(9)].into_iter());
         ids.append(SampleId(10));
-        assert_eq!(open(&folder).1, [SampleId(9), SampleId(10)]);
+        assert_eq!(open(folder).1, [SampleId(9), SampleId(10)]);
         ids.rewrite(std::iter::empty());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "the altered file is kept");
     }
@@ -235,11 +202,10 @@ mod tests {
     fn a_file_that_cannot_be_read_is_set_aside() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join(FILE)).unwrap();
-        let folder = folder(dir.path());
-        let (mut ids, found) = open(&folder);
-        assert_eq!((found, folder.report.lock().state_damaged), (vec![], 1));
+        let (mut ids, found) = open_counting(dir.path(), 1);
+        assert_eq!(found, []);
         ids.append(SampleId(3));
-        assert_eq!(open(&folder).1, [SampleId(3)]);
+        assert_eq!(open(dir.path()).1, [SampleId(3)]);
     }
 
     #[test]
@@ -248,7 +214,7 @@ mod tests {
         let path = dir.path().join(FILE);
         let of_1 = include_bytes!("../../tests/fixtures/format-1/spool/given_up");
         fs::write(&path, of_1).unwrap();
-        let error = GivenUpIds::open(&folder(dir.path())).unwrap_err().to_string();
+        let error = GivenUpIds::open(dir.path(), &SharedReport::default()).unwrap_err().to_string();
         assert!(error.contains("given_up: expected format 2, found format 1: "), "{error}");
         assert_eq!(fs::read(&path).unwrap(), of_1);
     }

@@ -24,19 +24,20 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use headwater_protocol::{NetworkId, SampleId, SettledNotice};
 use tracing::{info, warn};
 
-pub(crate) use given_up::GiveUpCounts;
 use given_up::GivenUpIds;
 pub(crate) use owner::Owner;
-use record::ParsedRecord;
-pub(crate) use record::Record;
+use record::{ParsedRecord, Record};
 use segment::Segment;
 use send_schedule::SendSchedule;
 
+use crate::answer::Answer;
 use crate::give_up_reason::GiveUpReason;
 use crate::report::SharedReport;
+use crate::timestamp::Timestamp;
 
 /// Unsettled samples, bounded by bytes.
 #[derive(Debug)]
@@ -53,8 +54,8 @@ pub(crate) struct Spool {
     without_segment: usize,
     /// File of the ids of given-up samples that no segment holds.
     ids: GivenUpIds,
-    /// Samples given up so far.
-    pub(crate) counts: GiveUpCounts,
+    /// Counts samples that are given up, and files that are set aside.
+    report: SharedReport,
     folder: Option<SpoolFolder>,
     network: NetworkId,
     max_bytes: u64,
@@ -69,8 +70,6 @@ pub(crate) struct SpoolFolder {
     pub(crate) path: PathBuf,
     /// The device that uses it.
     pub(crate) owner: Owner,
-    /// Counts files that are set aside.
-    pub(crate) report: SharedReport,
 }
 
 /// Index entry of a sample.
@@ -89,22 +88,6 @@ struct RecordPosition {
     offset: u32,
 }
 
-/// A spooled sample, as read back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SpooledSample {
-    /// The answer.
-    Answer {
-        /// Milliseconds since 1970.
-        captured_unix_ms: u64,
-        /// A whole message of the protocol.
-        answer: Vec<u8>,
-        /// The features that belong to the answer.
-        features: Vec<u8>,
-    },
-    /// Only the id is left.
-    GivenUp,
-}
-
 /// Length at which a segment takes no more records.
 const SEGMENT_BYTES: u64 = 256 << 10;
 
@@ -116,11 +99,11 @@ const MAX_BYTES_IN_MEMORY: u64 = 1 << 20;
 
 impl Spool {
     /// Makes an empty spool in memory; [`Spool::open`] makes one in a folder.
-    pub(crate) fn in_memory(max_bytes: u64, network: NetworkId) -> Self {
-        Self::new(None, max_bytes.min(MAX_BYTES_IN_MEMORY), network)
+    pub(crate) fn in_memory(max_bytes: u64, network: NetworkId, report: SharedReport) -> Self {
+        Self::new(None, max_bytes.min(MAX_BYTES_IN_MEMORY), network, report)
     }
 
-    fn new(folder: Option<SpoolFolder>, max_bytes: u64, network: NetworkId) -> Self {
+    fn new(folder: Option<SpoolFolder>, max_bytes: u64, network: NetworkId, report: SharedReport) -> Self {
         Self {
             samples: BTreeMap::new(),
             segments: BTreeMap::new(),
@@ -130,7 +113,7 @@ impl Spool {
             given_up: 0,
             without_segment: 0,
             ids: GivenUpIds::default(),
-            counts: GiveUpCounts::default(),
+            report,
             folder,
             network,
             max_bytes,
@@ -139,9 +122,15 @@ impl Spool {
         }
     }
 
-    /// Adds a sample. One that was sent in time on the present connection is sent late from `due_us` on, any other at once.
-    pub(crate) fn put(&mut self, record: &Record<'_>, due_us: Option<u64>) {
-        let sample = record.sample;
+    /// Adds an answer. One that was sent in time on the present connection is sent late from `due_us` on, any other at once.
+    pub(crate) fn put(&mut self, answer: &Answer, now: Timestamp, due_us: Option<u64>) {
+        let sample = answer.sample;
+        let record = &Record {
+            sample,
+            captured_unix_ms: now.unix_ms_of(answer.captured_us),
+            answer: &answer.message,
+            features: &answer.features,
+        };
         self.remove(sample);
         if let Some(due_us) = due_us {
             self.schedule.wait(sample, due_us);
@@ -176,19 +165,20 @@ impl Spool {
         self.insert_given_up(sample, entry, reason, detail);
     }
 
-    /// Reads a sample. One that cannot be read is given up.
-    pub(crate) fn read(&mut self, sample: SampleId) -> Option<SpooledSample> {
-        let position = match *self.samples.get(&sample)? {
-            SpoolEntry::Stored(position) => position,
-            SpoolEntry::GivenUp { .. } => return Some(SpooledSample::GivenUp),
-        };
+    /// Reads an answer, which is late. `None`: only the id is left, also of one that cannot be read, or the sample is not here.
+    pub(crate) fn read(&mut self, sample: SampleId, now: Timestamp) -> Option<Answer> {
+        let SpoolEntry::Stored(position) = *self.samples.get(&sample)? else { return None };
         let unreadable = match self.segments.get(&position.segment).map(|found| found.read(position.offset)) {
             Some(Ok(bytes)) => match Record::parse(&bytes) {
                 ParsedRecord::Whole(record, _) if record.sample == sample => {
-                    return Some(SpooledSample::Answer {
-                        captured_unix_ms: record.captured_unix_ms,
-                        answer: record.answer.to_vec(),
+                    return Some(Answer {
+                        sample,
+                        captured_us: now.us_of(record.captured_unix_ms),
+                        sent_us: 0,
+                        message: Bytes::copy_from_slice(record.answer),
                         features: record.features.to_vec(),
+                        is_late: true,
+                        passed_over: 0,
                     });
                 }
                 _ => "the segment was altered".into(),
@@ -197,7 +187,7 @@ impl Spool {
             None => "its segment is gone".into(),
         };
         self.give_up(sample, GiveUpReason::UNREADABLE, &unreadable);
-        Some(SpooledSample::GivenUp)
+        None
     }
 
     /// The lowest samples that are due, at most `max_due`.

@@ -11,9 +11,10 @@ use super::eviction::without_segment;
 use super::given_up::GivenUpIds;
 use super::record::{ParsedRecord, RECORD_HEADER_BYTES, Record};
 use super::segment::{EarlierSegment, FoundSegment, Segment};
-use super::{RecordPosition, Spool, SpoolEntry, SpoolFolder, given_up};
+use super::{Owner, RecordPosition, Spool, SpoolEntry, SpoolFolder, given_up};
 use crate::error::DeviceError;
 use crate::give_up_reason::GiveUpReason;
+use crate::report::SharedReport;
 use crate::state_folder::{Aside, is_disk_full, is_set_aside, other_format, set_aside};
 
 impl Spool {
@@ -27,16 +28,17 @@ impl Spool {
         folder: &SpoolFolder,
         max_bytes: u64,
         network: NetworkId,
+        report: SharedReport,
     ) -> Result<Self, DeviceError> {
         let unusable = |error: io::Error| DeviceError::unusable("spool in", folder.path.display(), error);
         let segments = segments(&folder.path).map_err(unusable)?;
-        let (ids, given_up) = GivenUpIds::open(folder)?;
-        let mut spool = Self::new(Some(folder.clone()), max_bytes, network);
+        let (ids, given_up) = GivenUpIds::open(&folder.path, &report)?;
+        let mut spool = Self::new(Some(folder.clone()), max_bytes, network, report);
         spool.ids = ids;
         for (number, path) in segments {
             // The number of an unreadable file is taken too.
             spool.last_number = number;
-            spool.recover_segment(number, &path, folder)?;
+            spool.recover_segment(number, &path, &folder.owner)?;
         }
         spool.recover_given_up(given_up);
         spool.shrink_to(max_bytes);
@@ -59,18 +61,18 @@ impl Spool {
         self.bound_given_up();
     }
 
-    fn recover_segment(&mut self, number: u32, path: &Path, folder: &SpoolFolder) -> Result<(), DeviceError> {
+    fn recover_segment(&mut self, number: u32, path: &Path, owner: &Owner) -> Result<(), DeviceError> {
         let damage = match Segment::open(path) {
             Ok(FoundSegment::OtherFormat(found)) => return Err(other_format(path, found)),
-            Ok(FoundSegment::Whole(earlier)) if earlier.owner == folder.owner => {
-                self.recover_records(number, earlier, path, folder);
+            Ok(FoundSegment::Whole(earlier)) if earlier.owner == *owner => {
+                self.recover_records(number, earlier, path);
                 self.remove_if_unused(number);
                 None
             }
             Ok(FoundSegment::Whole(earlier)) => {
-                let reason = format!("its answers are those of {}; this is {}", earlier.owner, folder.owner);
+                let reason = format!("its answers are those of {}; this is {owner}", earlier.owner);
                 set_aside(path, Aside::OtherDevice, &reason);
-                folder.report.lock().segments_of_others += 1;
+                self.report.lock().segments_of_others += 1;
                 None
             }
             Ok(FoundSegment::Cut) => fs::remove_file(path).err(),
@@ -78,13 +80,13 @@ impl Spool {
         };
         if let Some(damage) = damage.map(|error| error.to_string()) {
             set_aside(path, Aside::Damaged, &damage);
-            folder.report.lock().state_damaged += 1;
-            self.counts.count(GiveUpReason::UNREADABLE, &damage);
+            self.report.lock().state_damaged += 1;
+            self.report.count_given_up(GiveUpReason::UNREADABLE, &damage);
         }
         Ok(())
     }
 
-    fn recover_records(&mut self, segment: u32, earlier: EarlierSegment, path: &Path, folder: &SpoolFolder) {
+    fn recover_records(&mut self, segment: u32, earlier: EarlierSegment, path: &Path) {
         let EarlierSegment { segment: file, network, records, first, .. } = earlier;
         self.segments.insert(segment, file);
         let mut at = 0;
@@ -105,8 +107,8 @@ impl Spool {
                         "a segment is cut or altered: these bytes are no samples and are ignored"
                     );
                     // A killed process leaves less than a header.
-                    folder.report.lock().state_damaged += u64::from(bytes >= RECORD_HEADER_BYTES);
-                    self.counts.count(GiveUpReason::UNREADABLE, "a part of a segment");
+                    self.report.lock().state_damaged += u64::from(bytes >= RECORD_HEADER_BYTES);
+                    self.report.count_given_up(GiveUpReason::UNREADABLE, "a part of a segment");
                     at += bytes;
                     continue;
                 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,26 +14,53 @@ use super::owner::tests::owner;
 use super::segment::header;
 use super::send_schedule::{MAX_OUTSTANDING, RESEND_US};
 use super::*;
+use crate::error::DeviceError;
 
 const NETWORK: NetworkId = NetworkId([7; 32]);
 const MANY_BYTES: u64 = 64 << 20;
 
 fn folder(dir: &Path) -> SpoolFolder {
-    SpoolFolder { path: dir.join("spool"), owner: owner("cam-2"), report: SharedReport::default() }
+    SpoolFolder { path: dir.join("spool"), owner: owner("cam-2") }
 }
 
 fn open(dir: &Path, max_bytes: u64) -> Spool {
-    Spool::open(&folder(dir), max_bytes, NETWORK).unwrap()
+    open_folder(&folder(dir), max_bytes, NETWORK).unwrap()
+}
+
+fn open_folder(folder: &SpoolFolder, max_bytes: u64, network: NetworkId) -> Result<Spool, DeviceError> {
+    Spool::open(folder, max_bytes, network, SharedReport::default())
+}
+
+fn on_disk(max_bytes: u64) -> (tempfile::TempDir, Spool) {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = open(dir.path(), max_bytes);
+    (dir, spool)
+}
+
+fn in_memory(max_bytes: u64) -> Spool {
+    Spool::in_memory(max_bytes, NETWORK, SharedReport::default())
 }
 
 /// Damaged files, and segments of other devices, that the spool counted.
 fn counted(spool: &Spool) -> (u64, u64) {
-    let report = spool.folder.as_ref().unwrap().report.lock();
+    let report = spool.report.lock();
     (report.state_damaged, report.segments_of_others)
 }
 
-fn answer(sample: u64) -> Vec<u8> {
-    (0..20).map(|at| (sample * 7 + at) as u8).collect()
+/// The start of the device, in 1970: both clocks show the same.
+const NOW: Timestamp = Timestamp { us: 0, since_1970: Duration::from_secs(1_000_000) };
+
+/// A late answer with this many bytes of features.
+fn answer(sample: u64, features: usize) -> Answer {
+    Answer {
+        sample: SampleId(sample),
+        captured_us: NOW.us_of(sample * 3),
+        sent_us: 0,
+        message: (0..20).map(|at| (sample * 7 + at) as u8).collect(),
+        features: vec![sample as u8; features],
+        is_late: true,
+        passed_over: 0,
+    }
 }
 
 fn put(spool: &mut Spool, sample: u64) {
@@ -41,24 +69,12 @@ fn put(spool: &mut Spool, sample: u64) {
 
 /// Puts a sample with this many bytes of features.
 fn put_of(spool: &mut Spool, sample: u64, features: usize, due_us: Option<u64>) {
-    let (answer, features) = (answer(sample), vec![sample as u8; features]);
-    let record = Record {
-        sample: SampleId(sample),
-        captured_unix_ms: sample * 3,
-        answer: &answer,
-        features: &features,
-    };
-    spool.put(&record, due_us);
+    spool.put(&answer(sample, features), NOW, due_us);
 }
 
 #[track_caller]
 fn check_whole(spool: &mut Spool, sample: u64) {
-    let expected = SpooledSample::Answer {
-        captured_unix_ms: sample * 3,
-        answer: answer(sample),
-        features: vec![sample as u8; 40],
-    };
-    assert_eq!(spool.read(SampleId(sample)), Some(expected));
+    assert_eq!(spool.read(SampleId(sample), NOW), Some(answer(sample, 40)));
 }
 
 fn due(spool: &mut Spool, now_us: u64, max_due: usize) -> Vec<u64> {
@@ -82,11 +98,11 @@ fn notice(closed: &[(u64, u64)], late: &[u64]) -> SettledNotice {
 }
 
 fn is_given_up(spool: &mut Spool, sample: u64) -> bool {
-    spool.read(SampleId(sample)) == Some(SpooledSample::GivenUp)
+    spool.read(SampleId(sample), NOW).is_none() && spool.samples.contains_key(&SampleId(sample))
 }
 
 fn given_up(spool: &Spool) -> Vec<(&'static str, u64)> {
-    spool.counts.by_reason.iter().map(|(reason, count)| (*reason, *count)).collect()
+    spool.report.lock().given_up.iter().map(|(reason, count)| (*reason, *count)).collect()
 }
 
 #[test]
@@ -112,7 +128,7 @@ fn the_next_start_finds_spooled_samples_and_removes_segments_whose_samples_are_s
 
 #[test]
 fn a_sample_sent_late_is_sent_again_until_it_is_settled() {
-    let mut spool = Spool::in_memory(MANY_BYTES, NETWORK);
+    let mut spool = in_memory(MANY_BYTES);
     (0..1000).for_each(|sample| put(&mut spool, sample));
     let first = due(&mut spool, 0, 1000);
     assert_eq!(first, (0..MAX_OUTSTANDING as u64).collect::<Vec<_>>());
@@ -126,7 +142,7 @@ fn a_sample_sent_late_is_sent_again_until_it_is_settled() {
 #[test]
 fn over_its_bound_the_oldest_segment_is_evicted_and_its_ids_are_kept() {
     let dir = tempfile::tempdir().unwrap();
-    for mut spool in [open(dir.path(), 64 << 10), Spool::in_memory(64 << 10, NETWORK)] {
+    for mut spool in [open(dir.path(), 64 << 10), in_memory(64 << 10)] {
         (0..1000).for_each(|sample| put_of(&mut spool, sample, 1000, None));
         assert!(spool.bytes() <= 64 << 10, "{}", spool.bytes());
         assert_eq!(spool.len(), 1000, "all ids are there");
@@ -143,8 +159,7 @@ fn over_its_bound_the_oldest_segment_is_evicted_and_its_ids_are_kept() {
 
 #[test]
 fn the_next_start_knows_the_given_up_samples() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut spool = open(dir.path(), 64 << 10);
+    let (dir, mut spool) = on_disk(64 << 10);
     (0..200).for_each(|sample| put_of(&mut spool, sample, 1000, None));
     let kept = (0..200).filter(|sample| !is_given_up(&mut spool, *sample)).count();
     drop(spool);
@@ -159,7 +174,7 @@ fn the_next_start_knows_the_given_up_samples() {
 
 #[test]
 fn small_samples_count_as_much_as_they_take_in_memory() {
-    let mut spool = Spool::in_memory(64 << 10, NETWORK);
+    let mut spool = in_memory(64 << 10);
     (0..1000).for_each(|sample| put_of(&mut spool, sample, 0, None));
     let kept = (0..1000).filter(|sample| !is_given_up(&mut spool, *sample)).count() as u64;
     assert!(kept <= (64 << 10) / MIN_BYTES, "{kept}");
@@ -167,7 +182,7 @@ fn small_samples_count_as_much_as_they_take_in_memory() {
 
 #[test]
 fn a_sample_larger_than_the_spool_is_given_up_alone() {
-    let mut spool = Spool::in_memory(4 << 10, NETWORK);
+    let mut spool = in_memory(4 << 10);
     put(&mut spool, 0);
     put_of(&mut spool, 1, 5000, None);
     check_whole(&mut spool, 0);
@@ -176,8 +191,7 @@ fn a_sample_larger_than_the_spool_is_given_up_alone() {
 
 #[test]
 fn a_lower_bound_holds_for_recovered_samples() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut spool = open(dir.path(), MANY_BYTES);
+    let (dir, mut spool) = on_disk(MANY_BYTES);
     (0..100).for_each(|sample| put_of(&mut spool, sample, 5000, None));
     drop(spool);
     let spool = open(dir.path(), 300 << 10);
@@ -187,21 +201,21 @@ fn a_lower_bound_holds_for_recovered_samples() {
 
 #[test]
 fn the_ids_of_given_up_samples_are_bounded() {
-    let mut spool = Spool::in_memory(0, NETWORK);
+    let mut spool = in_memory(0);
     let most = MAX_GIVEN_UP as u64;
     (0..most + 3).for_each(|sample| put(&mut spool, sample));
-    assert_eq!((spool.len() as u64, spool.counts.lost), (most, 3));
+    assert_eq!((spool.len() as u64, spool.report.lock().lost), (most, 3));
     assert_eq!(due(&mut spool, 0, 1), [3], "the lowest are forgotten");
     spool.settle(&notice(&[], &[3]));
     put(&mut spool, most + 3);
-    assert_eq!(spool.counts.lost, 3);
+    assert_eq!(spool.report.lock().lost, 3);
 }
 
 #[test]
 fn answers_of_another_network_are_given_up_and_their_segment_stays_until_they_are_settled() {
     let dir = tempfile::tempdir().unwrap();
     let other = NetworkId([8; 32]);
-    let mut spool = Spool::open(&folder(dir.path()), MANY_BYTES, other).unwrap();
+    let mut spool = open_folder(&folder(dir.path()), MANY_BYTES, other).unwrap();
     put(&mut spool, 1);
     put(&mut spool, 2);
     drop(spool);
@@ -222,8 +236,7 @@ fn first_record() -> usize {
 
 /// A folder with one segment of the samples 0, 1 and 2, and its bytes.
 fn three() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
-    let dir = tempfile::tempdir().unwrap();
-    let mut spool = open(dir.path(), MANY_BYTES);
+    let (dir, mut spool) = on_disk(MANY_BYTES);
     (0..3).for_each(|sample| put(&mut spool, sample));
     let file = dir.path().join("spool/00000001.seg");
     let bytes = fs::read(&file).unwrap();
@@ -290,7 +303,7 @@ fn a_segment_of_format_1_is_refused_and_left_as_it_is() {
     fs::create_dir(dir.path().join("spool")).unwrap();
     let path = dir.path().join("spool/00000001.seg");
     fs::write(&path, of_1).unwrap();
-    let error = Spool::open(&folder(dir.path()), MANY_BYTES, NETWORK).unwrap_err().to_string();
+    let error = open_folder(&folder(dir.path()), MANY_BYTES, NETWORK).unwrap_err().to_string();
     let expected = format!(
         "state folder {}: expected format 2, found format 1: start once with the release that wrote it until its spool is empty and then \
          move the folder away, or name another one (state_dir)",
@@ -363,7 +376,7 @@ fn a_segment_of_another_device_is_set_aside_and_never_sent() {
         let (dir, file, bytes) = three();
         let mut other = folder(dir.path());
         change(&mut other.owner);
-        let mut spool = Spool::open(&other, MANY_BYTES, NETWORK).unwrap();
+        let mut spool = open_folder(&other, MANY_BYTES, NETWORK).unwrap();
         assert_eq!((spool.len(), counted(&spool), given_up(&spool)), (0, (0, 1), vec![]));
         put(&mut spool, 7);
         assert_eq!(files(dir.path()), ["00000001.seg.other-1", "00000002.seg"]);
@@ -379,14 +392,13 @@ fn a_segment_of_another_device_is_set_aside_and_never_sent() {
 fn a_folder_that_cannot_be_used_is_named() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("spool"), "a file").unwrap();
-    let error = Spool::open(&folder(dir.path()), MANY_BYTES, NETWORK).unwrap_err().to_string();
+    let error = open_folder(&folder(dir.path()), MANY_BYTES, NETWORK).unwrap_err().to_string();
     assert!(error.starts_with("spool in ") && error.contains("spool: "), "{error}");
 }
 
 #[test]
 fn a_sample_that_cannot_be_written_is_given_up_and_later_ones_are_kept() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut spool = open(dir.path(), MANY_BYTES);
+    let (dir, mut spool) = on_disk(MANY_BYTES);
     put(&mut spool, 1);
     spool.settle(&notice(&[], &[1]));
     let folder = dir.path().join("spool");
@@ -407,7 +419,7 @@ fn a_sample_that_cannot_be_written_is_given_up_and_later_ones_are_kept() {
 
 #[test]
 fn a_sample_given_up_by_the_agent_is_due_again() {
-    let mut spool = Spool::in_memory(MANY_BYTES, NETWORK);
+    let mut spool = in_memory(MANY_BYTES);
     put(&mut spool, 1);
     spool.sent_late(SampleId(1), 0);
     assert_eq!(due(&mut spool, 1, 9), [0; 0]);
@@ -477,9 +489,7 @@ proptest! {
             prop_assert_eq!(files(dir.path()).len(), spool.segments.len());
         }
         for (id, bytes) in model {
-            let expected =
-                SpooledSample::Answer { captured_unix_ms: id * 3, answer: answer(id), features: vec![id as u8; bytes] };
-            prop_assert_eq!(spool.read(SampleId(id)), Some(expected));
+            prop_assert_eq!(spool.read(SampleId(id), NOW), Some(answer(id, bytes)));
         }
     }
 }

@@ -6,7 +6,7 @@ use headwater_protocol::{Boot, NetworkId, Session};
 use headwater_transport::{PUBLIC_MODE, random, replace_file};
 use tracing::warn;
 
-use super::{StateFolder, StoredNumber, is_disk_full, line, unusable};
+use super::{StateFolder, is_disk_full, line, unusable};
 use crate::error::DeviceError;
 
 /// File of the last boot number.
@@ -32,27 +32,18 @@ pub(crate) fn next_boot(
     };
     let path = folder.dir.join(FILE);
     let mut boot = match folder.read_number::<u16>(FILE, "0 to 65535")? {
-        StoredNumber::Found(last) => last.wrapping_add(1),
-        StoredNumber::Missing if folder.is_new => 1,
-        StoredNumber::Missing => {
+        Some(last) => last.wrapping_add(1),
+        None if folder.is_new => 1,
+        None => {
             warn!(file = %path.display(), "the boot number of earlier starts is lost: this start has a random one");
-            random() as u16
-        }
-        StoredNumber::Damaged(reason) => {
-            folder.set_damaged_aside(&path, &reason);
             random() as u16
         }
     };
     let session = |boot| u16::from_le_bytes(Session::of_boot(network, Boot(boot)).0);
     let session_path = folder.dir.join(SESSION_FILE);
-    match folder.read_number::<u16>(SESSION_FILE, "0 to 65535")? {
-        StoredNumber::Found(last) => {
-            while session(boot) == last {
-                boot = boot.wrapping_add(1);
-            }
-        }
-        StoredNumber::Missing => {}
-        StoredNumber::Damaged(reason) => folder.set_damaged_aside(&session_path, &reason),
+    let last_session = folder.read_number::<u16>(SESSION_FILE, "0 to 65535")?;
+    while last_session == Some(session(boot)) {
+        boot = boot.wrapping_add(1);
     }
     let kept = replace_file(&path, line(boot), PUBLIC_MODE)
         .and_then(|()| replace_file(&session_path, line(session(boot)), PUBLIC_MODE));
@@ -70,6 +61,7 @@ pub(crate) fn next_boot(
 mod tests {
     use std::collections::BTreeSet;
     use std::fs;
+    use std::path::Path;
     use std::time::Duration;
 
     use super::super::tests::{damaged, open};
@@ -77,6 +69,11 @@ mod tests {
 
     const NETWORK: NetworkId = NetworkId([7; 32]);
     const CLOCK: SystemTime = SystemTime::UNIX_EPOCH;
+
+    /// The boot number of the next start in this folder.
+    fn boot(dir: &Path) -> Boot {
+        next_boot(Some(&open(dir)), NETWORK, CLOCK).unwrap()
+    }
 
     #[test]
     fn a_boot_whose_session_is_that_of_the_last_start_is_passed_over() {
@@ -88,8 +85,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
         assert_eq!(next_boot(Some(&open(&state)), last_network, CLOCK).unwrap(), Boot(1));
-        assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(3));
-        assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(4));
+        assert_eq!(boot(&state), Boot(3));
+        assert_eq!(boot(&state), Boot(4));
     }
 
     fn other(number: u32) -> NetworkId {
@@ -102,10 +99,10 @@ mod tests {
     fn every_start_counts_one_up_and_wraps() {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("made/here");
-        assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(1));
-        assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(2));
+        assert_eq!(boot(&state), Boot(1));
+        assert_eq!(boot(&state), Boot(2));
         fs::write(state.join(FILE), line(65_535)).unwrap();
-        assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(0));
+        assert_eq!(boot(&state), Boot(0));
     }
 
     #[test]
@@ -141,7 +138,7 @@ mod tests {
         for _ in 0..4 {
             let dir = tempfile::tempdir().unwrap();
             fs::create_dir(dir.path().join("spool")).unwrap();
-            boots.insert(next_boot(Some(&open(dir.path())), NETWORK, CLOCK).unwrap().0);
+            boots.insert(boot(dir.path()).0);
         }
         assert!(boots.len() > 1, "{boots:?}");
     }

@@ -7,7 +7,7 @@ use headwater_protocol::SampleId;
 use headwater_transport::{PUBLIC_MODE, replace_file};
 use tracing::{info, warn};
 
-use super::{StateFolder, StoredNumber, line};
+use super::{StateFolder, line};
 use crate::error::DeviceError;
 
 /// File of the highest reserved sample id: no id above it was ever used.
@@ -33,16 +33,8 @@ impl FrameIds {
     /// [`DeviceError::Unusable`] for a file that this user may not read.
     pub(crate) fn open(folder: Option<&StateFolder>) -> Result<Self, DeviceError> {
         let path = folder.map(|folder| folder.dir.join(FILE));
-        let last = match folder.map(|folder| folder.read_number(FILE, "a sample id")).transpose()? {
-            Some(StoredNumber::Found(last)) => last,
-            Some(StoredNumber::Damaged(reason)) => {
-                if let (Some(folder), Some(path)) = (folder, &path) {
-                    folder.set_damaged_aside(path, &reason);
-                }
-                0
-            }
-            Some(StoredNumber::Missing) | None => 0,
-        };
+        let last =
+            folder.map(|folder| folder.read_number(FILE, "a sample id")).transpose()?.flatten().unwrap_or(0);
         Ok(Self { last, reserved: last, path, has_failed: false })
     }
 

@@ -58,15 +58,6 @@ pub(crate) struct StateLock {
     file: Option<File>,
 }
 
-/// Contents of a file that has a number.
-#[derive(Debug, PartialEq, Eq)]
-enum StoredNumber<N> {
-    Found(N),
-    Missing,
-    /// Not a number, with the reason.
-    Damaged(String),
-}
-
 impl StateFolder {
     /// Makes the folder if it is missing, and claims it for this device.
     ///
@@ -79,38 +70,35 @@ impl StateFolder {
         Ok((Self { dir: dir.into(), report, is_new }, lock))
     }
 
-    /// Sets a damaged file of the folder aside.
-    fn set_damaged_aside(&self, path: &Path, reason: &str) {
-        set_aside(path, Aside::Damaged, reason);
-        self.report.lock().state_damaged += 1;
-    }
-
-    /// Reads a number in its line, see [`line`]. Format 1 had the digits alone.
+    /// Reads a number in its line, see [`line`]; format 1 had the digits alone. `None` if there is no file, or a damaged one, which is set
+    /// aside.
     ///
     /// # Errors
     /// [`DeviceError::Unusable`] for a file that this user may not read, and for one of another format.
-    fn read_number<N: FromStr>(&self, file: &str, expected: &str) -> Result<StoredNumber<N>, DeviceError> {
+    fn read_number<N: FromStr>(&self, file: &str, expected: &str) -> Result<Option<N>, DeviceError> {
         let path = self.dir.join(file);
-        let damaged = |reason| Ok(StoredNumber::Damaged(reason));
-        match read_start(&path) {
+        let damage = match read_start(&path) {
             Ok(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
                 let parts = text.strip_prefix("format ").and_then(|text| text.split_once(": "));
                 let (format, number) =
                     parts.map_or((Ok(1), &*text), |(format, number)| (format.parse(), number));
                 match (format, number.trim().parse()) {
-                    (Ok(FORMAT), Ok(number)) => Ok(StoredNumber::Found(number)),
-                    (Ok(found), Ok(_)) => Err(other_format(&path, found)),
+                    (Ok(FORMAT), Ok(number)) => return Ok(Some(number)),
+                    (Ok(found), Ok(_)) => return Err(other_format(&path, found)),
                     _ => {
                         let found: String = text.chars().take(20).collect();
-                        damaged(format!("expected {expected}, found {found:?}"))
+                        format!("expected {expected}, found {found:?}")
                     }
                 }
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(StoredNumber::Missing),
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(unusable(&path, error)),
-            Err(error) => damaged(error.to_string()),
-        }
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(unusable(&path, error)),
+            Err(error) => error.to_string(),
+        };
+        set_aside(&path, Aside::Damaged, &damage);
+        self.report.lock().state_damaged += 1;
+        Ok(None)
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use crate::support::{
-    Leader, NOT_IN_VIEW, Received, SAMPLES, broker, bundle, config, expected, frames, scores_bytes, sent_of,
-    set_capture, started, until,
+    Leader, NOT_IN_VIEW, Received, SAMPLES, broker, bundle, config, expected, frames, refusal, scores_bytes,
+    sent_of, set_capture, started, until,
 };
 use headwater_end_device::{Capture, Device, DeviceHandle, OpenedDevice};
 use headwater_inference::bundle::Bundle;
@@ -13,10 +13,7 @@ use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::Policy;
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::testing::TcpProxy;
-use headwater_protocol::{
-    BatchedAnswer, Birth, Body, HEADER_BYTES, Kind, MAX_BATCH_SAMPLES, PolicyId, SampleId, Settled,
-    SettledNotice, Topic,
-};
+use headwater_protocol::{BatchedAnswer, Body, HEADER_BYTES, Kind, MAX_BATCH_SAMPLES, PolicyId};
 
 /// Longer than a busy machine may stall: a batch is sent because it is full, or for another reason of the test.
 const LONG_MS: u64 = 20_000;
@@ -30,23 +27,17 @@ fn batching(group: &str, batch_ms: u64) -> OpenedDevice {
     config
 }
 
-/// Publishes a notice of these samples, which allows batches of this time.
-fn settles(leader: &Leader, batch_ms: Option<u32>, closed: &[(u64, u64)], late: &[u64]) {
-    let closed: Vec<_> = closed.iter().map(|(first, last)| (SampleId(*first), SampleId(*last))).collect();
-    let highest = closed.iter().map(|(_, last)| *last).max().unwrap_or_default();
-    let notice = SettledNotice {
-        account: Settled { highest, ..Settled::default() },
-        late: late.iter().map(|id| SampleId(*id)).collect(),
-        closed,
-        batch_ms,
-        ..SettledNotice::default()
-    };
-    leader.publishes(&Topic::Settled, serde_json::to_vec(&notice).expect("JSON"));
+/// A leader, and a device whose answers it allows to wait this long.
+async fn batching_device(group: &str, batch_ms: u64) -> (Leader, DeviceHandle) {
+    let leader = Leader::of(group).await;
+    let device = started(batching(group, batch_ms)).await;
+    allow(&leader, &device).await;
+    (leader, device)
 }
 
 /// Lets the device collect answers for as long as its setting says.
 async fn allow(leader: &Leader, device: &DeviceHandle) {
-    settles(leader, Some(60_000), &[], &[]);
+    leader.settles_and_allows(Some(60_000), &[], &[]);
     until(device, |report| report.counts.batch_wait_ms > 0).await;
 }
 
@@ -88,8 +79,7 @@ fn answers(received: &Received) -> Vec<(u64, bool)> {
 async fn a_leader_that_names_no_time_gets_each_answer_by_itself() {
     let mut leader = Leader::of("no-wait").await;
     let device = started(batching("no-wait", LONG_MS)).await;
-    let birth: Birth = serde_json::from_slice(&leader.receives(&["birth"]).await.payload).unwrap();
-    assert!(birth.sends_batches());
+    assert!(leader.birth().await.sends_batches());
     for sample in 1..=4 {
         leader.triggers(sample);
         assert_eq!(answers(&leader.answer().await), [(sample, false)]);
@@ -103,9 +93,8 @@ async fn a_leader_that_names_no_time_gets_each_answer_by_itself() {
 async fn a_device_without_the_setting_sends_each_answer_by_itself_to_a_leader_that_reads_batches() {
     let mut leader = Leader::of("no-setting").await;
     let device = started(config("no-setting", 0)).await;
-    let birth: Birth = serde_json::from_slice(&leader.receives(&["birth"]).await.payload).unwrap();
-    assert!(!birth.sends_batches());
-    settles(&leader, Some(60_000), &[], &[]);
+    assert!(!leader.birth().await.sends_batches());
+    leader.settles_and_allows(Some(60_000), &[], &[]);
     for sample in 1..=4 {
         leader.triggers(sample);
         assert_eq!(answers(&leader.answer().await), [(sample, false)]);
@@ -115,9 +104,7 @@ async fn a_device_without_the_setting_sends_each_answer_by_itself_to_a_leader_th
 
 #[tokio::test]
 async fn a_full_batch_is_one_message_whose_bytes_are_counted() {
-    let mut leader = Leader::of("full").await;
-    let device = started(batching("full", LONG_MS)).await;
-    allow(&leader, &device).await;
+    let (mut leader, device) = batching_device("full", LONG_MS).await;
     let samples = MAX_BATCH_SAMPLES as u64;
     let first = (3 << 33) + 1;
     (first..first + samples).for_each(|sample| leader.triggers(sample));
@@ -140,15 +127,13 @@ async fn a_full_batch_is_one_message_whose_bytes_are_counted() {
     assert_eq!(sent.payload_bytes, received.payload.len() as u64);
     assert!(sent.payload_bytes < sent.body_bytes + HEADER_BYTES as u64 * samples / 3, "{sent:?}");
     assert_eq!(report.counts.kept_samples, samples);
-    settles(&leader, Some(60_000), &[(first, first + samples - 1)], &[]);
+    leader.settles_and_allows(Some(60_000), &[(first, first + samples - 1)], &[]);
     until(&device, |report| report.counts.kept_samples == 0).await;
 }
 
 #[tokio::test]
 async fn features_of_a_batched_answer_are_sent_on_request() {
-    let mut leader = Leader::of("batched-features").await;
-    let device = started(batching("batched-features", 100)).await;
-    allow(&leader, &device).await;
+    let (mut leader, _device) = batching_device("batched-features", 100).await;
     leader.triggers(1);
     leader.triggers(2);
     let mut answered = Vec::new();
@@ -161,9 +146,7 @@ async fn features_of_a_batched_answer_are_sent_on_request() {
 
 #[tokio::test]
 async fn a_device_that_stops_sends_the_answers_that_wait() {
-    let mut leader = Leader::of("stop").await;
-    let device = started(batching("stop", LONG_MS)).await;
-    allow(&leader, &device).await;
+    let (mut leader, device) = batching_device("stop", LONG_MS).await;
     (1..=5).for_each(|sample| leader.triggers(sample));
     until(&device, |report| report.counts.kept_samples == 5).await;
     assert_eq!(device.report().counts.sent.len(), 0);
@@ -174,12 +157,10 @@ async fn a_device_that_stops_sends_the_answers_that_wait() {
 
 #[tokio::test]
 async fn a_leader_that_reads_no_batches_any_more_gets_the_answers_that_wait_at_once() {
-    let mut leader = Leader::of("replaced").await;
-    let device = started(batching("replaced", LONG_MS)).await;
-    allow(&leader, &device).await;
+    let (mut leader, device) = batching_device("replaced", LONG_MS).await;
     (1..=3).for_each(|sample| leader.triggers(sample));
     until(&device, |report| report.counts.kept_samples == 3).await;
-    settles(&leader, None, &[], &[]);
+    leader.settles_and_allows(None, &[], &[]);
     for sample in 1..=3 {
         assert_eq!(answers(&leader.answer().await), [(sample, false)]);
     }
@@ -212,7 +193,7 @@ async fn answers_that_wait_when_the_connection_is_lost_come_late_and_none_is_los
         late.extend(answers(&leader.answer().await));
     }
     assert!(late.keys().copied().eq(1..=6) && late.values().all(|is_late| *is_late), "{late:?}");
-    settles(&leader, None, &[], &[1, 2, 3, 4, 5, 6]);
+    leader.settles_and_allows(None, &[], &[1, 2, 3, 4, 5, 6]);
     until(&device, |report| report.counts.spooled == 0).await;
     assert_eq!((device.report().counts.lost, device.report().counts.given_up.len()), (0, 0));
 }
@@ -234,7 +215,7 @@ async fn at_a_hundred_samples_a_second_all_are_settled_in_fewer_messages() {
         let (first, last) = (found[0].0, found[found.len() - 1].0);
         received.extend(found);
         messages += 1;
-        settles(&leader, Some(60_000), &[(first, last)], &late);
+        leader.settles_and_allows(Some(60_000), &[(first, last)], &late);
     }
     let report = device.shutdown().await;
     while (received.len() as u64) < report.counts.captured {
@@ -255,7 +236,7 @@ async fn a_time_that_the_leader_does_not_wait_is_refused() {
         config.settings.batch_ms = batch_ms;
         config
     };
-    let error = Device::start(with(26), bundle(), frames(0)).await.err().expect("a refusal").to_string();
+    let error = refusal(with(26), bundle(), frames(0)).await.to_string();
     assert!(error.contains("batch_ms: expected at most 25") && error.contains("window_ms (50)"), "{error}");
     started(with(25)).await.shutdown().await;
     // The waits of the leader's policy file count where the device has it.
@@ -266,7 +247,7 @@ async fn a_time_that_the_leader_does_not_wait_is_refused() {
     for configuration in [Configuration::A, Configuration::B, Configuration::D] {
         let network = TinyNetwork::of(configuration);
         let bundle = std::sync::Arc::new(Bundle::from_bytes(&network.bundle()).unwrap());
-        let error = Device::start(with(5), bundle, frames(0)).await.err().expect("a refusal").to_string();
+        let error = refusal(with(5), bundle, frames(0)).await.to_string();
         let letter = format!("configuration ({})", configuration.letter());
         assert!(error.contains("batch_ms") && error.contains(&letter), "{error}");
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::support::{
-    self, Leader, NOT_IN_VIEW, SAMPLES, broker, bundle, config, expected, frames, scores_bytes, set_capture,
-    started,
+    self, Leader, NOT_IN_VIEW, SAMPLES, broker, bundle, config, expected, frames, leader_and_device, refusal,
+    scores_bytes, sent_of, set_capture, started, until,
 };
 use headwater_end_device::{Capture, Device, DeviceError, EngineChoice, Frames, OnBrokenFrame};
 use headwater_inference::bundle::Bundle;
@@ -20,8 +20,7 @@ use headwater_protocol::{
 
 #[tokio::test]
 async fn a_trigger_is_answered_with_the_scores_of_the_section() {
-    let mut leader = Leader::of("scores").await;
-    let device = started(config("scores", 1)).await;
+    let (mut leader, device) = leader_and_device("scores", 1).await;
     // The id is beyond the frames, which repeat.
     let sample = (1 << 40) + 2 * SAMPLES + 3;
     leader.triggers(sample);
@@ -37,11 +36,9 @@ async fn a_trigger_is_answered_with_the_scores_of_the_section() {
 
 #[tokio::test]
 async fn a_request_is_answered_with_the_features_of_the_section() {
-    let mut leader = Leader::of("features").await;
-    let device = started(config("features", 2)).await;
+    let (mut leader, device) = leader_and_device("features", 2).await;
     let sample = (7 << 33) + 4;
-    leader.triggers(sample);
-    leader.answer().await;
+    leader.gets(sample).await;
     leader.requests(sample, 0b011);
     leader.requests(sample, 0b100);
     let received = leader.answer().await;
@@ -54,17 +51,16 @@ async fn a_request_is_answered_with_the_features_of_the_section() {
     let payload_bytes: u64 = report.counts.sent.values().map(|sent| sent.payload_bytes).sum();
     assert_eq!(payload_bytes, scores + bits + 2 * (2 + 2 + 6 + 2));
     assert!(report.counts.wire_sent > payload_bytes);
-    assert_eq!((report.counts.captured, support::sent_of(&report, Kind::Features).messages), (1, 1));
+    assert_eq!((report.counts.captured, sent_of(&report, Kind::Features).messages), (1, 1));
 }
 
 #[tokio::test]
 async fn a_sample_not_in_view_is_answered_without_the_section() {
-    let mut leader = Leader::of("not-in-view").await;
-    let device = started(config("not-in-view", 0)).await;
+    let (mut leader, device) = leader_and_device("not-in-view", 0).await;
     leader.triggers(NOT_IN_VIEW);
     let received = leader.answer().await;
     assert_eq!((received.leaf.as_str(), received.message().body), ("summary", Body::NotInView));
-    assert_eq!(support::sent_of(&device.report(), Kind::NotInView).payload_bytes, 2 + 2 + 1 + 2);
+    assert_eq!(sent_of(&device.report(), Kind::NotInView).payload_bytes, 2 + 2 + 1 + 2);
 }
 
 #[tokio::test]
@@ -73,7 +69,7 @@ async fn a_retained_trigger_is_refused_by_name() {
     let topic = leader.topics.name(&Topic::Trigger);
     leader.link.publish(topic, br#"{"sample": 1}"#.to_vec(), QoS::AtLeastOnce, true).unwrap();
     let device = started(config("retained-trigger", 0)).await;
-    support::until(&device, |report| report.counts.faults.get("malformed") == Some(&1)).await;
+    until(&device, |report| report.counts.faults.get("malformed") == Some(&1)).await;
     leader.triggers(2);
     let answer = leader.answer().await;
     assert_eq!(answer.message().header.sample.0, 2);
@@ -82,14 +78,12 @@ async fn a_retained_trigger_is_refused_by_name() {
 
 #[tokio::test]
 async fn features_that_were_never_kept_or_are_settled_are_gone() {
-    let mut leader = Leader::of("gone").await;
-    let device = started(config("gone", 0)).await;
+    let (mut leader, device) = leader_and_device("gone", 0).await;
     leader.requests(6, 1);
     assert_eq!(leader.answer().await.message().body, Body::Gone);
 
     for sample in [1, 2] {
-        leader.triggers(sample);
-        leader.answer().await;
+        leader.gets(sample).await;
     }
     assert_eq!(device.report().counts.kept_samples, 2);
     leader.settles(&[(1, 1)], &[]);
@@ -102,8 +96,7 @@ async fn features_that_were_never_kept_or_are_settled_are_gone() {
 
 #[tokio::test]
 async fn unusable_messages_are_counted_and_the_device_goes_on() {
-    let mut leader = Leader::of("garbage").await;
-    let device = started(config("garbage", 0)).await;
+    let (mut leader, device) = leader_and_device("garbage", 0).await;
     let mut other_version = leader.message(SampleId(1), Body::Trigger);
     other_version[0] = 1 << 4 | other_version[0] & 0x0f;
     leader.publishes(&Topic::Trigger, other_version);
@@ -112,8 +105,7 @@ async fn unusable_messages_are_counted_and_the_device_goes_on() {
     leader.publishes(&Topic::Request, leader.message(SampleId(1), Body::Trigger));
     leader.publishes(&Topic::Settled, b"{}{".to_vec());
     leader.publishes(&Topic::Trigger, b"{}".to_vec());
-    leader.triggers(2);
-    assert_eq!(leader.answer().await.message().header.sample.0, 2);
+    leader.gets(2).await;
     let faults = device.report().counts.faults;
     assert_eq!(faults.get("wrong_version"), Some(&1), "{faults:?}");
     assert_eq!(faults.get("oversize"), Some(&1), "{faults:?}");
@@ -122,23 +114,20 @@ async fn unusable_messages_are_counted_and_the_device_goes_on() {
 
 #[tokio::test]
 async fn a_trigger_in_json_is_answered_like_a_binary_one() {
-    let mut leader = Leader::of("json-trigger").await;
-    let device = started(config("json-trigger", 0)).await;
+    let (mut leader, device) = leader_and_device("json-trigger", 0).await;
     leader.publishes(&Topic::Trigger, br#"{"sample": 7}"#.to_vec());
-    assert_eq!(leader.answer().await.message().header.sample.0, 7);
+    assert_eq!(leader.answered().await.0, 7);
     leader.triggers(7);
     leader.publishes(&Topic::Trigger, br#"{"sample": 8}"#.to_vec());
-    assert_eq!(leader.answer().await.message().header.sample.0, 8);
+    assert_eq!(leader.answered().await.0, 8);
     let report = device.report();
     assert_eq!((report.counts.captured, report.counts.repeated), (2, 1));
 }
 
 #[tokio::test]
 async fn features_of_another_network_are_gone_at_once() {
-    let mut leader = Leader::of("network").await;
-    let device = started(config("network", 0)).await;
-    leader.triggers(1);
-    leader.answer().await;
+    let (mut leader, device) = leader_and_device("network", 0).await;
+    leader.gets(1).await;
     leader.network = NetworkId([0xee; 32]);
     leader.requests(1, 1);
     assert_eq!(leader.answer().await.message().body, Body::Gone);
@@ -147,65 +136,49 @@ async fn features_of_another_network_are_gone_at_once() {
 
 #[tokio::test]
 async fn a_repeated_trigger_is_answered_once() {
-    let mut leader = Leader::of("repeat").await;
-    let device = started(config("repeat", 0)).await;
+    let (mut leader, device) = leader_and_device("repeat", 0).await;
     for sample in [3, 3, 3, 4] {
         leader.triggers(sample);
     }
-    assert_eq!(leader.answer().await.message().header.sample.0, 3);
-    assert_eq!(leader.answer().await.message().header.sample.0, 4);
+    assert_eq!(leader.answered().await.0, 3);
+    assert_eq!(leader.answered().await.0, 4);
     let report = device.report();
     assert_eq!((report.counts.captured, report.counts.repeated), (2, 2));
 }
 
 #[tokio::test]
 async fn a_device_publishes_its_birth_and_its_status_up_and_down() {
-    let mut leader = Leader::of("status").await;
-    let device = started(config("status", 2)).await;
+    let (mut leader, device) = leader_and_device("status", 2).await;
     let boot = device.report().boot;
-    let birth: Birth = serde_json::from_slice(&leader.receives(&["birth"]).await.payload).unwrap();
+    let birth = leader.birth().await;
     assert_eq!((birth.slot, birth.boot, birth.network), (Slot::new(2).unwrap(), boot, bundle().network_id()));
     assert_eq!(birth.numbering, Some(Numbering::Trigger));
-    let status = |received: support::Received| serde_json::from_slice::<Status>(&received.payload).unwrap();
-    assert_eq!(
-        status(leader.receives(&["status"]).await),
-        Status { schema: Schema, state: DeviceState::Up, boot }
-    );
+    assert_eq!(leader.status().await, (DeviceState::Up, boot));
     device.shutdown().await;
-    assert_eq!(
-        status(leader.receives(&["status"]).await),
-        Status { schema: Schema, state: DeviceState::Down, boot }
-    );
+    assert_eq!(leader.status().await, (DeviceState::Down, boot));
 }
 
 #[tokio::test]
 async fn a_killed_device_leaves_its_last_will() {
-    let mut leader = Leader::of("will").await;
-    let device = started(config("will", 0)).await;
-    leader.receives(&["status"]).await;
+    let (mut leader, device) = leader_and_device("will", 0).await;
+    leader.status().await;
     device.kill();
-    let status: Status = serde_json::from_slice(&leader.receives(&["status"]).await.payload).unwrap();
-    assert_eq!(status, Status { schema: Schema, state: DeviceState::Down, boot: device.report().boot });
+    assert_eq!(leader.status().await, (DeviceState::Down, device.report().boot));
 }
 
 #[tokio::test]
 async fn a_status_that_wrongly_names_the_device_down_is_corrected() {
-    let mut leader = Leader::of("wrong-down").await;
-    let device = started(config("wrong-down", 0)).await;
+    let (mut leader, device) = leader_and_device("wrong-down", 0).await;
     leader.receives(&["status"]).await;
     let down = Status { schema: Schema, state: DeviceState::Down, boot: device.report().boot };
     let topic = leader.topics.device(&config("wrong-down", 0).settings.id, DeviceTopic::Status);
     leader.link.publish(topic, serde_json::to_vec(&down).unwrap(), QoS::AtLeastOnce, true).unwrap();
-    let status =
-        |received: support::Received| serde_json::from_slice::<Status>(&received.payload).unwrap().state;
-    assert_eq!(status(leader.receives(&["status"]).await), DeviceState::Down);
-    assert_eq!(status(leader.receives(&["status"]).await), DeviceState::Up);
+    assert_eq!([leader.status().await.0, leader.status().await.0], [DeviceState::Down, DeviceState::Up]);
 }
 
 #[tokio::test]
 async fn a_birth_that_is_removed_or_replaced_is_published_again() {
-    let mut leader = Leader::of("own-birth").await;
-    let device = started(config("own-birth", 0)).await;
+    let (mut leader, device) = leader_and_device("own-birth", 0).await;
     let own = leader.receives(&["birth"]).await.payload;
     leader.receives(&["status"]).await;
     let mut other: Birth = serde_json::from_slice(&own).unwrap();
@@ -215,29 +188,25 @@ async fn a_birth_that_is_removed_or_replaced_is_published_again() {
         leader.link.publish(topic.clone(), wrong.clone(), QoS::AtLeastOnce, true).unwrap();
         assert_eq!(leader.receives(&["birth"]).await.payload, wrong);
         assert_eq!(leader.receives(&["birth"]).await.payload, own);
-        let status: Status = serde_json::from_slice(&leader.receives(&["status"]).await.payload).unwrap();
-        assert_eq!(status, Status { schema: Schema, state: DeviceState::Up, boot: device.report().boot });
+        assert_eq!(leader.status().await, (DeviceState::Up, device.report().boot));
         assert_eq!(device.report().counts.births_restored, times);
     }
 }
 
 #[tokio::test]
 async fn a_notice_with_a_reason_of_a_later_version_frees_samples() {
-    let mut leader = Leader::of("later-reason").await;
-    let device = started(config("later-reason", 0)).await;
-    leader.triggers(1);
-    leader.answer().await;
+    let (mut leader, device) = leader_and_device("later-reason", 0).await;
+    leader.gets(1).await;
     let notice =
         br#"{"schema":2,"highest":1,"decided":0,"dropped":{"struck_by_lightning":1,"x":2},"closed":[[1,1]]}"#;
     leader.publishes(&Topic::Settled, notice.to_vec());
-    support::until(&device, |report| report.counts.kept_samples == 0).await;
+    until(&device, |report| report.counts.kept_samples == 0).await;
     assert_eq!(device.report().counts.faults, [].into());
 }
 
 #[tokio::test]
 async fn a_device_knows_that_its_leader_refuses_it_until_the_leader_takes_it() {
-    let leader = Leader::of("refused").await;
-    let device = started(config("refused", 0)).await;
+    let (leader, device) = leader_and_device("refused", 0).await;
     let name = device.report().device;
     let notice = |refused: &[(&str, &str)]| {
         let refused = refused.iter().map(|(id, reason)| (DeviceId::new(*id).unwrap(), (*reason).to_owned()));
@@ -249,22 +218,20 @@ async fn a_device_knows_that_its_leader_refuses_it_until_the_leader_takes_it() {
         (notice(&[]), false),
     ] {
         leader.publishes(&Topic::Settled, serde_json::to_vec(&refused).unwrap());
-        support::until(&device, |report| report.counts.is_refused == expected).await;
+        until(&device, |report| report.counts.is_refused == expected).await;
     }
     device.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_notice_with_ranges_frees_what_it_names_and_the_rest_is_sent_again_late() {
-    let mut leader = Leader::of("ranges").await;
-    let device = started(config("ranges", 0)).await;
+    let (mut leader, device) = leader_and_device("ranges", 0).await;
     for sample in [1, 2, 3] {
-        leader.triggers(sample);
-        assert!(!leader.answer().await.message().header.late);
+        leader.gets(sample).await;
     }
     // The leader never got sample 2.
     leader.settles(&[(1, 1), (3, 3)], &[]);
-    support::until(&device, |report| report.counts.kept_samples == 1).await;
+    until(&device, |report| report.counts.kept_samples == 1).await;
     let mut notices = tokio::time::interval(std::time::Duration::from_millis(100));
     let again = loop {
         tokio::select! {
@@ -277,7 +244,7 @@ async fn a_notice_with_ranges_frees_what_it_names_and_the_rest_is_sent_again_lat
     assert_eq!((header.sample.0, header.late), (2, true));
     assert!(header.age_ms >= 2000, "{header:?}");
     leader.settles(&[(1, 1), (3, 3)], &[2]);
-    support::until(&device, |report| report.counts.kept_samples == 0).await;
+    until(&device, |report| report.counts.kept_samples == 0).await;
     let report = device.shutdown().await;
     assert_eq!(
         (report.counts.late_sent, report.counts.lost, report.counts.given_up.len()),
@@ -295,7 +262,7 @@ async fn a_second_device_with_the_same_state_folder_is_refused() {
         config
     };
     let first = started(with_state(0)).await;
-    let error = Device::start(with_state(1), bundle(), frames(1)).await.err().expect("a refusal").to_string();
+    let error = refusal(with_state(1), bundle(), frames(1)).await.to_string();
     assert!(error.contains("another running device") && error.contains("state_dir"), "{error}");
     first.kill();
     let second = started(with_state(1)).await;
@@ -315,8 +282,7 @@ async fn damaged_files_of_the_state_folder_stop_no_device() {
         std::fs::write(dir.path().join(file), [0; 4096]).unwrap();
     }
     let device = started(config).await;
-    leader.triggers(1);
-    leader.answer().await;
+    leader.gets(1).await;
     // The sample id is that of another cause of captures.
     assert_eq!(device.report().counts.state_damaged, 3);
     for kept in ["boot.damaged-1", "spool/given_up.damaged-1", "spool/00000001.seg.damaged-2"] {
@@ -337,28 +303,19 @@ async fn a_device_whose_bundle_has_its_section_alone_answers() {
 #[tokio::test]
 async fn a_slot_that_the_bundle_or_the_network_does_not_have_is_refused() {
     let partial = Bundle::from_bytes(&bundle().only(&["device-1"]).unwrap()).unwrap();
-    let error = Device::start(config("refused", 2), Arc::new(partial), frames(2)).await.err();
-    assert!(
-        matches!(&error, Some(DeviceError::Unusable { usage: "loading the section of slot", .. })),
-        "{error:?}"
-    );
-    let error = Device::start(config("refused", 3), bundle(), frames(0)).await.err();
-    assert!(
-        matches!(&error, Some(DeviceError::Unfit(mistake)) if mistake.starts_with("slot: ") && mistake.contains("has slots 0 to 2, found 3")),
-        "{error:?}"
-    );
-    let error = Device::start(config("refused", 1), bundle(), frames(0)).await.err();
-    assert!(
-        matches!(&error, Some(DeviceError::Unfit(mistake)) if mistake.starts_with("frames: expected views of slot 1")),
-        "{error:?}"
-    );
+    let error = refusal(config("refused", 2), Arc::new(partial), frames(2)).await.to_string();
+    assert!(error.starts_with("loading the section of slot"), "{error}");
+    for (slot, expected) in [(3, "slots 0 to 2, found 3"), (1, "frames: expected views of slot 1")] {
+        let error = refusal(config("refused", slot), bundle(), frames(0)).await;
+        assert!(matches!(&error, DeviceError::Unfit(mistake) if mistake.contains(expected)), "{error}");
+    }
 }
 
 #[tokio::test]
 async fn a_policy_is_refused_where_the_device_has_no_exit() {
     let mut config = config("no-exit", 1);
     config.policy = Some((Policy::default(), PolicyId([7; 8])));
-    let error = Device::start(config, bundle(), frames(1)).await.err().expect("a refusal").to_string();
+    let error = refusal(config, bundle(), frames(1)).await.to_string();
     assert!(error.contains("configuration (c)") && error.contains("headwater-aggregator"), "{error}");
 }
 
@@ -403,7 +360,7 @@ async fn a_broken_frame_is_skipped_or_fatal_as_configured() {
 
     let mut fatal = config("broken", 0);
     fatal.settings.on_broken_frame = OnBrokenFrame::Fatal;
-    let error = Device::start(fatal, bundle(), open()).await.err().expect("a refusal").to_string();
+    let error = refusal(fatal, bundle(), open()).await.to_string();
     assert!(error.contains("00000/cam0.png"), "{error}");
 
     let mut leader = Leader::of("broken").await;
@@ -428,17 +385,12 @@ async fn views_that_the_section_is_too_slow_for_are_shed_and_counted() {
     let samples = (0..500).filter(|sample| sample % SAMPLES != NOT_IN_VIEW);
     let last = samples.clone().next_back().expect("some");
     samples.for_each(|sample| leader.triggers(sample));
-    while leader.answer().await.message().header.sample.0 != last {}
+    while leader.answered().await.0 != last {}
     let report = device.report();
-    assert_eq!(
-        report.counts.captured,
-        support::sent_of(&report, Kind::Summary).messages + report.counts.shed
-    );
+    assert_eq!(report.counts.captured, sent_of(&report, Kind::Summary).messages + report.counts.shed);
     // The leader learns of each: a sample that nobody else answers is dropped by name.
-    support::until(&device, |now| {
-        now.counts.given_up.get("shed").copied().unwrap_or_default() >= report.counts.shed
-    })
-    .await;
+    until(&device, |now| now.counts.given_up.get("shed").copied().unwrap_or_default() >= report.counts.shed)
+        .await;
 }
 
 #[tokio::test]
@@ -448,24 +400,16 @@ async fn a_device_comes_back_after_its_broker_was_away() {
     let mut through = config("away", 0);
     through.broker = proxy.address().into();
     let device = started(through).await;
-    leader.triggers(1);
-    leader.answer().await;
+    leader.gets(1).await;
     // An unsettled sample would come once more, late.
     leader.settles(&[(1, 1)], &[]);
-    while device.report().counts.kept_samples > 0 {
-        tokio::task::yield_now().await;
-    }
+    until(&device, |report| report.counts.kept_samples == 0).await;
     proxy.cut();
-    let status =
-        |received: support::Received| serde_json::from_slice::<Status>(&received.payload).unwrap().state;
     // Up, then down by the last will, then up again: the broker may publish the last two in either order.
-    let states = [status(leader.receives(&["status"]).await), status(leader.receives(&["status"]).await)];
+    let states = [leader.status().await.0, leader.status().await.0];
     assert!(states.contains(&DeviceState::Up) && states.contains(&DeviceState::Down), "{states:?}");
-    while device.report().counts.connected < 2 {
-        tokio::task::yield_now().await;
-    }
-    leader.triggers(2);
-    assert_eq!(leader.answer().await.message().header.sample.0, 2);
+    until(&device, |report| report.counts.connected == 2).await;
+    leader.gets(2).await;
 }
 
 #[tokio::test]
@@ -478,6 +422,6 @@ async fn by_the_clock_devices_name_the_same_samples_without_a_trigger() {
     let _devices = [started(first).await, started(second).await];
     let mut counts = std::collections::BTreeMap::new();
     while counts.values().filter(|&&devices| devices == 2).count() < 3 {
-        *counts.entry(leader.answer().await.message().header.sample.0).or_insert(0) += 1;
+        *counts.entry(leader.answered().await.0).or_insert(0) += 1;
     }
 }

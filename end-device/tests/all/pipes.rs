@@ -19,17 +19,9 @@ fn device(dir: &Path, group: &str, more: &[&str], input: Stdio) -> Child {
     let bundle = dir.join("single.hwb");
     std::fs::write(&bundle, network.bundle()).unwrap();
     Command::new(env!("CARGO_BIN_EXE_headwater-device"))
-        .args(["--site", "test", "--group", group, "--id", "cam-0", "--slot", "0"])
+        .args(["--site", "test", "--group", group, "--id", "cam-0", "--slot", "0", "--capture", "source"])
         .env("HEADWATER_DEVICE_SOURCE_KIND", "stdin")
-        .args([
-            "--capture",
-            "source",
-            "--grace-ms",
-            "500",
-            "--json",
-            "--broker-address",
-            &broker().to_string(),
-        ])
+        .args(["--grace-ms", "500", "--json", "--broker-address", &broker().to_string()])
         .args(["--bundle", bundle.to_str().unwrap()])
         .args(more)
         .stdin(input)
@@ -182,14 +174,8 @@ async fn a_source_that_breaks_off_ends_with_code_1_and_its_report() {
     let file = image_codec::png(&View::new(Shape::rgb(8, 8), vec![9; 192])).unwrap();
     std::fs::write(images.join("0.png"), file).unwrap();
     let mut leader = Leader::of("breaks-off").await;
-    let flags = [
-        "--source-kind",
-        "folder",
-        "--source-path",
-        images.to_str().unwrap(),
-        "--source-folder-period-ms",
-        "20",
-    ];
+    let path = images.to_str().unwrap();
+    let flags = ["--source-kind", "folder", "--source-path", path, "--source-folder-period-ms", "20"];
     let child = device(dir.path(), "breaks-off", &flags, Stdio::null());
     summaries(&mut leader, 2).await;
     std::fs::remove_dir_all(&images).unwrap();

@@ -4,17 +4,20 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::{self, Leader, PATIENCE, bundle, config, network, scores_bytes, set_capture};
+use crate::support::{
+    self, Leader, PATIENCE, bundle, config, leader_and_device, network, refusal, scores_bytes, set_capture,
+    until,
+};
 use headwater_end_device::{
-    Capture, Device, DeviceError, DeviceHandle, DeviceReport, DeviceSettings, Ended, OpenedDevice, Source,
-    SourceSettings, StdinFormat, StdinSettings,
+    Capture, Device, DeviceError, DeviceHandle, DeviceSettings, Ended, OpenedDevice, Source, SourceSettings,
+    StdinFormat, StdinSettings,
 };
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::manifest::Preprocessing;
 use headwater_inference::sections::DeviceSection;
 use headwater_inference::testing::TinyNetwork;
-use headwater_protocol::{Body, Header, Kind, Slot};
+use headwater_protocol::{Body, Kind, Slot};
 use headwater_samples::{Shape, View, image_codec};
 use headwater_settings::Sources;
 use tokio::time::timeout;
@@ -56,9 +59,9 @@ fn scores(seed: u64) -> Vec<u8> {
     scores_bytes(&section.run(&pixels(seed), 1).unwrap()[0])
 }
 
-/// Settings of a source, from flags.
-fn source(flags: &[&str]) -> SourceSettings {
-    loaded(Sources::default().with_arguments(flags.iter().copied()))
+/// Settings of a source, from flags with spaces between them.
+fn source(flags: &str) -> SourceSettings {
+    loaded(Sources::default().with_arguments(flags.split(' ')))
 }
 
 fn loaded(sources: Sources) -> SourceSettings {
@@ -67,28 +70,18 @@ fn loaded(sources: Sources) -> SourceSettings {
 }
 
 fn archive(path: &Path) -> SourceSettings {
-    source(&["--source-path", path.to_str().unwrap()])
+    source(&format!("--source-path {}", path.display()))
 }
 
 fn folder(path: &Path) -> SourceSettings {
-    let path = path.to_str().unwrap();
-    let timing = ["--source-folder-period-ms", "1", "--source-max-age-ms", "60000"];
-    source(
-        &[&["--source-kind", "folder", "--source-path", path, "--source-folder-end", "end"], &timing[..]]
-            .concat(),
-    )
+    let timing = "--source-folder-period-ms 1 --source-max-age-ms 60000";
+    source(&format!("--source-kind folder --source-path {} --source-folder-end end {timing}", path.display()))
 }
 
 fn watch(path: &Path, existing: &str) -> SourceSettings {
-    let path = path.to_str().unwrap();
-    let timing = ["--source-watch-poll-ms", "10", "--source-max-age-ms", "60000"];
-    source(
-        &[
-            &["--source-kind", "watch", "--source-path", path, "--source-watch-existing", existing],
-            &timing[..],
-        ]
-        .concat(),
-    )
+    let timing = "--source-watch-poll-ms 10 --source-max-age-ms 60000";
+    let path = path.display();
+    source(&format!("--source-kind watch --source-path {path} --source-watch-existing {existing} {timing}"))
 }
 
 fn open(settings: &SourceSettings) -> Result<Source, DeviceError> {
@@ -103,6 +96,12 @@ fn single_config(group: &str, capture: Capture) -> OpenedDevice {
     config
 }
 
+/// Frames on a pipe.
+fn pipe(input: impl std::io::Read + Send + 'static, format: StdinFormat) -> Source {
+    let frames = StdinSettings { format, size: None };
+    Source::of_reader(input, frames, None, slot(), &preprocessing()).unwrap()
+}
+
 async fn leader_of(group: &str) -> Leader {
     let mut leader = Leader::of(group).await;
     leader.network = single_bundle().network_id();
@@ -113,15 +112,6 @@ async fn started(group: &str, capture: Capture, source: Source) -> DeviceHandle 
     let device = Device::start(single_config(group, capture), single_bundle(), source).await.unwrap();
     timeout(PATIENCE, device.connected()).await.unwrap();
     device
-}
-
-async fn until(device: &DeviceHandle, is_so: impl Fn(&DeviceReport) -> bool) {
-    let reached = async {
-        while !is_so(&device.report()) {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{:?}", device.report()));
 }
 
 fn faults(device: &DeviceHandle, code: &str) -> u64 {
@@ -189,9 +179,8 @@ async fn the_newest_frame_of_a_pipe_answers_a_trigger() {
 async fn a_frame_that_is_too_old_is_not_used_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("0.png"), png(0)).unwrap();
-    let path = dir.path().to_str().unwrap();
-    let timing = ["--source-folder-period-ms", "3600000", "--source-max-age-ms", "1"];
-    let settings = source(&[&["--source-kind", "folder", "--source-path", path], &timing[..]].concat());
+    let timing = "--source-folder-period-ms 3600000 --source-max-age-ms 1";
+    let settings = source(&format!("--source-kind folder --source-path {} {timing}", dir.path().display()));
     let leader = leader_of("stale").await;
     let device = started("stale", Capture::Trigger, open(&settings).unwrap()).await;
     until(&device, |report| report.counts.source_frames == 1).await;
@@ -271,8 +260,7 @@ async fn ids_of_frames_grow_over_a_restart() {
     let mut last = 0;
     for start in 0..3 {
         let stream = std::io::Cursor::new([rgb24(start), rgb24(start)].concat());
-        let raw = StdinSettings { format: StdinFormat::Rgb24, size: None };
-        let pipe = Source::of_reader(stream, raw, None, slot(), &preprocessing()).unwrap();
+        let pipe = pipe(stream, StdinFormat::Rgb24);
         let mut config = single_config("ids", Capture::Source);
         config.settings.state_dir = Some(state.path().into());
         // No leader settles the samples, and each start must send its own only.
@@ -295,28 +283,25 @@ async fn ids_of_frames_grow_over_a_restart() {
 
 #[tokio::test]
 async fn a_trigger_that_goes_backwards_is_refused_and_counted() {
-    let mut leader = Leader::of("backwards").await;
-    let device = support::started(config("backwards", 0)).await;
+    let (mut leader, device) = leader_and_device("backwards", 0).await;
     for sample in [10, 4, 3, 11] {
         leader.triggers(sample);
     }
-    assert_eq!(leader.answer().await.message().header.sample.0, 10);
-    assert_eq!(leader.answer().await.message().header.sample.0, 11);
+    assert_eq!(leader.answered().await.0, 10);
+    assert_eq!(leader.answered().await.0, 11);
     let report = device.report();
     assert_eq!((report.counts.captured, report.counts.repeated, report.counts.backwards), (2, 0, 2));
 }
 
 #[tokio::test]
 async fn a_trigger_far_ahead_is_captured_and_answered_when_a_second_one_confirms_it() {
-    let mut leader = Leader::of("implausible").await;
-    let device = support::started(config("implausible", 0)).await;
+    let (mut leader, device) = leader_and_device("implausible", 0).await;
     let far = 1 << 40;
     for sample in [10, u64::MAX, far, 11, far + 1, far + 2] {
         leader.triggers(sample);
     }
     for sample in [10, 11, far + 1, far + 2] {
-        let Header { late, sample: answered, .. } = leader.answer().await.message().header;
-        assert_eq!((answered.0, late), (sample, false));
+        assert_eq!(leader.answered().await, (sample, false));
     }
     let counts = device.report().counts;
     assert_eq!((counts.captured, counts.backwards, counts.implausible), (5, 0, 3));
@@ -324,14 +309,12 @@ async fn a_trigger_far_ahead_is_captured_and_answered_when_a_second_one_confirms
 
 #[tokio::test]
 async fn a_device_that_followed_a_wrong_trigger_is_put_back_by_the_leader_s_account() {
-    let mut leader = Leader::of("put-back").await;
-    let device = support::started(config("put-back", 0)).await;
+    let (mut leader, device) = leader_and_device("put-back", 0).await;
     leader.triggers(1 << 40);
     leader.answer().await;
     leader.triggers(5);
     leader.settles(&[(1, 4)], &[]);
-    leader.triggers(6);
-    assert_eq!(leader.answer().await.message().header.sample.0, 6);
+    leader.gets(6).await;
     assert_eq!(device.report().counts.backwards, 1);
 }
 
@@ -342,8 +325,8 @@ async fn a_region_outside_the_frames_is_refused_with_their_size() {
     let frames = dir.path().join("frames.tar.gz");
     support::write_frames(&frames);
     let roi = Some("4,4,5,4".parse().unwrap());
-    let raw = ["--source-kind", "stdin", "--source-stdin-format", "gray", "--source-stdin-size", "8x8"];
-    for settings in [folder(dir.path()), archive(&frames), source(&raw)] {
+    let raw = "--source-kind stdin --source-stdin-format gray --source-stdin-size 8x8";
+    for settings in [folder(dir.path()), archive(&frames), source(raw)] {
         let error = open(&SourceSettings { roi, ..settings }).err().expect("a refusal").to_string();
         assert!(error.contains("8x8") && error.contains("4,4,5,4"), "{error}");
     }
@@ -360,16 +343,13 @@ async fn frames_are_samples_only_of_a_network_of_one_device_and_a_source_with_it
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("0.png"), png(0)).unwrap();
     let config = || single_config("refused", Capture::Source);
-    let error = Device::start(config(), bundle(), open(&folder(dir.path())).unwrap()).await.err();
-    assert!(error.as_ref().is_some_and(|error| error.to_string().contains("one of 3")), "{error:?}");
+    let error = refusal(config(), bundle(), open(&folder(dir.path())).unwrap()).await.to_string();
+    assert!(error.contains("one of 3"), "{error}");
     let frames = dir.path().join("frames.tar.gz");
     support::write_frames(&frames);
     let frames = open(&archive(&frames)).unwrap();
-    let error = Device::start(config(), single_bundle(), frames).await.err();
-    assert!(
-        matches!(&error, Some(DeviceError::Unfit(mistake)) if mistake.starts_with("capture = \"source\": expected a source")),
-        "{error:?}"
-    );
+    let error = refusal(config(), single_bundle(), frames).await.to_string();
+    assert!(error.starts_with("capture = \"source\": expected a source"), "{error}");
 }
 
 #[cfg(feature = "http")]
@@ -444,11 +424,10 @@ mod http {
     }
 
     fn http(url: &str, timeout_ms: u64) -> SourceSettings {
-        let timeout_ms = timeout_ms.to_string();
         let flags =
-            ["--source-kind", "http", "--source-http-url", url, "--source-http-timeout-ms", &timeout_ms];
+            format!("--source-kind http --source-http-url {url} --source-http-timeout-ms {timeout_ms}");
         let auth = [("HEADWATER_DEVICE_SOURCE_HTTP_AUTH", "user:s3cret")];
-        loaded(Sources::default().with_arguments(flags).with_environment(auth))
+        loaded(Sources::default().with_arguments(flags.split(' ')).with_environment(auth))
     }
 
     #[tokio::test]

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::{
-    Leader, NOT_IN_VIEW, PATIENCE, Received, SAMPLES, broker, bundle, config, expected, frames, network,
-    scores_bytes, set_capture, until,
+    Leader, NOT_IN_VIEW, PATIENCE, SAMPLES, broker, bundle, config, expected, frames, network, scores_bytes,
+    set_capture, until,
 };
 use headwater_end_device::{
     Capture, Device, DeviceHandle, DeviceReport, Ended, OpenedDevice, Source, StdinFormat, StdinSettings,
@@ -67,10 +67,6 @@ impl DeviceSetup {
     }
 }
 
-fn whole_id(received: &Received) -> u64 {
-    received.message().header.sample.0
-}
-
 /// Receives and settles samples until `is_all`; notes for each whether it came late.
 async fn receives_and_settles(
     leader: &mut Leader,
@@ -79,7 +75,7 @@ async fn receives_and_settles(
 ) {
     while !is_all(received) {
         let answer = leader.answer().await;
-        let (id, is_late) = (whole_id(&answer), answer.message().header.late);
+        let (id, is_late) = (answer.message().header.sample.0, answer.message().header.late);
         match answer.message().body {
             Body::NotInView => assert_eq!(id % SAMPLES, NOT_IN_VIEW),
             body => assert_eq!(body, Body::Summary(&scores_bytes(&expected(id % SAMPLES, 0)))),
@@ -145,9 +141,9 @@ async fn a_late_sample_is_repeated_until_it_is_settled() {
     let device = setup.restart(bundle()).await;
     let mut times = BTreeMap::new();
     while times.len() < first.counts.spooled as usize || times.values().any(|times| *times < 2) {
-        let answer = setup.leader.answer().await;
-        assert!(answer.message().header.late);
-        *times.entry(whole_id(&answer)).or_insert(0) += 1;
+        let (id, is_late) = setup.leader.answered().await;
+        assert!(is_late);
+        *times.entry(id).or_insert(0) += 1;
     }
     let all: Vec<u64> = times.into_keys().collect();
     setup.leader.settles(&[], &all[1..]);
@@ -171,13 +167,13 @@ async fn a_killed_device_sends_spooled_samples_after_a_restart_and_answers_reque
         let answer = setup.leader.answer().await;
         let header = answer.message().header;
         assert!(header.late && header.session == session && header.age_ms > 0, "{header:?}");
-        ids.insert(whole_id(&answer));
+        ids.insert(answer.message().header.sample.0);
     }
     let in_view = ids.iter().copied().find(|id| id % SAMPLES != NOT_IN_VIEW).unwrap();
     setup.leader.requests(in_view, 1);
     let features = setup.leader.receives(&["features"]).await;
     assert_eq!(features.message().body, Body::Features(&expected(in_view % SAMPLES, 0).features));
-    assert!(features.message().header.late && whole_id(&features) == in_view);
+    assert!(features.message().header.late && features.message().header.sample.0 == in_view);
 }
 
 #[tokio::test]
@@ -215,7 +211,7 @@ async fn each_sample_that_a_full_spool_gives_up_is_reported() {
         let answer = setup.leader.receives(&["summary"]).await;
         if let Body::Gone = answer.message().body {
             assert!(answer.message().header.late);
-            let id = whole_id(&answer);
+            let id = answer.message().header.sample.0;
             gone.insert(id);
             setup.leader.settles(&[], &[id]);
         }
@@ -238,7 +234,7 @@ async fn answers_of_another_network_are_given_up_after_a_restart() {
             (message.body, message.header.session),
             (Body::Gone, Session::of_boot(other.network_id(), device.report().boot))
         );
-        ids.insert(whole_id(&answer));
+        ids.insert(answer.message().header.sample.0);
     }
     assert_eq!(device.report().counts.given_up, [("other_network", first.counts.spooled)].into());
     setup.leader.settles(&[], &ids.into_iter().collect::<Vec<_>>());
@@ -300,9 +296,9 @@ async fn frames_that_are_samples_are_spooled_on_disk_before_there_is_a_broker() 
     let _device = setup.restart(bundle).await;
     let mut ids = BTreeSet::new();
     while ids.len() < 3 {
-        let answer = setup.leader.answer().await;
-        assert!(answer.message().header.late);
-        ids.insert(answer.message().header.sample.0);
+        let (id, is_late) = setup.leader.answered().await;
+        assert!(is_late);
+        ids.insert(id);
     }
 }
 
@@ -310,8 +306,7 @@ async fn frames_that_are_samples_are_spooled_on_disk_before_there_is_a_broker() 
 async fn samples_not_settled_at_a_clean_end_are_sent_after_a_restart() {
     let mut setup = DeviceSetup::of("clean-end").await;
     let device = setup.restart(bundle()).await;
-    setup.leader.triggers(1);
-    assert!(!setup.leader.answer().await.message().header.late);
+    setup.leader.gets(1).await;
     assert_eq!(device.shutdown().await.counts.spooled, 1);
     let _device = setup.restart(bundle()).await;
     let answer = setup.leader.answer().await;
@@ -338,7 +333,7 @@ async fn without_a_spool_samples_that_cannot_be_sent_are_dropped_and_counted() {
         match answer.message().header.late {
             true => {
                 assert_eq!(answer.message().body, Body::Gone);
-                gone.insert(whole_id(&answer));
+                gone.insert(answer.message().header.sample.0);
             }
             false => in_time += 1,
         }
@@ -359,8 +354,6 @@ async fn answers_of_another_slot_are_set_aside_and_never_sent() {
     timeout(PATIENCE, device.connected()).await.unwrap();
     let report = device.report();
     assert_eq!((report.counts.spooled, report.counts.segments_of_others), (0, 1), "{report:?}");
-    setup.leader.triggers(1);
-    let answer = setup.leader.answer().await;
-    assert_eq!((answer.message().header.sample.0, answer.message().header.late), (1, false));
+    setup.leader.gets(1).await;
     assert!(setup.state.path().join("spool/00000001.seg.other-1").is_file());
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_end_device::{
-    Capture, CaptureWord, Device, DeviceHandle, DeviceReport, Frames, OpenedDevice, Sent,
+    Capture, CaptureWord, Device, DeviceError, DeviceHandle, DeviceReport, Frames, OpenedDevice, Sent, Source,
 };
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
@@ -15,8 +15,8 @@ use headwater_inference::testing::TinyNetwork;
 use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{
-    Body, DeviceId, DeviceTopic, GroupId, Header, Kind, Limits, Message, NetworkId, SampleId, Session,
-    Settled, SettledNotice, SiteId, Slot, SlotSet, Topic, Topics, decode, encode,
+    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, GroupId, Header, Kind, Limits, Message, NetworkId,
+    SampleId, Session, Settled, SettledNotice, SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode,
 };
 use headwater_samples::archive::{Archive, ArchiveWriter, FrameFormat, Labels};
 use headwater_samples::{SampleViews, Shape, View};
@@ -117,6 +117,20 @@ pub(crate) async fn started(config: OpenedDevice) -> DeviceHandle {
     device
 }
 
+/// A leader, and a connected device of a slot, in a group of their own.
+pub(crate) async fn leader_and_device(group: &str, slot: u8) -> (Leader, DeviceHandle) {
+    (Leader::of(group).await, started(config(group, slot)).await)
+}
+
+/// The reason for which a device does not start.
+pub(crate) async fn refusal(
+    config: OpenedDevice,
+    bundle: Arc<Bundle>,
+    source: impl Into<Source>,
+) -> DeviceError {
+    Device::start(config, bundle, source).await.err().expect("a refusal")
+}
+
 /// Waits until the report of a device is so.
 pub(crate) async fn until(device: &DeviceHandle, is_so: impl Fn(&DeviceReport) -> bool) {
     let reached = async {
@@ -177,12 +191,18 @@ impl Leader {
 
     /// Settles these samples, from first to last, and these late ones.
     pub(crate) fn settles(&self, closed: &[(u64, u64)], late: &[u64]) {
+        self.settles_and_allows(None, closed, late);
+    }
+
+    /// Settles samples, and allows answers to wait for others for this time, ms.
+    pub(crate) fn settles_and_allows(&self, batch_ms: Option<u32>, closed: &[(u64, u64)], late: &[u64]) {
         let closed: Vec<_> = closed.iter().map(|(first, last)| (SampleId(*first), SampleId(*last))).collect();
         let highest = closed.iter().map(|(_, last)| *last).max().unwrap_or_default();
         let notice = SettledNotice {
             account: Settled { highest, ..Settled::default() },
             late: late.iter().map(|id| SampleId(*id)).collect(),
             closed,
+            batch_ms,
             ..SettledNotice::default()
         };
         self.publishes(&Topic::Settled, serde_json::to_vec(&notice).expect("JSON"));
@@ -215,6 +235,31 @@ impl Leader {
     /// The next summary or features message.
     pub(crate) async fn answer(&mut self) -> Received {
         self.receives(&["summary", "features"]).await
+    }
+
+    /// The sample of the next summary or features message, and whether it is late.
+    pub(crate) async fn answered(&mut self) -> (u64, bool) {
+        let answer = self.answer().await;
+        let header = answer.message().header;
+        (header.sample.0, header.late)
+    }
+
+    /// Triggers a sample and waits for its answer in time.
+    pub(crate) async fn gets(&mut self, sample: u64) {
+        self.triggers(sample);
+        assert_eq!(self.answered().await, (sample, false));
+    }
+
+    /// The next birth.
+    pub(crate) async fn birth(&mut self) -> Birth {
+        serde_json::from_slice(&self.receives(&["birth"]).await.payload).expect("a birth")
+    }
+
+    /// State and boot of the next status.
+    pub(crate) async fn status(&mut self) -> (DeviceState, Boot) {
+        let status = self.receives(&["status"]).await;
+        let Status { state, boot, .. } = serde_json::from_slice(&status.payload).expect("a status");
+        (state, boot)
     }
 }
 

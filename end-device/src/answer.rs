@@ -1,0 +1,39 @@
+//! A device's answer to one sample: sent, kept in memory, spooled, and sent again until the leader settles the sample.
+
+use bytes::Bytes;
+use headwater_protocol::SampleId;
+
+use crate::timestamp::Timestamp;
+
+/// An answered sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) sample: SampleId,
+    /// Time of the capture, microseconds since the device's start; negative for an earlier process.
+    pub(crate) captured_us: i64,
+    /// Time at which the answer was sent, microseconds since the device's start.
+    pub(crate) sent_us: u64,
+    /// A whole message of the protocol.
+    pub(crate) message: Bytes,
+    /// The features that the leader may request; empty if there are none.
+    pub(crate) features: Vec<u8>,
+    /// True once the answer is sent after its time.
+    pub(crate) is_late: bool,
+    /// Notices that passed the sample over since it was sent.
+    pub(crate) passed_over: u8,
+}
+
+/// Age of a sample when a message of it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Age {
+    /// Time since the capture, as the header carries it.
+    pub(crate) ms: u16,
+    /// Sent after the sample's time.
+    pub(crate) is_late: bool,
+}
+
+impl Answer {
+    pub(crate) fn age(&self, now: Timestamp) -> Age {
+        Age { ms: now.age_ms(self.captured_us), is_late: self.is_late }
+    }
+}
