@@ -86,17 +86,18 @@ impl Worker {
         mut self,
         mut stop: watch::Receiver<bool>,
     ) -> Result<Option<LeaderClaim>, AggregatorError> {
+        let now = Instant::now();
         for (generation, edge) in self.edges.all().collect::<Vec<_>>() {
-            self.handle_under(Instant::now(), generation, Event::EdgeUp { edge });
+            self.handle_under(now, generation, Event::EdgeUp { edge });
         }
         // Until the connection stands no device can send again what it holds.
-        self.handle(Instant::now(), Event::Disconnected);
+        self.handle(now, Event::Disconnected);
         // The policy may have changed while another process led.
         self.take_policy();
-        self.take_devices(Instant::now());
+        self.take_devices(now);
         // The recovery from the journal may have left actions.
-        self.act(Instant::now()).await;
-        self.follow_room(Instant::now());
+        self.act(now).await;
+        self.follow_room(now);
         let requested = async move { _ = stop.wait_for(|&stop| stop).await };
         let end = self.rounds_until(requested).await;
         let link_ended = matches!(end, End::LinkEnded);
@@ -131,8 +132,9 @@ impl Worker {
         }
         self.settled.restart();
         self.leader.begin_notices();
-        self.publish_settled(Instant::now());
-        self.outbox.flush(Instant::now());
+        let now = Instant::now();
+        self.publish_settled(now);
+        self.outbox.flush(now);
         self.report_state();
         if link_ended { Err(AggregatorError::Stopped("the link ended".into())) } else { Ok(None) }
     }
