@@ -14,10 +14,10 @@ use headwater_spec::Spec;
 use headwater_training::evaluation::evaluate;
 use headwater_training::experiment::{Experiment, RunInfo};
 use headwater_training::export::NoPackedForm;
+use headwater_training::joint::{Diverged, Trainer};
 use headwater_training::recipe::Recipe;
 use headwater_training::run::{EvaluatedPart, EvaluationParts, Finished, finish};
 use headwater_training::scale_out::Alone;
-use headwater_training::training::{Diverged, Trainer};
 
 /// Tolerance of floats after up to three sections that sum in another order; relative for numbers above 1.
 const TOLERANCE: f32 = 1e-3;

@@ -14,10 +14,10 @@ use headwater_samples::data_set::OpenOptions;
 use headwater_spec::Spec;
 use headwater_training::coding_fit::fitted_coding;
 use headwater_training::experiment::{Experiment, RunInfo};
+use headwater_training::joint::{Diverged, Trainer};
 use headwater_training::recipe::Recipe;
 use headwater_training::run::{EvaluatedPart, EvaluationParts, Finished, finish};
 use headwater_training::scale_out::Alone;
-use headwater_training::training::{Diverged, Trainer};
 
 const SHIPPED: &str = include_str!("../../../networks/ddnn-c.toml");
 const PUBLISHED: &str = include_str!("../../../networks/ddnn-c-published.toml");
