@@ -47,7 +47,7 @@ fn counted(spool: &Spool) -> (u64, u64) {
     (report.state_damaged, report.segments_of_others)
 }
 
-/// The start of the device, in 1970: both clocks show the same.
+/// The start of the device.
 const NOW: Timestamp = Timestamp { us: 0, since_1970: Duration::from_secs(1_000_000) };
 
 /// A late answer with this many bytes of features.

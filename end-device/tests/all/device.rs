@@ -3,19 +3,17 @@
 use std::sync::Arc;
 
 use crate::support::{
-    self, Leader, NOT_IN_VIEW, SAMPLES, broker, bundle, config, expected, frames, leader_and_device, refusal,
-    scores_bytes, sent_of, set_capture, started, until,
+    self, Leader, NOT_IN_VIEW, SAMPLES, broker, bundle, config, deciding_bundle, expected, frames,
+    leader_and_device, refusal, scores_bytes, sent_of, set_capture, started, until,
 };
 use headwater_end_device::{Capture, Device, DeviceError, EngineChoice, Frames, OnBrokenFrame};
 use headwater_inference::bundle::Bundle;
-use headwater_inference::manifest::Configuration;
-use headwater_inference::policy::{ExitThreshold, Policy, PolicyChanges, Threshold};
-use headwater_inference::testing::TinyNetwork;
+use headwater_inference::policy::{Policy, PolicyChanges};
 use headwater_link::QoS;
 use headwater_link::testing::TcpProxy;
 use headwater_protocol::{
-    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, Exit, Kind, NetworkId, Numbering, PolicyId,
-    SampleId, Schema, Session, SettledNotice, Slot, Status, Topic,
+    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, Kind, NetworkId, Numbering, PolicyId, SampleId,
+    Schema, Session, SettledNotice, Slot, Status, Topic,
 };
 
 #[tokio::test]
@@ -324,10 +322,7 @@ async fn a_policy_of_the_device_decides_where_the_bundle_s_would_not() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("policy.toml");
     std::fs::write(&file, "[device]\nthreshold = 1.0\n").unwrap();
-    let mut policy = Policy::default();
-    policy.of_mut(Exit::DEVICE).threshold = Threshold::One(ExitThreshold::new(0.0).unwrap());
-    let alone = TinyNetwork { policy, ..TinyNetwork::of(Configuration::B) };
-    let alone = Arc::new(Bundle::from_bytes(&alone.bundle()).unwrap());
+    let alone = deciding_bundle(0.0);
     let mut leader = Leader::of("policy").await;
     leader.network = alone.network_id();
     let mut config = config("policy", 0);

@@ -2,34 +2,22 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::support::{
     self, Leader, PATIENCE, bundle, config, leader_and_device, network, refusal, scores_bytes, set_capture,
-    until,
+    single_bundle, until,
 };
 use headwater_end_device::{
     Capture, Device, DeviceError, DeviceHandle, DeviceSettings, Ended, OpenedDevice, Source, SourceSettings,
     StdinFormat, StdinSettings,
 };
-use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::manifest::Preprocessing;
 use headwater_inference::sections::DeviceSection;
-use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::{Body, Kind, Slot};
 use headwater_samples::{Shape, View, image_codec};
 use headwater_settings::Sources;
 use tokio::time::timeout;
-
-/// A network of one device.
-fn single() -> TinyNetwork {
-    TinyNetwork { slots: 1, ..TinyNetwork::default() }
-}
-
-fn single_bundle() -> Arc<Bundle> {
-    Arc::new(Bundle::from_bytes(&single().bundle()).unwrap())
-}
 
 fn slot() -> Slot {
     Slot::new(0).unwrap()
