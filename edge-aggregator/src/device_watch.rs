@@ -267,11 +267,11 @@ mod tests {
     use headwater_inference::bundle::{Bundle, PerNetwork};
     use headwater_inference::leader::{Event, Exits, LeaderConfig, Now};
     use headwater_inference::testing::TinyNetwork;
-    use headwater_protocol::{Birth, Boot, DeviceState, NetworkId, Schema, Status};
+    use headwater_protocol::{Birth, Boot, DeviceState, NetworkId};
 
     use super::ReportedState::{ClockOff, Down, Flapping, Late, Refused, Silent, Up, WrongNetwork};
     use super::*;
-    use crate::inbox::tests::format;
+    use crate::inbox::tests::{birth, format, status};
     use crate::message_format::Arrival;
 
     const LIVE: Arrival = Arrival { now: Micros(0), is_retained: false };
@@ -295,20 +295,9 @@ mod tests {
             leader.handle(now, Generation::Current, Event::Numbering(numbering), &mut Vec::new());
             let id = DeviceId::new("a").unwrap();
             let index = registry.device(&id, Micros(0));
-            let birth = Birth {
-                schema: Schema,
-                device: id,
-                slot: Slot::new(0).unwrap(),
-                boot: Boot(1),
-                software: "test".into(),
-                network,
-                numbering: Some(numbering),
-                policy: None,
-                capabilities: Vec::new(),
-            };
+            let birth = Birth { numbering: Some(numbering), ..birth("a", 0, network) };
             registry.set_birth(index, &birth, LIVE, &mut Vec::new());
-            let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) };
-            registry.set_status(index, up, LIVE, &mut Vec::new());
+            registry.set_status(index, status(DeviceState::Up, Boot(1)), LIVE, &mut Vec::new());
             let devices = BTreeMap::new();
             Self { watch: DeviceWatch::new(), registry, leader, devices }
         }
@@ -343,7 +332,7 @@ mod tests {
         let mut group = Group::new();
         group.watch.connected(Micros(0));
         let index = group.registry.device(&DeviceId::new("a").unwrap(), Micros(0));
-        let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) };
+        let up = status(DeviceState::Up, Boot(1));
         let kept = Arrival { is_retained: true, ..LIVE };
         group.registry.set_status(index, up, kept, &mut Vec::new());
         let (state, reason) = group.checks(60);

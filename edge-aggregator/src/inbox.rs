@@ -108,10 +108,7 @@ impl Inbox {
                 }
             }
         }
-        for (generation, change) in self.changes.drain(..) {
-            // A device that comes or leaves names no sample.
-            event(generation, change);
-        }
+        self.tell_changes(event);
     }
 
     /// Whether a device sends batches. Remote edges read none.
@@ -150,9 +147,13 @@ impl Inbox {
     }
 
     /// Calls `event` with the changes that time alone brings: silent devices that lose their slots.
-    pub(crate) fn tick(&mut self, now: Micros, mut event: impl FnMut(Generation, Event<'_>)) {
+    pub(crate) fn tick(
+        &mut self,
+        now: Micros,
+        event: impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
+    ) {
         self.devices.tick(now, &mut self.changes);
-        self.changes.drain(..).for_each(|(generation, change)| event(generation, change));
+        self.tell_changes(event);
     }
 
     /// Takes the ids of the devices by slot and calls `event` with the changes.
@@ -160,10 +161,17 @@ impl Inbox {
         &mut self,
         owners: Vec<DeviceId>,
         now: Micros,
-        mut event: impl FnMut(Generation, Event<'_>),
+        event: impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
     ) {
         self.devices.set_owners(owners, now, &mut self.changes);
-        self.changes.drain(..).for_each(|(generation, change)| event(generation, change));
+        self.tell_changes(event);
+    }
+
+    fn tell_changes(&mut self, mut event: impl FnMut(Generation, Event<'_>) -> Option<Implausible>) {
+        for (generation, change) in self.changes.drain(..) {
+            // A device that comes or leaves names no sample.
+            event(generation, change);
+        }
     }
 
     /// Triggers are for the devices; the leader learns from them which samples must come to an end.

@@ -231,7 +231,7 @@ impl LedGroup {
         let clock = Clock::starting_at(Instant::now());
         let now = clock.now(Instant::now());
         inbox.set_owners(settings.devices.clone(), now.since_start, |generation, event| {
-            leader.handle(now, generation, event, &mut actions);
+            leader.handle(now, generation, event, &mut actions)
         });
         inbox.devices.numbering = leader.numbering();
         let policies = self.config.policy_commands.clone();
@@ -399,11 +399,12 @@ mod tests {
     use headwater_inference::testing::TinyNetwork;
     use headwater_protocol::{
         Birth, Body, Boot, DeviceId, DeviceTopic, GroupId, Header, Message, NetworkId, Numbering, SampleId,
-        Schema, Session, SiteId, Slot, Status, encode,
+        Session, SiteId, encode,
     };
 
     use super::*;
     use crate::config::SharedConfig;
+    use crate::inbox::tests::{birth, status};
 
     /// A group of three slots whose broker is away.
     struct Group {
@@ -444,23 +445,13 @@ mod tests {
         }
 
         fn starts(&self, worker: &mut Worker, id: &str, slot: u8) {
-            let birth = Birth {
-                schema: Schema,
-                device: DeviceId::new(id).unwrap(),
-                slot: Slot::new(slot).unwrap(),
-                boot: Boot(1),
-                software: "test".into(),
-                network: self.network,
-                policy: None,
-                numbering: Some(Numbering::Trigger),
-                capabilities: Vec::new(),
-            };
+            let birth = Birth { numbering: Some(Numbering::Trigger), ..birth(id, slot, self.network) };
             self.sends(worker, (id, DeviceTopic::Birth), serde_json::to_vec(&birth).unwrap());
             self.has_status(worker, id, DeviceState::Up);
         }
 
         fn has_status(&self, worker: &mut Worker, id: &str, state: DeviceState) {
-            let status = Status { schema: Schema, state, boot: Boot(1) };
+            let status = status(state, Boot(1));
             self.sends(worker, (id, DeviceTopic::Status), serde_json::to_vec(&status).unwrap());
         }
 

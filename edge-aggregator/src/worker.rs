@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use headwater_inference::edge::EdgeEvent;
 use headwater_inference::leader::journal::Entry;
-use headwater_inference::leader::{Action, EdgeAnswer, Event, Generation, Leader};
+use headwater_inference::leader::{Action, EdgeAnswer, Event, Generation, Implausible, Leader, Now};
 use headwater_inference::sections::TierOutput;
 use headwater_link::Incoming;
 use headwater_protocol::{Dropped, LeaderClaim, SampleId, Session, SettledNotice, encode_request};
@@ -86,17 +86,18 @@ impl Worker {
         mut self,
         mut stop: watch::Receiver<bool>,
     ) -> Result<Option<LeaderClaim>, AggregatorError> {
+        let now = Instant::now();
         for (generation, edge) in self.edges.all().collect::<Vec<_>>() {
-            self.handle_under(Instant::now(), generation, Event::EdgeUp { edge });
+            self.handle_under(now, generation, Event::EdgeUp { edge });
         }
         // Until the connection stands no device can send again what it holds.
-        self.handle(Instant::now(), Event::Disconnected);
+        self.handle(now, Event::Disconnected);
         // The policy may have changed while another process led.
         self.take_policy();
-        self.take_devices(Instant::now());
+        self.take_devices(now);
         // The recovery from the journal may have left actions.
-        self.act(Instant::now()).await;
-        self.follow_room(Instant::now());
+        self.act(now).await;
+        self.follow_room(now);
         let requested = async move { _ = stop.wait_for(|&stop| stop).await };
         let end = self.rounds_until(requested).await;
         let link_ended = matches!(end, End::LinkEnded);
@@ -131,8 +132,9 @@ impl Worker {
         }
         self.settled.restart();
         self.leader.begin_notices();
-        self.publish_settled(Instant::now());
-        self.outbox.flush(Instant::now());
+        let now = Instant::now();
+        self.publish_settled(now);
+        self.outbox.flush(now);
         self.report_state();
         if link_ended { Err(AggregatorError::Stopped("the link ended".into())) } else { Ok(None) }
     }
@@ -146,7 +148,7 @@ impl Worker {
         let mut stop = std::pin::pin!(stop);
         let mut messages = Vec::with_capacity(ROUND_MESSAGES);
         loop {
-            let timer = self.next_timer();
+            let timer = self.next_timer(Instant::now());
             let takes_messages = self.actions.len() < MAX_WAITING_ACTIONS;
             let (mut reply, mut edge_reply) = (None, None);
             self.work_loop.end_round();
@@ -209,11 +211,8 @@ impl Worker {
         let Some(updates) = &mut self.device_updates else { return };
         let devices = updates.borrow_and_update().clone();
         let at = self.clock.now(now);
-        let (leader, edges, actions) = (&mut self.leader, &mut self.edges, &mut self.actions);
-        self.inbox.set_owners(devices, at.since_start, |generation, event| {
-            edges.handle_leader_event(at.since_start, generation, &event);
-            leader.handle(at, generation, event, actions);
-        });
+        let (inbox, event) = self.listening(at);
+        inbox.set_owners(devices, at.since_start, event);
     }
 
     /// Clears the retained births of devices that the setting `devices` does not name.
@@ -222,12 +221,12 @@ impl Worker {
         self.inbox.devices.clear_births(now, |device| outbox.clear_birth(device));
     }
 
-    fn next_timer(&self) -> Option<Instant> {
+    fn next_timer(&self, now: Instant) -> Option<Instant> {
         let devices = [self.inbox.devices.next_timer(), self.device_watch.next_check()];
         let leader = [self.leader.next_timer(), self.edges.next_timer()];
         let leader = leader.into_iter().chain(devices).flatten().min().map(|at| self.clock.instant(at));
-        let settled = self.settled_due(Instant::now()).filter(|_| self.actions.is_empty());
-        let retry = self.outbox.retry_after().map(|wait| Instant::now() + wait);
+        let settled = self.settled_due(now).filter(|_| self.actions.is_empty());
+        let retry = self.outbox.retry_after().map(|wait| now + wait);
         let desk = self.policy_desk.next_timer(&self.inbox.devices);
         let others = [self.claim.timer(), self.journal.next_try(), desk];
         [leader, settled, retry].into_iter().chain(others).flatten().min()
@@ -239,11 +238,21 @@ impl Worker {
             self.outbox.claim(claim);
         }
         let at = self.clock.now(now);
-        let (leader, edges, actions) = (&mut self.leader, &mut self.edges, &mut self.actions);
-        self.inbox.tick(at.since_start, |generation, event| {
+        let (inbox, event) = self.listening(at);
+        inbox.tick(at.since_start, event);
+    }
+
+    /// The inbox, and those who take its events: edges and leader.
+    fn listening(
+        &mut self,
+        at: Now,
+    ) -> (&mut Inbox, impl FnMut(Generation, Event<'_>) -> Option<Implausible>) {
+        let Self { inbox, edges, leader, actions, .. } = self;
+        let event = move |generation, event: Event<'_>| {
             edges.handle_leader_event(at.since_start, generation, &event);
-            leader.handle(at, generation, event, actions);
-        });
+            leader.handle(at, generation, event, actions)
+        };
+        (inbox, event)
     }
 
     pub(crate) fn receive(&mut self, now: Instant, message: Incoming) {
@@ -264,11 +273,8 @@ impl Worker {
                 let arrival = Arrival { now: at.since_start, is_retained: retain };
                 let last_sample = self.last_sample;
                 let received = Received { topic: &topic, payload: &payload, arrival, last_sample };
-                let (leader, edges, actions) = (&mut self.leader, &mut self.edges, &mut self.actions);
-                self.inbox.receive(received, |generation, event| {
-                    edges.handle_leader_event(at.since_start, generation, &event);
-                    leader.handle(at, generation, event, actions)
-                });
+                let (inbox, event) = self.listening(at);
+                inbox.receive(received, event);
             }
             Incoming::Refused { topic, reason } => self.outbox.refused(now, &topic, &reason),
             Incoming::Connected => {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::IntoDeserializer;
+use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::exit::Exit;
@@ -10,31 +12,30 @@ use crate::ids::{DeviceId, NetworkId, PolicyId, SampleId};
 use crate::json_version::Schema;
 use crate::presence::Presence;
 use crate::utc_time::UtcTime;
+use crate::words::{is_default, words};
 
-/// Reason why an answer may differ from that of the complete network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Degraded {
-    /// The cloud did not answer in time.
-    CloudTimeout,
-    /// The cloud answered with an error.
-    CloudRefused,
-    /// No connection to the cloud.
-    CloudUnreachable,
-    /// The cloud was not asked because it had failed too often.
-    CloudBreakerOpen,
-    /// A device with a view did not deliver its features in time.
-    FeaturesMissing,
-    /// A slot had no device that answered in time.
-    DeviceMissing,
-    /// No device had a view.
-    NoView,
-    /// The sample's first message came from a spool, or after the sample's deadline.
-    Late,
+words! {
+    /// Reason why an answer may differ from that of the complete network.
+    Degraded {
+        /// The cloud did not answer in time.
+        CloudTimeout = "cloud_timeout",
+        /// The cloud answered with an error.
+        CloudRefused = "cloud_refused",
+        /// No connection to the cloud.
+        CloudUnreachable = "cloud_unreachable",
+        /// The cloud was not asked because it had failed too often.
+        CloudBreakerOpen = "cloud_breaker_open",
+        /// A device with a view did not deliver its features in time.
+        FeaturesMissing = "features_missing",
+        /// A slot had no device that answered in time.
+        DeviceMissing = "device_missing",
+        /// No device had a view.
+        NoView = "no_view",
+        /// The sample's first message came from a spool, or after the sample's deadline.
+        Late = "late",
+    }
     /// A reason of a later version.
-    #[serde(other)]
-    Unknown,
+    Unknown
 }
 
 impl Degraded {
@@ -45,104 +46,45 @@ impl Degraded {
         Self::CloudUnreachable.name(),
         Self::CloudBreakerOpen.name(),
     ];
+}
 
-    /// Name in metrics and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::CloudTimeout => "cloud_timeout",
-            Self::CloudRefused => "cloud_refused",
-            Self::CloudUnreachable => "cloud_unreachable",
-            Self::CloudBreakerOpen => "cloud_breaker_open",
-            Self::FeaturesMissing => "features_missing",
-            Self::DeviceMissing => "device_missing",
-            Self::NoView => "no_view",
-            Self::Late => "late",
-            Self::Unknown => "unknown",
-        }
+words! {
+    /// Reason why a sample ended without a class.
+    Undecided {
+        /// No device had a view.
+        NoView = "no_view",
+        /// The cloud did not answer, and no exit comes before it.
+        NoExit = "no_exit",
     }
-}
-
-/// Reason why a sample ended without a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Undecided {
-    /// No device had a view.
-    NoView,
-    /// The cloud did not answer, and no exit comes before it.
-    NoExit,
     /// A reason of a later version.
-    #[serde(other)]
-    Unknown,
+    Unknown
 }
 
-impl Undecided {
-    /// Names of the reasons of this version.
-    pub const NAMES: [&'static str; 2] = [Self::NoView.name(), Self::NoExit.name()];
-
-    /// Name in metrics and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NoView => "no_view",
-            Self::NoExit => "no_exit",
-            Self::Unknown => "unknown",
-        }
+words! {
+    /// Reason why a sample got no answer.
+    Dropped {
+        /// The sample was open when the leader stopped.
+        Restart = "restart",
+        /// Too many samples were open.
+        Shed = "shed",
+        /// No device answered, and at least one had given the sample up.
+        SpoolFull = "spool_full",
+        /// A triggered sample that no device answered.
+        Unanswered = "unanswered",
+        /// The id was not plausible.
+        Implausible = "implausible",
+        /// The leader no longer knows whether the sample was decided.
+        TooOld = "too_old",
     }
-}
-
-/// Reason why a sample got no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Dropped {
-    /// The sample was open when the leader stopped.
-    Restart,
-    /// Too many samples were open.
-    Shed,
-    /// No device answered, and at least one had given the sample up.
-    SpoolFull,
-    /// A triggered sample that no device answered.
-    Unanswered,
-    /// The id was not plausible.
-    Implausible,
-    /// The leader no longer knows whether the sample was decided.
-    TooOld,
     /// A reason of a later version.
-    #[serde(other)]
-    Unknown,
+    Unknown
 }
 
 impl Dropped {
-    /// Every reason of this version, in the order of the enum.
-    const KNOWN: [Self; 6] =
-        [Self::Restart, Self::Shed, Self::SpoolFull, Self::Unanswered, Self::Implausible, Self::TooOld];
-
-    /// Names of the reasons of this version.
-    pub const NAMES: [&'static str; 6] = {
-        let mut names = [""; 6];
-        let mut index = 0;
-        while index < names.len() {
-            names[index] = Self::KNOWN[index].name();
-            index += 1;
-        }
-        names
-    };
-
-    /// Name in metrics and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Restart => "restart",
-            Self::Shed => "shed",
-            Self::SpoolFull => "spool_full",
-            Self::Unanswered => "unanswered",
-            Self::Implausible => "implausible",
-            Self::TooOld => "too_old",
-            Self::Unknown => "unknown",
-        }
-    }
-
     /// The reason of that name; [`Dropped::Unknown`] for a name of a later version.
-    pub fn from_name(name: &str) -> Self {
-        Self::KNOWN.into_iter().find(|reason| reason.name() == name).unwrap_or(Self::Unknown)
+    fn from_name(name: &str) -> Self {
+        let name: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
+        Self::deserialize(name).unwrap_or_default()
     }
 }
 
@@ -158,7 +100,7 @@ pub struct Decision {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub captured_at: Option<UtcTime>,
     /// Origin of the capture time.
-    #[serde(default, skip_serializing_if = "TimeSource::is_unknown")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub captured_by: TimeSource,
     /// Index of the class in the network's labels; `None` where the sample is undecided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,7 +116,7 @@ pub struct Decision {
     /// Exit at which the sample left; the shallowest one with [`Degraded::NoView`], where no exit was applied.
     pub exit: Exit,
     /// Reason why the sample left there.
-    #[serde(default, skip_serializing_if = "LeaveReason::is_unknown")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub left: LeaveReason,
     /// Every exit that was applied, shallowest first; none with [`Degraded::NoView`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -312,7 +254,6 @@ impl SettledNotice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     /// A decision of a network with six devices, one of them missing.
     const DECISION: &str = r#"{"schema":2,"sample":1763856000123,"class":3,"label":"dress","confidence":0.9374,"exit":"cloud","presence":["present","not_in_view","present","missing","present","present"],"degraded":["features_missing"],"network":"1f0c2d0000000000000000000000000000000000000000000000000000000000","policy":"83aa1c0000000000","stages":{"opened_us":900,"window_us":2400,"features_us":4100,"edge_us":0,"cloud_us":9400,"decided_us":9450},"bytes":{"device_edge":660,"edge_leader":0,"edge_cloud":606}}"#;
@@ -368,30 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn names_equal_the_json() {
-        for reason in [
-            Degraded::CloudTimeout,
-            Degraded::CloudRefused,
-            Degraded::CloudUnreachable,
-            Degraded::CloudBreakerOpen,
-            Degraded::FeaturesMissing,
-            Degraded::DeviceMissing,
-            Degraded::NoView,
-            Degraded::Late,
-            Degraded::Unknown,
-        ] {
-            assert_eq!(serde_json::to_value(reason).unwrap(), json!(reason.name()));
-        }
-        assert_eq!(serde_json::from_value::<Degraded>(json!("foggy")).unwrap(), Degraded::Unknown);
-        for reason in Dropped::KNOWN.into_iter().chain([Dropped::Unknown]) {
-            assert_eq!(serde_json::to_value(reason).unwrap(), json!(reason.name()));
-            assert_eq!(Dropped::from_name(reason.name()), reason);
-        }
-    }
-
-    #[test]
     fn a_reason_of_a_later_version_is_read_and_freed_by() {
-        assert_eq!(serde_json::from_value::<Dropped>(json!("eaten")).unwrap(), Dropped::Unknown);
         let text = r#"{"schema":2,"highest":9,"decided":8,"dropped":{"shed":1,"eaten":2,"sunk":3,"too_old":4},"closed":[]}"#;
         let notice: SettledNotice = serde_json::from_str(text).unwrap();
         let expected = [(Dropped::Shed, 1), (Dropped::TooOld, 4), (Dropped::Unknown, 5)];

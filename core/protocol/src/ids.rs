@@ -18,97 +18,68 @@ impl fmt::Display for SampleId {
     }
 }
 
-/// Position of a device in the trained network, `0..N`; each slot has its own weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("maximum" = 63)))]
-#[serde(try_from = "u8")]
-pub struct Slot(u8);
+macro_rules! position_id {
+    ($(#[$doc:meta])* $name:ident, $(#[$max_doc:meta])* $error:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("maximum" = 63)))]
+        #[serde(try_from = "u8")]
+        pub struct $name(u8);
 
-impl Slot {
+        impl $name {
+            $(#[$max_doc])*
+            pub const MAX: usize = 64;
+
+            /// # Errors
+            /// [`IdError`] from 64 on.
+            pub const fn new(position: u8) -> Result<Self, IdError> {
+                if (position as usize) < Self::MAX { Ok(Self(position)) } else { Err(IdError::$error(position)) }
+            }
+
+            /// Position as an index.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+
+            /// The first `count` positions, at most 64.
+            pub fn first(count: usize) -> impl ExactSizeIterator<Item = Self> + Clone {
+                (0..count.min(Self::MAX) as u8).map(Self)
+            }
+        }
+
+        impl TryFrom<u8> for $name {
+            type Error = IdError;
+            fn try_from(position: u8) -> Result<Self, IdError> {
+                Self::new(position)
+            }
+        }
+
+        impl From<$name> for u8 {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+position_id!(
+    /// Position of a device in the trained network, `0..N`; each slot has its own weights.
+    Slot,
     /// Largest number of slots in a network, in training and in serving. A [`SlotSet`](crate::SlotSet) is one machine word.
-    pub const MAX: usize = 64;
-
-    /// # Errors
-    /// [`IdError::Slot`] from 64 on.
-    pub const fn new(slot: u8) -> Result<Self, IdError> {
-        if (slot as usize) < Self::MAX { Ok(Self(slot)) } else { Err(IdError::Slot(slot)) }
-    }
-
-    /// Position as an index.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    /// The first `count` slots (at most [`Slot::MAX`]).
-    pub fn first(count: usize) -> impl ExactSizeIterator<Item = Self> + Clone {
-        (0..count.min(Self::MAX) as u8).map(Self)
-    }
-}
-
-impl TryFrom<u8> for Slot {
-    type Error = IdError;
-    fn try_from(slot: u8) -> Result<Self, IdError> {
-        Self::new(slot)
-    }
-}
-
-impl From<Slot> for u8 {
-    fn from(slot: Slot) -> Self {
-        slot.0
-    }
-}
-
-impl fmt::Display for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// Position of an edge in the trained network, `0..E`; each edge has its own section.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("maximum" = 63)))]
-#[serde(try_from = "u8")]
-pub struct EdgeIndex(u8);
-
-impl EdgeIndex {
+    Slot
+);
+position_id!(
+    /// Position of an edge in the trained network, `0..E`; each edge has its own section.
+    EdgeIndex,
     /// Largest number of edges in a network: every edge has at least one slot.
-    pub const MAX: usize = Slot::MAX;
-
-    /// # Errors
-    /// [`IdError::Edge`] from 64 on.
-    pub const fn new(edge: u8) -> Result<Self, IdError> {
-        if (edge as usize) < Self::MAX { Ok(Self(edge)) } else { Err(IdError::Edge(edge)) }
-    }
-
-    /// Position as an index.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    /// The first `count` edges (at most [`EdgeIndex::MAX`]).
-    pub fn first(count: usize) -> impl ExactSizeIterator<Item = Self> + Clone {
-        (0..count.min(Self::MAX) as u8).map(Self)
-    }
-}
-
-impl TryFrom<u8> for EdgeIndex {
-    type Error = IdError;
-    fn try_from(edge: u8) -> Result<Self, IdError> {
-        Self::new(edge)
-    }
-}
-
-impl From<EdgeIndex> for u8 {
-    fn from(edge: EdgeIndex) -> Self {
-        edge.0
-    }
-}
-
-impl fmt::Display for EdgeIndex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+    Edge
+);
 
 /// Position among the inputs of a join: a device slot, a slot of one edge, or an edge. It names the kind of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -13,7 +13,7 @@
 //! messages        message  batch  limits  header  message_error
 //! addresses       topic  v2
 //! words           presence  scores  bit_set  utc_time
-//! ground          kind  json_version  ids  fault  exit  varint  bits
+//! ground          kind  json_version  ids  fault  exit  varint  bits  words
 //! ```
 
 mod batch;
@@ -46,6 +46,7 @@ mod triggered_ids;
 mod utc_time;
 pub mod v2;
 mod varint;
+mod words;
 
 pub use batch::{BATCHES, Batch, BatchEntry, BatchedAnswer, encode_batch};
 pub use bit_set::{BitSet, EdgeSet, SlotSet, SourceSet};

@@ -11,6 +11,7 @@ use crate::decision::{Degraded, Dropped};
 use crate::ids::{Boot, DeviceId, EdgeId, GroupId, NetworkId, PolicyId, SiteId, Slot};
 use crate::notice::{InstanceId, Numbering};
 use crate::utc_time::UtcTime;
+use crate::words::words;
 
 /// Version of the page.
 pub const STATUS_SCHEMA: u32 = 1;
@@ -345,46 +346,28 @@ pub struct GroupDevice {
     pub version: String,
 }
 
-/// State of a device as its leader reports it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReportedState {
-    /// It fills its slot and answers.
-    Up,
-    /// It answers after the window.
-    Late,
-    /// It is up and does not answer.
-    Silent,
-    /// It comes and goes.
-    Flapping,
-    /// It runs another network.
-    WrongNetwork,
-    /// Its birth is refused, or its slot is taken.
-    Refused,
-    /// Its clock differs from its group's.
-    ClockOff,
-    /// Its connection has ended.
-    Down,
-    /// A state of a later version.
-    #[serde(other)]
-    Unknown,
-}
-
-impl ReportedState {
-    /// Name in the status and in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Late => "late",
-            Self::Silent => "silent",
-            Self::Flapping => "flapping",
-            Self::WrongNetwork => "wrong_network",
-            Self::Refused => "refused",
-            Self::ClockOff => "clock_off",
-            Self::Down => "down",
-            Self::Unknown => "unknown",
-        }
+words! {
+    /// State of a device as its leader reports it.
+    ReportedState {
+        /// It fills its slot and answers.
+        Up = "up",
+        /// It answers after the window.
+        Late = "late",
+        /// It is up and does not answer.
+        Silent = "silent",
+        /// It comes and goes.
+        Flapping = "flapping",
+        /// It runs another network.
+        WrongNetwork = "wrong_network",
+        /// Its birth is refused, or its slot is taken.
+        Refused = "refused",
+        /// Its clock differs from its group's.
+        ClockOff = "clock_off",
+        /// Its connection has ended.
+        Down = "down",
     }
+    /// A state of a later version.
+    Unknown
 }
 
 /// An edge's part of its group.

@@ -6,14 +6,13 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use time::{Date, Month};
 
 use crate::ids::clipped;
 
 const DAY_MS: u64 = 86_400_000;
-/// Days of 400 years, after which the calendar repeats.
-const ERA_DAYS: u64 = 146_097;
-/// Days from 1 March of the year 0 to 1 January 1970.
-const EPOCH_DAYS: u64 = 719_468;
+/// Julian day of 1 January 1970.
+const EPOCH_DAY: i32 = 2_440_588;
 
 /// A point in time in UTC, to the millisecond, from 1970 to 9999.
 ///
@@ -49,7 +48,8 @@ impl From<SystemTime> for UtcTime {
 impl fmt::Display for UtcTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (days, of_day) = (self.0 / DAY_MS, self.0 % DAY_MS);
-        let (year, month, day) = date(days);
+        let date = Date::from_julian_day(EPOCH_DAY + days as i32).map_err(|_| fmt::Error)?;
+        let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
         let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
         let (second, ms) = (of_day / 1000 % 60, of_day % 1000);
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
@@ -60,14 +60,19 @@ impl FromStr for UtcTime {
     type Err = TimeError;
 
     fn from_str(text: &str) -> Result<Self, TimeError> {
-        // A number of the text; 0 where there are no digits, which the comparison below refuses.
-        let number =
-            |from: usize, to: usize| text.get(from..to).and_then(|digits| digits.parse().ok()).unwrap_or(0);
-        let days = days(number(0, 4), number(5, 7), number(8, 10));
-        let of_day = ((number(11, 13) * 60 + number(14, 16)) * 60 + number(17, 19)) * 1000 + number(20, 23);
-        let time = days.and_then(|days| Self::from_ms(days * DAY_MS + of_day));
+        let number = |from: usize, to: usize| text.get(from..to)?.parse::<u16>().ok();
+        let time = || {
+            let month = Month::try_from(u8::try_from(number(5, 7)?).ok()?).ok()?;
+            let day = u8::try_from(number(8, 10)?).ok()?;
+            let date = Date::from_calendar_date(number(0, 4)?.into(), month, day).ok()?;
+            let days = u64::try_from(date.to_julian_day() - EPOCH_DAY).ok()?;
+            let [hour, minute, second, ms] =
+                [(11, 13), (14, 16), (17, 19), (20, 23)].map(|(from, to)| number(from, to));
+            let of_day = ((u64::from(hour?) * 60 + u64::from(minute?)) * 60 + u64::from(second?)) * 1000;
+            Self::from_ms(days * DAY_MS + of_day + u64::from(ms?))
+        };
         // Only the one right text of a time is written like that: this refuses 30 February, hour 24 and a missing `Z`.
-        time.filter(|time| time.to_string() == text).ok_or_else(|| TimeError(clipped(text, 80)))
+        time().filter(|time| time.to_string() == text).ok_or_else(|| TimeError(clipped(text, 80)))
     }
 }
 
@@ -89,32 +94,6 @@ impl From<UtcTime> for String {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("time: expected RFC 3339 in UTC with milliseconds, such as 2026-11-22T23:45:40.123Z, found {0:?}")]
 pub struct TimeError(String);
-
-/// Year, month and day of a number of days since 1970. Years begin in March here, so that a leap day is the last day of its year.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + EPOCH_DAYS;
-    let (era, of_era) = (days / ERA_DAYS, days % ERA_DAYS);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    // Five months from March on have 153 days.
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year + u64::from(month <= 2), month, day)
-}
-
-/// Days since 1970 of a date, the inverse of [`date`]; `None` before 1970 and for a month or day that no calendar has.
-fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    let year = year.checked_sub(u64::from(month <= 2))?;
-    let (era, of_era) = (year / 400, year % 400);
-    let from_march = if month > 2 { month - 3 } else { month + 9 };
-    let of_year = (153 * from_march + 2) / 5 + day - 1;
-    let days = era * ERA_DAYS + 365 * of_era + of_era / 4 - of_era / 100 + of_year;
-    days.checked_sub(EPOCH_DAYS)
-}
 
 #[cfg(test)]
 mod tests {

@@ -10,14 +10,11 @@
 //! `parameters` carries our additions: the network id, and the milliseconds left (never a wall time). Tensors as JSON `data` are read too,
 //! so that any client of the protocol works.
 
-mod error;
-
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::bits::{packed_len, tail_is_clear};
 use crate::ids::{NetworkId, clipped};
-
-pub use error::V2Error;
 
 /// HTTP header that holds the length of the JSON part.
 pub const HEADER_LENGTH: &str = "inference-header-content-length";
@@ -25,6 +22,11 @@ pub const HEADER_LENGTH: &str = "inference-header-content-length";
 const FEATURES: &str = "features";
 const PRESENCE: &str = "presence";
 const LOGITS: &str = "logits";
+
+/// A body that is refused, in a sentence for the client that names the tensor, the expected and the found value.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct V2Error(String);
 
 /// One request: `n` samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,37 +206,41 @@ impl OpenedRequest<'_> {
         let mut found = [None, None];
         for tensor in &head.inputs {
             let at = inputs.iter().position(|input| input.name == tensor.name);
-            let at = at.ok_or_else(|| V2Error::UnknownInput(clipped(&tensor.name, 40)))?;
+            let at = at.ok_or_else(|| {
+                let name = clipped(&tensor.name, 40);
+                V2Error(format!("input {name:?} is unknown: expected `features` and `presence`"))
+            })?;
             let input = &inputs[at];
             let (raw, left) = match tensor.parameters.binary_data_size {
                 Some(size) => {
-                    let truncated =
-                        V2Error::Truncated { name: input.name, expected: size, found: rest.len() };
-                    let (raw, left) = rest.split_at_checked(size).ok_or(truncated)?;
+                    let split = rest.split_at_checked(size);
+                    let (raw, left) = split.ok_or_else(|| other_length(input.name, size, rest.len()))?;
                     (Some(raw), left)
                 }
                 None => (None, rest),
             };
             rest = left;
             if found[at].replace(input.read(tensor, raw, shape.max_samples)?).is_some() {
-                return Err(V2Error::Twice(input.name));
+                return Err(V2Error(format!("input {:?} stands twice", input.name)));
             }
         }
         if !rest.is_empty() {
-            return Err(V2Error::Trailing(rest.len()));
+            return Err(trailing(rest.len()));
         }
         let [features, presence] = found;
-        let (samples, features) = features.ok_or(V2Error::MissingInput(FEATURES))?;
-        let (rows, presence) = presence.ok_or(V2Error::MissingInput(PRESENCE))?;
+        let (samples, features) = features.ok_or_else(|| missing("input", FEATURES))?;
+        let (rows, presence) = presence.ok_or_else(|| missing("input", PRESENCE))?;
         check_shape(PRESENCE, &[rows, shape.slots], &[samples, shape.slots])?;
         if presence.iter().any(|&byte| byte > 1) {
-            return Err(V2Error::Bool);
+            return Err(V2Error("presence: expected bytes 0 or 1".into()));
         }
         if let Some(map) =
             features.chunks(shape.packed_bytes().max(1)).position(|map| !tail_is_clear(map, shape.bits))
         {
             let slots = shape.slots.max(1);
-            return Err(V2Error::TailBits { sample: map / slots, slot: map % slots, bits: shape.bits });
+            let (sample, slot, bits) = (map / slots, map % slots, shape.bits);
+            let expected = format!("expected zero after bit {bits}, found bits set");
+            return Err(V2Error(format!("features: sample {sample}, slot {slot}: {expected}")));
         }
         let form = requested_form(&head);
         let request = InferRequest {
@@ -287,30 +293,28 @@ pub fn decode_response(
     classes: usize,
 ) -> Result<InferResponse, V2Error> {
     let (head, rest) = split(body, head_bytes)?;
-    let tensor = head.outputs.iter().find(|t| t.name == LOGITS).ok_or(V2Error::MissingOutput(LOGITS))?;
+    let tensor = head.outputs.iter().find(|t| t.name == LOGITS).ok_or_else(|| missing("output", LOGITS))?;
     check_shape(LOGITS, &tensor.shape, &[samples, classes])?;
     check_datatype(tensor, LOGITS, "FP32")?;
     let expected = 4 * samples * classes;
     let logits: Vec<f32> = match (&tensor.data, tensor.parameters.binary_data_size) {
-        (Some(data), None) => {
-            serde_json::from_value(data.clone()).map_err(|e| V2Error::Json(e.to_string()))?
-        }
+        (Some(data), None) => serde_json::from_value(data.clone()).map_err(|error| wrong_json(&error))?,
         (None, Some(size)) => {
             if size != expected || rest.len() < expected {
-                return Err(V2Error::Truncated { name: LOGITS, expected, found: size.min(rest.len()) });
+                return Err(other_length(LOGITS, expected, size.min(rest.len())));
             }
             if rest.len() > expected {
-                return Err(V2Error::Trailing(rest.len() - expected));
+                return Err(trailing(rest.len() - expected));
             }
             rest.chunks_exact(4).map(|f| f32::from_le_bytes([f[0], f[1], f[2], f[3]])).collect()
         }
-        _ => return Err(V2Error::Data(LOGITS)),
+        _ => return Err(no_data(LOGITS)),
     };
     if logits.len() != samples * classes {
-        return Err(V2Error::Truncated { name: LOGITS, expected, found: 4 * logits.len() });
+        return Err(other_length(LOGITS, expected, 4 * logits.len()));
     }
     if !logits.iter().all(|value| value.is_finite()) {
-        return Err(V2Error::NotFinite);
+        return Err(V2Error("logits: expected finite numbers".into()));
     }
     Ok(InferResponse {
         id: head.id,
@@ -323,9 +327,10 @@ pub fn decode_response(
 
 fn split(body: &[u8], head_bytes: Option<usize>) -> Result<(Head, &[u8]), V2Error> {
     let length = head_bytes.unwrap_or(body.len());
-    let (head, rest) =
-        body.split_at_checked(length).ok_or(V2Error::HeadLength { named: length, body: body.len() })?;
-    let head = serde_json::from_slice(head).map_err(|e| V2Error::Json(e.to_string()))?;
+    let (head, rest) = body.split_at_checked(length).ok_or_else(|| {
+        V2Error(format!("{HEADER_LENGTH}: names {length} bytes, the body has {}", body.len()))
+    })?;
+    let head = serde_json::from_slice(head).map_err(|error| wrong_json(&error))?;
     Ok((head, rest))
 }
 
@@ -365,20 +370,20 @@ impl Input<'_> {
         check_datatype(tensor, name, self.datatype)?;
         check_shape(name, &tensor.shape, &expected)?;
         if samples == 0 || samples > max_samples {
-            return Err(V2Error::Samples { max: max_samples, found: samples });
+            return Err(V2Error(format!("expected 1 to {max_samples} samples, found {samples}")));
         }
         let elements = expected.iter().product();
         let bytes = match (raw, &tensor.data) {
             (Some(raw), None) => raw.to_vec(),
             (None, Some(data)) => {
                 let mut bytes = Vec::with_capacity(elements);
-                flatten(data, elements, &mut bytes).ok_or(V2Error::Data(name))?;
+                flatten(data, elements, &mut bytes).ok_or_else(|| no_data(name))?;
                 bytes
             }
-            _ => return Err(V2Error::Data(name)),
+            _ => return Err(no_data(name)),
         };
         if bytes.len() != elements {
-            return Err(V2Error::Truncated { name, expected: elements, found: bytes.len() });
+            return Err(other_length(name, elements, bytes.len()));
         }
         Ok((samples, bytes))
     }
@@ -388,7 +393,7 @@ fn check_datatype(tensor: &Tensor, name: &'static str, expected: &'static str) -
     if tensor.datatype == expected {
         return Ok(());
     }
-    Err(V2Error::Datatype { name, expected, found: clipped(&tensor.datatype, 40) })
+    Err(V2Error(format!("{name}: expected datatype {expected}, found {:?}", clipped(&tensor.datatype, 40))))
 }
 
 fn flatten(value: &serde_json::Value, max: usize, out: &mut Vec<u8>) -> Option<()> {
@@ -413,7 +418,28 @@ fn check_shape(name: &'static str, found: &[usize], expected: &[usize]) -> Resul
     if found == expected {
         return Ok(());
     }
-    Err(V2Error::Shape { name, expected: expected.to_vec(), found: found.iter().copied().take(8).collect() })
+    Err(V2Error(format!("{name}: expected shape {expected:?}, found {:?}", &found[..found.len().min(8)])))
+}
+
+fn wrong_json(error: &serde_json::Error) -> V2Error {
+    V2Error(format!("JSON part: {error}"))
+}
+
+fn missing(kind: &str, name: &str) -> V2Error {
+    V2Error(format!("{kind} `{name}` is missing"))
+}
+
+fn other_length(name: &str, expected: usize, found: usize) -> V2Error {
+    V2Error(format!("{name}: expected {expected} bytes, found {found}"))
+}
+
+/// Neither binary nor JSON data of the datatype, or both.
+fn no_data(name: &str) -> V2Error {
+    V2Error(format!("{name}: expected either a binary tensor or `data` of its datatype"))
+}
+
+fn trailing(bytes: usize) -> V2Error {
+    V2Error(format!("{bytes} bytes after the last tensor"))
 }
 
 fn json_bytes(head: &Head) -> Vec<u8> {

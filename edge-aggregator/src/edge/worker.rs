@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use headwater_inference::bundle::Bundle;
 use headwater_inference::edge::EdgeEvent;
-use headwater_inference::leader::{Generation, Micros};
+use headwater_inference::leader::{Event, Generation, Implausible, Micros};
 use headwater_link::{Incoming, Link, QoS, RetainedMessage};
 use headwater_protocol::{
     Body, Boot, DeviceState, EdgeId, EdgeStatus, EdgeTopic, Header, Limits, Message, Schema, Session, Topic,
@@ -156,7 +156,7 @@ impl Worker {
         };
         let mut inbox = Inbox::new(topics.clone(), Arc::new(formats), counts);
         inbox.devices.silent_after = config.settings.silent_after();
-        inbox.set_owners(config.settings.devices.clone(), Micros(0), |_, _| {});
+        inbox.set_owners(config.settings.devices.clone(), Micros(0), |_, _| None);
         Ok(Self {
             generation,
             edges,
@@ -200,9 +200,10 @@ impl Worker {
             self.work_loop.begin_round();
             let now = Instant::now();
             messages.drain(..).for_each(|message| self.receive(now, message));
-            let (edges, at) = (&mut self.edges, self.clock.micros(now));
-            self.inbox.tick(at, |generation, event| edges.handle_leader_event(at, generation, &event));
-            self.edges.tick(self.clock.micros(now));
+            let at = self.clock.micros(now);
+            let (inbox, event) = self.listening(at);
+            inbox.tick(at, event);
+            self.edges.tick(at);
             while let Some(next) = reply.take().or_else(|| self.edges.try_next()) {
                 self.answer(next);
             }
@@ -221,9 +222,9 @@ impl Worker {
     fn take_devices(&mut self, now: Instant) {
         let Some(updates) = &mut self.device_updates else { return };
         let devices = updates.borrow_and_update().clone();
-        let (edges, at) = (&mut self.edges, self.clock.micros(now));
-        self.inbox
-            .set_owners(devices, at, |generation, event| edges.handle_leader_event(at, generation, &event));
+        let at = self.clock.micros(now);
+        let (inbox, event) = self.listening(at);
+        inbox.set_owners(devices, at, event);
     }
 
     fn receive(&mut self, now: Instant, message: Incoming) {
@@ -255,12 +256,21 @@ impl Worker {
         }
         let arrival = Arrival { now: at, is_retained: retain };
         let received = Received { topic: &topic, payload: &payload, arrival, last_sample: None };
-        let edges = &mut self.edges;
-        self.inbox.receive(received, |generation, event| {
+        let (inbox, event) = self.listening(at);
+        inbox.receive(received, event);
+    }
+
+    /// The inbox, and the edge that takes its events. The leader judges ids: an edge only answers requests.
+    fn listening(
+        &mut self,
+        at: Micros,
+    ) -> (&mut Inbox, impl FnMut(Generation, Event<'_>) -> Option<Implausible>) {
+        let Self { inbox, edges, .. } = self;
+        let event = move |generation, event: Event<'_>| {
             edges.handle_leader_event(at, generation, &event);
-            // The leader judges ids: an edge only answers requests.
             None
-        });
+        };
+        (inbox, event)
     }
 
     fn answer(&self, reply: EdgeReply) {
@@ -293,10 +303,11 @@ mod tests {
     use headwater_inference::bundle::Networks;
     use headwater_inference::manifest::Configuration;
     use headwater_inference::testing::TinyNetwork;
-    use headwater_protocol::{Birth, DeviceId, DeviceTopic, EdgeIndex, GroupId, SiteId, Slot, Status};
+    use headwater_protocol::{DeviceTopic, EdgeIndex, GroupId, SiteId};
 
     use super::*;
     use crate::config::SharedConfig;
+    use crate::inbox::tests::{birth, status};
 
     #[tokio::test]
     async fn an_edge_takes_no_birth_or_status_that_the_broker_kept_for_a_sign_of_life() {
@@ -313,19 +324,8 @@ mod tests {
         let id = EdgeId::new("edge-0").unwrap();
         let member = GroupEdge::new(shared.grace());
         let mut worker = Worker::start(&shared, &config, (edge, id), &bundle, &member).await.unwrap();
-        let device = DeviceId::new("a").unwrap();
-        let birth = Birth {
-            schema: Schema,
-            device: device.clone(),
-            slot: Slot::new(0).unwrap(),
-            boot: Boot(1),
-            software: "test".into(),
-            network: bundle.network_id(),
-            policy: None,
-            numbering: None,
-            capabilities: Vec::new(),
-        };
-        let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) };
+        let birth = birth("a", 0, bundle.network_id());
+        let up = status(DeviceState::Up, Boot(1));
         let topics = Topics::new(&config.settings.site, &config.settings.group);
         let mut is_live = |retain| {
             let now = Instant::now();
@@ -333,7 +333,7 @@ mod tests {
                 (DeviceTopic::Birth, serde_json::to_vec(&birth)),
                 (DeviceTopic::Status, serde_json::to_vec(&up)),
             ] {
-                let topic = topics.device(&device, leaf);
+                let topic = topics.device(&birth.device, leaf);
                 worker.receive(now, Incoming::Message { topic, payload: text.unwrap().into(), retain });
             }
             let devices = &worker.inbox.devices;

@@ -40,6 +40,25 @@ pub(crate) fn format(network: NetworkId) -> MessageFormat {
     }
 }
 
+/// The birth of the first boot of a device, which names no numbering.
+pub(crate) fn birth(id: &str, slot: u8, network: NetworkId) -> Birth {
+    Birth {
+        schema: Schema,
+        device: device(id),
+        slot: Slot::new(slot).unwrap(),
+        boot: Boot(1),
+        software: "test".into(),
+        network,
+        numbering: None,
+        policy: None,
+        capabilities: Vec::new(),
+    }
+}
+
+pub(crate) fn status(state: DeviceState, boot: Boot) -> Status {
+    Status { schema: Schema, state, boot }
+}
+
 /// A group of two slots and two classes, with the events of its messages.
 struct Group {
     inbox: Inbox,
@@ -67,20 +86,9 @@ impl Group {
     }
 
     fn introduces_boot(&mut self, id: &str, slot: u8, network: NetworkId, boot: Boot) {
-        let birth = Birth {
-            schema: Schema,
-            device: device(id),
-            slot: Slot::new(slot).unwrap(),
-            boot,
-            software: "test".into(),
-            network,
-            numbering: None,
-            policy: None,
-            capabilities: Vec::new(),
-        };
+        let birth = Birth { boot, ..birth(id, slot, network) };
         self.sends(id, DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
-        let up = Status { schema: Schema, state: DeviceState::Up, boot };
-        self.sends(id, DeviceTopic::Status, &serde_json::to_vec(&up).unwrap());
+        self.sends(id, DeviceTopic::Status, &serde_json::to_vec(&status(DeviceState::Up, boot)).unwrap());
     }
 
     fn sends(&mut self, id: &str, leaf: DeviceTopic, payload: &[u8]) {
@@ -559,31 +567,19 @@ fn implausible() -> Option<Implausible> {
 
 #[test]
 fn batches_are_allowed_while_a_device_sends_them_and_every_edge_is_in_this_process() {
-    let birth = |capabilities: &[&str]| Birth {
-        schema: Schema,
-        device: device("a"),
-        slot: Slot::new(1).unwrap(),
-        boot: Boot(1),
-        software: "test".into(),
-        network: OURS,
-        numbering: None,
-        policy: None,
-        capabilities: capabilities.iter().map(|name| (*name).to_owned()).collect(),
-    };
-    for (remote_edges, capabilities, expected) in [
-        (Vec::new(), &["batches"][..], true),
-        (Vec::new(), &["other"], false),
-        (vec![SlotSet::first(2)], &["batches"], false),
+    for (remote_edges, capability, expected) in [
+        (Vec::new(), "batches", true),
+        (Vec::new(), "other", false),
+        (vec![SlotSet::first(2)], "batches", false),
     ] {
         let mut group = Group::new();
         let format = MessageFormat { remote_edges, ..format(OURS) };
         group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format)), Arc::default());
         assert!(!group.inbox.takes_batches(), "nobody is there");
-        let (birth, up) =
-            (birth(capabilities), Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) });
+        group.introduces("a", 1, OURS);
+        let birth = Birth { capabilities: vec![capability.to_owned()], ..birth("a", 1, OURS) };
         group.sends("a", DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
-        group.sends("a", DeviceTopic::Status, &serde_json::to_vec(&up).unwrap());
-        assert_eq!(group.inbox.takes_batches(), expected, "{capabilities:?}");
+        assert_eq!(group.inbox.takes_batches(), expected, "{capability}");
     }
 }
 

@@ -265,10 +265,6 @@ mod tests {
                 "broker.address: expected a port from 1 to 65535, found \"0\" (flag --broker-address)",
             ],
         );
-    }
-
-    #[test]
-    fn a_negative_number_is_refused_by_its_range() {
         check(
             &["--slot", "-1", "--keep-ms", "-5"],
             &[

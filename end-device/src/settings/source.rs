@@ -10,7 +10,8 @@ use headwater_settings::{
     Loaded, Misfit, Mistake, Origin, Value, default, optional, secret, section, settings, word,
 };
 use headwater_transport::Endpoint;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::{DeviceSettings, MAX_MS};
 use crate::config::Capture;
@@ -125,7 +126,7 @@ pub enum StdinFormat {
 }
 
 /// Word of the setting `source.kind`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceWord {
     /// An archive.
@@ -163,18 +164,6 @@ const KEYS_OF_KINDS: [(&str, &[SourceWord]); 6] = {
     ]
 };
 
-impl SourceWord {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Archive => "archive",
-            Self::Folder => "folder",
-            Self::Watch => "watch",
-            Self::Http => "http",
-            Self::Stdin => "stdin",
-        }
-    }
-}
-
 impl SourceSettings {
     /// Keys of another kind of source. A key of lower precedence than `source.kind` is no mistake: a file's key must not stand in the way of a
     /// flag.
@@ -187,7 +176,7 @@ impl SourceSettings {
         let misfit = |value: &Value| {
             let key = &value.declared.key;
             let kinds = kinds_of(key).filter(|kinds| !kinds.contains(&self.kind))?;
-            let kinds: Vec<_> = kinds.iter().map(|kind| format!("{:?}", kind.name())).collect();
+            let kinds: Vec<_> = kinds.iter().map(|kind| json!(kind).to_string()).collect();
             let reason = format!("only with source.kind = {}", kinds.join(" or "));
             Some(Misfit::new(key, reason).with("source.kind"))
         };
@@ -196,10 +185,10 @@ impl SourceSettings {
 
     /// Checks settings that must fit each other.
     pub(super) fn check(&self, capture: Capture, mistakes: &mut Vec<Misfit>) {
-        let kind = self.kind.name();
+        let kind = json!(self.kind);
         match self.kind {
             SourceWord::Archive | SourceWord::Folder | SourceWord::Watch if self.path.is_none() => {
-                let reason = format!("missing, and source.kind is {kind:?}");
+                let reason = format!("missing, and source.kind is {kind}");
                 mistakes.push(Misfit::new("source.path", reason).with("source.kind"));
             }
             SourceWord::Http => self.http.check(capture, mistakes),
@@ -212,7 +201,7 @@ impl SourceSettings {
         let has_own_timing = matches!(self.kind, SourceWord::Folder | SourceWord::Watch | SourceWord::Stdin);
         if capture == Capture::Source && !has_own_timing {
             let reason = format!(
-                "\"source\" goes with source.kind = \"folder\", \"watch\" or \"stdin\", found {kind:?}"
+                "\"source\" goes with source.kind = \"folder\", \"watch\" or \"stdin\", found {kind}"
             );
             mistakes.push(Misfit::new("capture", reason).with("source.kind"));
         }

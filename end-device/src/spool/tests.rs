@@ -31,6 +31,12 @@ fn open_folder(folder: &SpoolFolder, max_bytes: u64, network: NetworkId) -> Resu
     Spool::open(folder, max_bytes, network, SharedReport::default())
 }
 
+fn on_disk(max_bytes: u64) -> (tempfile::TempDir, Spool) {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = open(dir.path(), max_bytes);
+    (dir, spool)
+}
+
 fn in_memory(max_bytes: u64) -> Spool {
     Spool::in_memory(max_bytes, NETWORK, SharedReport::default())
 }
@@ -41,7 +47,7 @@ fn counted(spool: &Spool) -> (u64, u64) {
     (report.state_damaged, report.segments_of_others)
 }
 
-/// The start of the device, in 1970: both clocks show the same.
+/// The start of the device.
 const NOW: Timestamp = Timestamp { us: 0, since_1970: Duration::from_secs(1_000_000) };
 
 /// A late answer with this many bytes of features.
@@ -153,8 +159,7 @@ fn over_its_bound_the_oldest_segment_is_evicted_and_its_ids_are_kept() {
 
 #[test]
 fn the_next_start_knows_the_given_up_samples() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut spool = open(dir.path(), 64 << 10);
+    let (dir, mut spool) = on_disk(64 << 10);
     (0..200).for_each(|sample| put_of(&mut spool, sample, 1000, None));
     let kept = (0..200).filter(|sample| !is_given_up(&mut spool, *sample)).count();
     drop(spool);
@@ -186,8 +191,7 @@ fn a_sample_larger_than_the_spool_is_given_up_alone() {
 
 #[test]
 fn a_lower_bound_holds_for_recovered_samples() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut spool = open(dir.path(), MANY_BYTES);
+    let (dir, mut spool) = on_disk(MANY_BYTES);
     (0..100).for_each(|sample| put_of(&mut spool, sample, 5000, None));
     drop(spool);
     let spool = open(dir.path(), 300 << 10);
@@ -232,8 +236,7 @@ fn first_record() -> usize {
 
 /// A folder with one segment of the samples 0, 1 and 2, and its bytes.
 fn three() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
-    let dir = tempfile::tempdir().unwrap();
-    let mut spool = open(dir.path(), MANY_BYTES);
+    let (dir, mut spool) = on_disk(MANY_BYTES);
     (0..3).for_each(|sample| put(&mut spool, sample));
     let file = dir.path().join("spool/00000001.seg");
     let bytes = fs::read(&file).unwrap();
@@ -395,8 +398,7 @@ fn a_folder_that_cannot_be_used_is_named() {
 
 #[test]
 fn a_sample_that_cannot_be_written_is_given_up_and_later_ones_are_kept() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut spool = open(dir.path(), MANY_BYTES);
+    let (dir, mut spool) = on_disk(MANY_BYTES);
     put(&mut spool, 1);
     spool.settle(&notice(&[], &[1]));
     let folder = dir.path().join("spool");

@@ -61,6 +61,7 @@ pub(crate) fn next_boot(
 mod tests {
     use std::collections::BTreeSet;
     use std::fs;
+    use std::path::Path;
     use std::time::Duration;
 
     use super::super::tests::{damaged, open};
@@ -68,6 +69,11 @@ mod tests {
 
     const NETWORK: NetworkId = NetworkId([7; 32]);
     const CLOCK: SystemTime = SystemTime::UNIX_EPOCH;
+
+    /// The boot number of the next start in this folder.
+    fn boot(dir: &Path) -> Boot {
+        next_boot(Some(&open(dir)), NETWORK, CLOCK).unwrap()
+    }
 
     #[test]
     fn a_boot_whose_session_is_that_of_the_last_start_is_passed_over() {
@@ -79,8 +85,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
         assert_eq!(next_boot(Some(&open(&state)), last_network, CLOCK).unwrap(), Boot(1));
-        assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(3));
-        assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(4));
+        assert_eq!(boot(&state), Boot(3));
+        assert_eq!(boot(&state), Boot(4));
     }
 
     fn other(number: u32) -> NetworkId {
@@ -93,10 +99,10 @@ mod tests {
     fn every_start_counts_one_up_and_wraps() {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("made/here");
-        assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(1));
-        assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(2));
+        assert_eq!(boot(&state), Boot(1));
+        assert_eq!(boot(&state), Boot(2));
         fs::write(state.join(FILE), line(65_535)).unwrap();
-        assert_eq!(next_boot(Some(&open(&state)), NETWORK, CLOCK).unwrap(), Boot(0));
+        assert_eq!(boot(&state), Boot(0));
     }
 
     #[test]
@@ -132,7 +138,7 @@ mod tests {
         for _ in 0..4 {
             let dir = tempfile::tempdir().unwrap();
             fs::create_dir(dir.path().join("spool")).unwrap();
-            boots.insert(next_boot(Some(&open(dir.path())), NETWORK, CLOCK).unwrap().0);
+            boots.insert(boot(dir.path()).0);
         }
         assert!(boots.len() > 1, "{boots:?}");
     }

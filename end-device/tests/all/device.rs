@@ -3,19 +3,17 @@
 use std::sync::Arc;
 
 use crate::support::{
-    self, Leader, NOT_IN_VIEW, SAMPLES, broker, bundle, config, expected, frames, leader_and_device, refusal,
-    scores_bytes, sent_of, set_capture, started, until,
+    self, Leader, NOT_IN_VIEW, SAMPLES, broker, bundle, config, deciding_bundle, expected, frames,
+    leader_and_device, refusal, scores_bytes, sent_of, set_capture, started, until,
 };
 use headwater_end_device::{Capture, Device, DeviceError, EngineChoice, Frames, OnBrokenFrame};
 use headwater_inference::bundle::Bundle;
-use headwater_inference::manifest::Configuration;
-use headwater_inference::policy::{ExitThreshold, Policy, PolicyChanges, Threshold};
-use headwater_inference::testing::TinyNetwork;
+use headwater_inference::policy::{Policy, PolicyChanges};
 use headwater_link::QoS;
 use headwater_link::testing::TcpProxy;
 use headwater_protocol::{
-    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, Exit, Kind, NetworkId, Numbering, PolicyId,
-    SampleId, Schema, Session, SettledNotice, Slot, Status, Topic,
+    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, Kind, NetworkId, Numbering, PolicyId, SampleId,
+    Schema, Session, SettledNotice, Slot, Status, Topic,
 };
 
 #[tokio::test]
@@ -38,7 +36,7 @@ async fn a_trigger_is_answered_with_the_scores_of_the_section() {
 async fn a_request_is_answered_with_the_features_of_the_section() {
     let (mut leader, device) = leader_and_device("features", 2).await;
     let sample = (7 << 33) + 4;
-    leader.sees(sample).await;
+    leader.gets(sample).await;
     leader.requests(sample, 0b011);
     leader.requests(sample, 0b100);
     let received = leader.answer().await;
@@ -83,7 +81,7 @@ async fn features_that_were_never_kept_or_are_settled_are_gone() {
     assert_eq!(leader.answer().await.message().body, Body::Gone);
 
     for sample in [1, 2] {
-        leader.sees(sample).await;
+        leader.gets(sample).await;
     }
     assert_eq!(device.report().counts.kept_samples, 2);
     leader.settles(&[(1, 1)], &[]);
@@ -105,7 +103,7 @@ async fn unusable_messages_are_counted_and_the_device_goes_on() {
     leader.publishes(&Topic::Request, leader.message(SampleId(1), Body::Trigger));
     leader.publishes(&Topic::Settled, b"{}{".to_vec());
     leader.publishes(&Topic::Trigger, b"{}".to_vec());
-    leader.sees(2).await;
+    leader.gets(2).await;
     let faults = device.report().counts.faults;
     assert_eq!(faults.get("wrong_version"), Some(&1), "{faults:?}");
     assert_eq!(faults.get("oversize"), Some(&1), "{faults:?}");
@@ -127,7 +125,7 @@ async fn a_trigger_in_json_is_answered_like_a_binary_one() {
 #[tokio::test]
 async fn features_of_another_network_are_gone_at_once() {
     let (mut leader, device) = leader_and_device("network", 0).await;
-    leader.sees(1).await;
+    leader.gets(1).await;
     leader.network = NetworkId([0xee; 32]);
     leader.requests(1, 1);
     assert_eq!(leader.answer().await.message().body, Body::Gone);
@@ -196,7 +194,7 @@ async fn a_birth_that_is_removed_or_replaced_is_published_again() {
 #[tokio::test]
 async fn a_notice_with_a_reason_of_a_later_version_frees_samples() {
     let (mut leader, device) = leader_and_device("later-reason", 0).await;
-    leader.sees(1).await;
+    leader.gets(1).await;
     let notice =
         br#"{"schema":2,"highest":1,"decided":0,"dropped":{"struck_by_lightning":1,"x":2},"closed":[[1,1]]}"#;
     leader.publishes(&Topic::Settled, notice.to_vec());
@@ -227,7 +225,7 @@ async fn a_device_knows_that_its_leader_refuses_it_until_the_leader_takes_it() {
 async fn a_notice_with_ranges_frees_what_it_names_and_the_rest_is_sent_again_late() {
     let (mut leader, device) = leader_and_device("ranges", 0).await;
     for sample in [1, 2, 3] {
-        leader.sees(sample).await;
+        leader.gets(sample).await;
     }
     // The leader never got sample 2.
     leader.settles(&[(1, 1), (3, 3)], &[]);
@@ -282,7 +280,7 @@ async fn damaged_files_of_the_state_folder_stop_no_device() {
         std::fs::write(dir.path().join(file), [0; 4096]).unwrap();
     }
     let device = started(config).await;
-    leader.sees(1).await;
+    leader.gets(1).await;
     // The sample id is that of another cause of captures.
     assert_eq!(device.report().counts.state_damaged, 3);
     for kept in ["boot.damaged-1", "spool/given_up.damaged-1", "spool/00000001.seg.damaged-2"] {
@@ -324,10 +322,7 @@ async fn a_policy_of_the_device_decides_where_the_bundle_s_would_not() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("policy.toml");
     std::fs::write(&file, "[device]\nthreshold = 1.0\n").unwrap();
-    let mut policy = Policy::default();
-    policy.of_mut(Exit::DEVICE).threshold = Threshold::One(ExitThreshold::new(0.0).unwrap());
-    let alone = TinyNetwork { policy, ..TinyNetwork::of(Configuration::B) };
-    let alone = Arc::new(Bundle::from_bytes(&alone.bundle()).unwrap());
+    let alone = deciding_bundle(0.0);
     let mut leader = Leader::of("policy").await;
     leader.network = alone.network_id();
     let mut config = config("policy", 0);
@@ -400,7 +395,7 @@ async fn a_device_comes_back_after_its_broker_was_away() {
     let mut through = config("away", 0);
     through.broker = proxy.address().into();
     let device = started(through).await;
-    leader.sees(1).await;
+    leader.gets(1).await;
     // An unsettled sample would come once more, late.
     leader.settles(&[(1, 1)], &[]);
     until(&device, |report| report.counts.kept_samples == 0).await;
@@ -409,7 +404,7 @@ async fn a_device_comes_back_after_its_broker_was_away() {
     let states = [leader.status().await.0, leader.status().await.0];
     assert!(states.contains(&DeviceState::Up) && states.contains(&DeviceState::Down), "{states:?}");
     until(&device, |report| report.counts.connected == 2).await;
-    leader.sees(2).await;
+    leader.gets(2).await;
 }
 
 #[tokio::test]

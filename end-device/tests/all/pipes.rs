@@ -5,8 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::support::{Leader, broker};
-use headwater_inference::testing::TinyNetwork;
+use crate::support::{Leader, broker, single};
 use headwater_protocol::Kind;
 use headwater_samples::{Shape, View, image_codec};
 
@@ -15,9 +14,8 @@ const FRAMES: u64 = 25;
 
 /// A device of a network of one, reading standard input.
 fn device(dir: &Path, group: &str, more: &[&str], input: Stdio) -> Child {
-    let network = TinyNetwork { slots: 1, ..TinyNetwork::default() };
     let bundle = dir.join("single.hwb");
-    std::fs::write(&bundle, network.bundle()).unwrap();
+    std::fs::write(&bundle, single().bundle()).unwrap();
     Command::new(env!("CARGO_BIN_EXE_headwater-device"))
         .args(["--site", "test", "--group", group, "--id", "cam-0", "--slot", "0", "--capture", "source"])
         .env("HEADWATER_DEVICE_SOURCE_KIND", "stdin")

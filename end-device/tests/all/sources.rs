@@ -2,34 +2,22 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::support::{
     self, Leader, PATIENCE, bundle, config, leader_and_device, network, refusal, scores_bytes, set_capture,
-    until,
+    single_bundle, until,
 };
 use headwater_end_device::{
     Capture, Device, DeviceError, DeviceHandle, DeviceSettings, Ended, OpenedDevice, Source, SourceSettings,
     StdinFormat, StdinSettings,
 };
-use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::manifest::Preprocessing;
 use headwater_inference::sections::DeviceSection;
-use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::{Body, Kind, Slot};
 use headwater_samples::{Shape, View, image_codec};
 use headwater_settings::Sources;
 use tokio::time::timeout;
-
-/// A network of one device.
-fn single() -> TinyNetwork {
-    TinyNetwork { slots: 1, ..TinyNetwork::default() }
-}
-
-fn single_bundle() -> Arc<Bundle> {
-    Arc::new(Bundle::from_bytes(&single().bundle()).unwrap())
-}
 
 fn slot() -> Slot {
     Slot::new(0).unwrap()
@@ -59,9 +47,9 @@ fn scores(seed: u64) -> Vec<u8> {
     scores_bytes(&section.run(&pixels(seed), 1).unwrap()[0])
 }
 
-/// Settings of a source, from flags.
-fn source(flags: &[&str]) -> SourceSettings {
-    loaded(Sources::default().with_arguments(flags.iter().copied()))
+/// Settings of a source, from flags with spaces between them.
+fn source(flags: &str) -> SourceSettings {
+    loaded(Sources::default().with_arguments(flags.split(' ')))
 }
 
 fn loaded(sources: Sources) -> SourceSettings {
@@ -70,28 +58,18 @@ fn loaded(sources: Sources) -> SourceSettings {
 }
 
 fn archive(path: &Path) -> SourceSettings {
-    source(&["--source-path", path.to_str().unwrap()])
+    source(&format!("--source-path {}", path.display()))
 }
 
 fn folder(path: &Path) -> SourceSettings {
-    let path = path.to_str().unwrap();
-    let timing = ["--source-folder-period-ms", "1", "--source-max-age-ms", "60000"];
-    source(
-        &[&["--source-kind", "folder", "--source-path", path, "--source-folder-end", "end"], &timing[..]]
-            .concat(),
-    )
+    let timing = "--source-folder-period-ms 1 --source-max-age-ms 60000";
+    source(&format!("--source-kind folder --source-path {} --source-folder-end end {timing}", path.display()))
 }
 
 fn watch(path: &Path, existing: &str) -> SourceSettings {
-    let path = path.to_str().unwrap();
-    let timing = ["--source-watch-poll-ms", "10", "--source-max-age-ms", "60000"];
-    source(
-        &[
-            &["--source-kind", "watch", "--source-path", path, "--source-watch-existing", existing],
-            &timing[..],
-        ]
-        .concat(),
-    )
+    let timing = "--source-watch-poll-ms 10 --source-max-age-ms 60000";
+    let path = path.display();
+    source(&format!("--source-kind watch --source-path {path} --source-watch-existing {existing} {timing}"))
 }
 
 fn open(settings: &SourceSettings) -> Result<Source, DeviceError> {
@@ -189,9 +167,8 @@ async fn the_newest_frame_of_a_pipe_answers_a_trigger() {
 async fn a_frame_that_is_too_old_is_not_used_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("0.png"), png(0)).unwrap();
-    let path = dir.path().to_str().unwrap();
-    let timing = ["--source-folder-period-ms", "3600000", "--source-max-age-ms", "1"];
-    let settings = source(&[&["--source-kind", "folder", "--source-path", path], &timing[..]].concat());
+    let timing = "--source-folder-period-ms 3600000 --source-max-age-ms 1";
+    let settings = source(&format!("--source-kind folder --source-path {} {timing}", dir.path().display()));
     let leader = leader_of("stale").await;
     let device = started("stale", Capture::Trigger, open(&settings).unwrap()).await;
     until(&device, |report| report.counts.source_frames == 1).await;
@@ -325,7 +302,7 @@ async fn a_device_that_followed_a_wrong_trigger_is_put_back_by_the_leader_s_acco
     leader.answer().await;
     leader.triggers(5);
     leader.settles(&[(1, 4)], &[]);
-    leader.sees(6).await;
+    leader.gets(6).await;
     assert_eq!(device.report().counts.backwards, 1);
 }
 
@@ -336,8 +313,8 @@ async fn a_region_outside_the_frames_is_refused_with_their_size() {
     let frames = dir.path().join("frames.tar.gz");
     support::write_frames(&frames);
     let roi = Some("4,4,5,4".parse().unwrap());
-    let raw = ["--source-kind", "stdin", "--source-stdin-format", "gray", "--source-stdin-size", "8x8"];
-    for settings in [folder(dir.path()), archive(&frames), source(&raw)] {
+    let raw = "--source-kind stdin --source-stdin-format gray --source-stdin-size 8x8";
+    for settings in [folder(dir.path()), archive(&frames), source(raw)] {
         let error = open(&SourceSettings { roi, ..settings }).err().expect("a refusal").to_string();
         assert!(error.contains("8x8") && error.contains("4,4,5,4"), "{error}");
     }
@@ -435,11 +412,10 @@ mod http {
     }
 
     fn http(url: &str, timeout_ms: u64) -> SourceSettings {
-        let timeout_ms = timeout_ms.to_string();
         let flags =
-            ["--source-kind", "http", "--source-http-url", url, "--source-http-timeout-ms", &timeout_ms];
+            format!("--source-kind http --source-http-url {url} --source-http-timeout-ms {timeout_ms}");
         let auth = [("HEADWATER_DEVICE_SOURCE_HTTP_AUTH", "user:s3cret")];
-        loaded(Sources::default().with_arguments(flags).with_environment(auth))
+        loaded(Sources::default().with_arguments(flags.split(' ')).with_environment(auth))
     }
 
     #[tokio::test]

@@ -5,18 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::{
-    Leader, NOT_IN_VIEW, PATIENCE, SAMPLES, broker, bundle, config, expected, frames, network, scores_bytes,
-    set_capture, until,
+    Leader, NOT_IN_VIEW, PATIENCE, SAMPLES, broker, bundle, config, deciding_bundle, expected, frames,
+    network, scores_bytes, set_capture, single_bundle, until,
 };
 use headwater_end_device::{
     Capture, Device, DeviceHandle, DeviceReport, Ended, OpenedDevice, Source, StdinFormat, StdinSettings,
 };
 use headwater_inference::bundle::Bundle;
-use headwater_inference::manifest::Configuration;
-use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::testing::TcpProxy;
-use headwater_protocol::{Body, Boot, Exit, Kind, Session, Slot};
+use headwater_protocol::{Body, Boot, Kind, Session, Slot};
 use tokio::time::timeout;
 
 /// A device that captures by the clock, has a state folder, and reaches the broker through a proxy that can be closed.
@@ -248,10 +246,7 @@ async fn a_device_that_is_alone_sends_late_decisions_and_late_summaries_with_fea
         ("late-decided", 1.0, vec![Kind::Decided]),
         ("late-unsure", 0.0, vec![Kind::Summary, Kind::Features]),
     ] {
-        let mut policy = Policy::default();
-        policy.of_mut(Exit::DEVICE).threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
-        let alone = TinyNetwork { policy, ..TinyNetwork::of(Configuration::B) };
-        let alone = Arc::new(Bundle::from_bytes(&alone.bundle()).unwrap());
+        let alone = deciding_bundle(threshold);
         let mut setup = DeviceSetup::of(group).await;
         setup.proxy.close();
         setup.config.settings.state_dir = None;
@@ -275,8 +270,7 @@ async fn a_device_that_is_alone_sends_late_decisions_and_late_summaries_with_fea
 async fn frames_that_are_samples_are_spooled_on_disk_before_there_is_a_broker() {
     let mut setup = DeviceSetup::of("frames-first").await;
     setup.proxy.close();
-    let single = TinyNetwork { slots: 1, ..network() };
-    let bundle = Arc::new(Bundle::from_bytes(&single.bundle()).unwrap());
+    let bundle = single_bundle();
     set_capture(&mut setup.config, Capture::Source);
     // No leader settles the samples; the device need not wait long for it.
     setup.config.settings.grace_ms = 500;
@@ -306,7 +300,7 @@ async fn frames_that_are_samples_are_spooled_on_disk_before_there_is_a_broker() 
 async fn samples_not_settled_at_a_clean_end_are_sent_after_a_restart() {
     let mut setup = DeviceSetup::of("clean-end").await;
     let device = setup.restart(bundle()).await;
-    setup.leader.sees(1).await;
+    setup.leader.gets(1).await;
     assert_eq!(device.shutdown().await.counts.spooled, 1);
     let _device = setup.restart(bundle()).await;
     let answer = setup.leader.answer().await;
@@ -354,6 +348,6 @@ async fn answers_of_another_slot_are_set_aside_and_never_sent() {
     timeout(PATIENCE, device.connected()).await.unwrap();
     let report = device.report();
     assert_eq!((report.counts.spooled, report.counts.segments_of_others), (0, 1), "{report:?}");
-    setup.leader.sees(1).await;
+    setup.leader.gets(1).await;
     assert!(setup.state.path().join("spool/00000001.seg.other-1").is_file());
 }

@@ -36,37 +36,15 @@ pub enum DataError {
         /// Error of the system.
         source: io::Error,
     },
-    /// A file is missing. Add the file or correct the path.
-    #[error("{at}: {mismatch}")]
-    Missing {
-        /// Folder, or file that should be there.
-        at: String,
-        /// Names of the file.
-        mismatch: Mismatch,
-    },
-    /// A file is cut off or damaged. Copy or download the file again.
-    #[error("{at}: {mismatch}; it is cut off or damaged, copy or download it again")]
-    Damaged {
-        /// File.
-        at: String,
-        /// Damage.
-        mismatch: Mismatch,
-    },
-    /// An undamaged file has content of another kind. Give the right file.
-    #[error("{at}: {mismatch}; is it the right file?")]
-    WrongFile {
-        /// File.
-        at: String,
-        /// Content.
-        mismatch: Mismatch,
-    },
-    /// Own data breaks a rule, such as one image in two parts. Correct the data.
-    #[error("{at}: {mismatch}")]
-    Invalid {
+    /// A file is missing, damaged or of another kind, or own data breaks a rule, such as one image in two parts. Correct the data.
+    #[error("{at}: {mismatch}{advice}")]
+    Content {
         /// File or folder, and the position in it.
         at: String,
-        /// Rule and violation.
+        /// Content that is needed, and the content found.
         mismatch: Mismatch,
+        /// What to do, where the mismatch does not say it.
+        advice: &'static str,
     },
     /// The data exceeds a limit. Split the data.
     #[error("{at}: expected at most {limit} {unit}, found more; split the data")]
@@ -110,24 +88,23 @@ impl Mismatch {
         Self { expected: expected.into(), found: found.into() }
     }
 
-    /// [`DataError::Missing`] of a file.
-    pub(crate) fn missing(self, at: impl Display) -> DataError {
-        DataError::Missing { at: at.to_string(), mismatch: self }
-    }
-
-    /// [`DataError::Damaged`] of a file.
+    /// [`DataError::Content`] of a file that is cut off or damaged.
     pub(crate) fn damaged(self, at: impl Display) -> DataError {
-        DataError::Damaged { at: at.to_string(), mismatch: self }
+        self.content(at, "; it is cut off or damaged, copy or download it again")
     }
 
-    /// [`DataError::WrongFile`] of a file.
+    /// [`DataError::Content`] of an undamaged file of another kind.
     pub(crate) fn wrong_file(self, at: impl Display) -> DataError {
-        DataError::WrongFile { at: at.to_string(), mismatch: self }
+        self.content(at, "; is it the right file?")
     }
 
-    /// [`DataError::Invalid`] at a position of the caller's data.
+    /// [`DataError::Content`] of missing files and of the caller's data.
     pub(crate) fn invalid(self, at: impl Display) -> DataError {
-        DataError::Invalid { at: at.to_string(), mismatch: self }
+        self.content(at, "")
+    }
+
+    fn content(self, at: impl Display, advice: &'static str) -> DataError {
+        DataError::Content { at: at.to_string(), mismatch: self, advice }
     }
 
     /// [`DataError::Options`] for a data set or a file.

@@ -32,7 +32,7 @@ pub(crate) fn find(dir: &Path, names: &[String], contents: &str) -> Result<PathB
     let path = names.iter().map(|name| dir.join(name)).find(|path| path.is_file());
     path.ok_or_else(|| {
         let names = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
-        Mismatch::new(names, format!("none; the folder must hold {contents}")).missing(dir.display())
+        Mismatch::new(names, format!("none; the folder must hold {contents}")).invalid(dir.display())
     })
 }
 

@@ -6,7 +6,7 @@
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
 //! ```text
-//! texts           read  document  edit
+//! texts           read  document  edit  table
 //! ground          mistake  nearest
 //! ```
 
@@ -16,6 +16,7 @@ mod edit;
 mod mistake;
 mod nearest;
 mod read;
+mod table;
 
 pub use document::{Document, Located, line_at};
 #[cfg(feature = "edit")]
@@ -23,3 +24,4 @@ pub use edit::edit;
 pub use mistake::Mistake;
 pub use nearest::{last_part, nearest, no_such_key};
 pub use read::{one_of, read, with_lines};
+pub use table::check_range;

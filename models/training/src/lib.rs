@@ -1,7 +1,7 @@
 //! Trains the sections and exits of a distributed network together and exports them as one bundle.
 //!
 //! An [`experiment::Experiment`] is a network spec, a recipe and the choice of data. [`network::Network`] has the layers,
-//! [`training::Trainer`] minimises the joint loss over every exit ([`loss`]), [`reduction`] combines the gradients of the workers.
+//! [`joint::Trainer`] minimises the joint loss over every exit ([`loss`]), [`reduction`] combines the gradients of the workers.
 //! [`report`] writes the figures of a run, [`export`] the bundle, after an engine has agreed with the trained network. [`run`] stores a run in a folder
 //! that survives a kill.
 //!
@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! runs            run  single_camera
-//! training        training  scale_out
+//! training        joint  scale_out
 //! results         report  export  checkpoint
 //! evaluation      evaluation  coding_fit
 //! gradients       reduction  optimiser  loss
@@ -26,6 +26,7 @@ pub mod evaluation;
 pub mod experiment;
 pub mod export;
 pub mod fused;
+pub mod joint;
 pub mod layers;
 pub mod loss;
 pub mod network;
@@ -37,5 +38,4 @@ pub mod report;
 pub mod run;
 pub mod scale_out;
 pub mod single_camera;
-pub mod training;
 pub mod workers;

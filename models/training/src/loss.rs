@@ -47,6 +47,8 @@ struct TermInputs<'a> {
     output: &'a NetworkOutput,
     batch: &'a Batch,
     classes: usize,
+    /// The last exit.
+    last: Exit,
     /// The map of the devices, in a network that codes it.
     coded_map: Option<FeatureMap>,
     /// Target distribution of the labels, `[batch, classes]`.
@@ -56,23 +58,23 @@ struct TermInputs<'a> {
 }
 
 impl LossSums {
-    /// Appends the sums to a message: samples, loss, and right answers of every exit, `u64::MAX` where the network has none.
-    pub fn put(&self, message: &mut Vec<u8>) {
+    /// Appends the sums to a message: samples, loss, and right answers of these exits, `u64::MAX` where a share without a view has none.
+    pub fn put(&self, exits: &[Exit], message: &mut Vec<u8>) {
         put_u64(message, self.samples);
         put_u64(message, self.loss.to_bits());
-        for exit in Exit::FIRST {
-            put_u64(message, self.correct.get(exit).copied().unwrap_or(u64::MAX));
+        for exit in exits {
+            put_u64(message, self.correct.get(*exit).copied().unwrap_or(u64::MAX));
         }
     }
 
-    /// Reads the sums that [`put`](Self::put) appended.
-    pub fn read(message: &mut Reader<'_>) -> Self {
+    /// Reads the sums that [`put`](Self::put) appended for the same exits.
+    pub fn read(exits: &[Exit], message: &mut Reader<'_>) -> Self {
         let mut sums =
             Self { samples: message.u64(), loss: f64::from_bits(message.u64()), ..Self::default() };
-        for exit in Exit::FIRST {
+        for exit in exits {
             let hits = message.u64();
             if hits != u64::MAX {
-                sums.correct.insert(exit, hits);
+                sums.correct.insert(*exit, hits);
             }
         }
         sums
@@ -95,21 +97,23 @@ impl LossRecipe {
     /// part in any term.
     ///
     /// # Panics
-    /// When the batch is empty, or the network has no exit `cloud`.
+    /// When the batch is empty, or the network has no exit.
     pub fn of(&self, spec: &Spec, output: &NetworkOutput, batch: &Batch) -> Loss {
         let logits = output.exits.map(|_, logits| values(logits));
-        let classes = logits[Exit::CLOUD].len() / batch.labels.len();
+        let (last, of_last) = logits.iter().next_back().expect("every network has an exit");
+        let classes = of_last.len() / batch.labels.len();
         let inputs = TermInputs {
             recipe: self,
             output,
             batch,
             classes,
+            last,
             coded_map: spec.codes_features().then_some(spec.shapes.features),
             labels: self.label_targets(&batch.labels, classes),
             soft_targets: logits.map(|_, logits| self.soft_targets(logits, classes)),
         };
         let terms = TERMS.iter().flat_map(|term| term(&inputs));
-        let total = terms.reduce(|total, term| total + term).expect("every network has the exit `cloud`");
+        let total = terms.reduce(|total, term| total + term).expect("every network has an exit");
         let sums = LossSums {
             samples: batch.labels.len() as u64,
             loss: f64::from(values(&total)[0]) * batch.labels.len() as f64,
@@ -153,11 +157,9 @@ impl TermInputs<'_> {
     /// Soft targets of the teacher of an exit, or of device heads that are no exits for `None`.
     fn teacher_of(&self, exit: Option<Exit>) -> &[f32] {
         let deeper = |teacher: &Exit| exit.is_none_or(|exit| *teacher > exit);
-        let teacher = match self.recipe.distillation.teacher() {
-            Teacher::Last => Exit::CLOUD,
-            Teacher::Next => {
-                self.soft_targets.iter().map(|(exit, _)| exit).find(deeper).unwrap_or(Exit::CLOUD)
-            }
+        let teacher = match self.recipe.distillation.teacher {
+            Teacher::Last => self.last,
+            Teacher::Next => self.soft_targets.iter().map(|(exit, _)| exit).find(deeper).unwrap_or(self.last),
         };
         &self.soft_targets[teacher]
     }
@@ -177,11 +179,10 @@ fn exit_labels(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
     inputs.exits().map(term).collect()
 }
 
-/// Distillation: cross-entropy of the exits before the cloud against the soft targets of their teacher.
+/// Distillation: cross-entropy of the exits before the last against the soft targets of their teacher.
 fn exit_distillation(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
     let distillation = &inputs.recipe.distillation;
-    // The weight of the cloud itself is 0.
-    let exits = inputs.exits().filter(|(exit, _)| distillation.weight(*exit) > 0.0);
+    let exits = inputs.exits().skip(1).filter(|(exit, _)| distillation.weight(*exit) > 0.0);
     let term = |(exit, logits): (Exit, &Tensor<2>)| {
         let weights = inputs.sample_weights(distillation.weight(exit) * inputs.recipe.distillation_scale());
         soft_target_loss(logits.clone(), inputs.teacher_of(Some(exit)), &weights, distillation.temperature)
@@ -231,7 +232,8 @@ fn device_heads(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
 /// A sign between -1 and +1 costs what lies between, so the gradient draws each bit to what its context predicts. What a bit changes as a context of
 /// others is left out.
 fn map_bits(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
-    let (Some(weight), Some(map)) = (inputs.recipe.map_bits, inputs.coded_map) else { return Vec::new() };
+    let weight = inputs.recipe.map_bits;
+    let Some(map) = inputs.coded_map.filter(|_| weight > 0.0) else { return Vec::new() };
     let shape = map.coder_shape().expect("the spec was checked");
     let views = inputs.output.devices.iter().flatten().filter(|device| !device.rows.is_empty());
     let term = |device: &SourceOutput| {
@@ -287,8 +289,10 @@ mod tests {
         // Losses with the last and the next exit as the teacher, of device heads with this weight.
         let losses = |device: f32| {
             [Teacher::Last, Teacher::Next].map(|teacher| {
-                let distillation = Distillation { teacher: Some(teacher), device, ..recipe.distillation };
-                values(&LossRecipe { distillation, ..recipe }.of(&network.spec, &output, &batch).total)[0]
+                let distillation = Distillation { teacher, device, ..recipe.distillation.clone() };
+                values(
+                    &LossRecipe { distillation, ..recipe.clone() }.of(&network.spec, &output, &batch).total,
+                )[0]
             })
         };
         let ([last, next], [last_of_heads, next_of_heads]) = (losses(0.0), losses(1.0));
@@ -328,7 +332,7 @@ mod tests {
         let pass = Pass::training(TrainedState { layout: &network.layout, state: &state });
         let output = network.forward(&pass, &batch);
         let plain = Recipe::read(None).unwrap().loss;
-        let with = LossRecipe { map_bits: Some(0.01), ..plain };
+        let with = LossRecipe { map_bits: 0.01, ..plain.clone() };
         let [plain, with] =
             [plain, with].map(|loss| values(&loss.of(&network.spec, &output, &batch).total)[0]);
         let map = network.spec.shapes.features;

@@ -34,7 +34,7 @@ impl Moments {
 
     /// Takes one step along a gradient.
     pub fn step(&mut self, step: OptimiserStep, layout: &Layout, state: &mut State, gradient: &[f32]) {
-        match step.optimiser.algorithm() {
+        match step.optimiser.algorithm {
             Algorithm::Adam => self.adam_step(step, layout, state, gradient),
             Algorithm::Sgd => self.sgd_step(step, layout, state, gradient),
         }
@@ -164,7 +164,7 @@ mod tests {
     fn gradient_descent_moves_by_rate_and_momentum() {
         let (layout, mut moments) = (layout(), Moments::new(4));
         let mut state = layout.initial(0);
-        let optimiser = Optimiser { algorithm: Some(Algorithm::Sgd), beta_1: 0.5, ..optimiser() };
+        let optimiser = Optimiser { algorithm: Algorithm::Sgd, beta_1: 0.5, ..optimiser() };
         for number in [1, 2] {
             let step = OptimiserStep { optimiser, number, rate: 0.1 };
             moments.step(step, &layout, &mut state, &[1.0, -2.0, 0.0, -1.0]);

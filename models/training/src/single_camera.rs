@@ -10,9 +10,9 @@ use thiserror::Error;
 
 use crate::evaluation::evaluate;
 use crate::experiment::{Experiment, RunInfo};
+use crate::joint::{Diverged, Trainer};
 use crate::recipe::Recipe;
 use crate::scale_out::Alone;
-use crate::training::{Diverged, Trainer};
 use headwater_calibration::data::{Augment, Samples};
 use headwater_spec::Spec;
 use headwater_spec::file_error::FileError;

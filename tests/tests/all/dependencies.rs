@@ -50,7 +50,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("headwater-link", &["transport"]),
     ("headwater-identity", &["protocol", "transport"]),
     ("headwater-spec", &["protocol", "kernels", "inference", "toml-file"]),
-    ("headwater-calibration", &["protocol", "kernels", "inference", "samples"]),
+    ("headwater-calibration", &["protocol", "kernels", "inference", "samples", "toml-file"]),
     (
         "headwater-training",
         &["protocol", "kernels", "map-coder", "inference", "samples", "spec", "calibration", "toml-file"],

@@ -8,12 +8,8 @@
 //!
 //! The bound is the speed of the inner loop's instructions with everything in registers. It is measured in each round just before the
 //! packed section, because the speed of a shared core changes. The ratio is taken within a round.
-//!
-//! On a processor with byte tiles (AMX) the layer's products are timed as one matrix multiplication too, with both matrices in tiles
-//! beforehand. No 8-bit engine with these instructions can be faster.
 
 mod bounds;
-mod tiles;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -116,8 +112,7 @@ fn measure(map: Map, environment: Option<&Environment>) -> Measured {
         let made = [float_convolution(map), byte_convolution(map)].map(|onnx| session(environment, &onnx));
         sessions.extend(made.map(|session| session.expect("ONNX Runtime takes the layer")));
     }
-    let mut tiles = tiles::Layer::of(map.channels, 9 * map.channels, map.height * map.width);
-    let mut times = [const { Vec::new() }; 4];
+    let mut times = [const { Vec::new() }; 3];
     let (mut bounds, mut reached) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let bound = bounds::of_path();
@@ -140,12 +135,9 @@ fn measure(map: Map, environment: Option<&Environment>) -> Measured {
                 }
             }));
         }
-        if let Some(tiles) = &mut tiles {
-            times[3].push(timed(|| tiles.multiply()));
-        }
     }
     let [packed, others @ ..] = times;
-    let others = ["float", "bytes", "tiles"].into_iter().zip(others).filter(|(_, times)| !times.is_empty());
+    let others = ["float", "bytes"].into_iter().zip(others).filter(|(_, times)| !times.is_empty());
     Measured {
         packed: median(packed),
         others: others.map(|(name, times)| (name, median(times))).collect(),
@@ -171,10 +163,6 @@ fn main() {
         println!("without ONNX Runtime: ORT_DYLIB_PATH is not set");
     }
     println!("path {}; bound: {}", CodePath::best().name(), bounds::NAMES[usize::from(bounds::is_wide())]);
-    println!("beside it, thousand million products a second in registers:");
-    for (name, rate) in bounds::others() {
-        println!("{rate:>8.0}  {name}");
-    }
     println!(
         "{:>8} {:>6}  {:>9} {:>8} {:>8} {:>9}   others: microseconds, times packed",
         "channels", "side", "packed us", "G/s", "bound", "of bound"

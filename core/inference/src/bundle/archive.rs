@@ -76,10 +76,7 @@ pub(super) fn read(file: &[u8]) -> Result<Vec<Member>, BundleError> {
             return Ok(members);
         }
         if members.len() == MAX_MEMBERS {
-            return Err(BundleError::Members {
-                expected: format!("at most {MAX_MEMBERS}"),
-                found: "another one".into(),
-            });
+            return Err(BundleError::refused("members", format!("at most {MAX_MEMBERS}"), "another one"));
         }
         let (name, size) = parse_header(block, &part)?;
         let expected = header(name, size);
@@ -112,10 +109,8 @@ fn header(name: &str, size: u64) -> Header {
 
 fn parse_header<'a>(block: &'a [u8], part: &str) -> Result<(&'a str, u64), BundleError> {
     let field = |range: Range<usize>| block[range].split(|&byte| byte == 0).next().unwrap_or_default();
-    let refused = |what: &str, expected, field: &[u8]| BundleError::Header {
-        part: format!("{part}, {what}"),
-        expected,
-        found: field.escape_ascii().to_string(),
+    let refused = |what: &str, expected: &str, field: &[u8]| {
+        BundleError::refused(format!("altered {part}, {what}"), expected, field.escape_ascii())
     };
     let (name, size) = (field(NAME_FIELD), field(SIZE_FIELD));
     let ascii =
@@ -133,10 +128,10 @@ fn check_end(file: &[u8], at: usize) -> Result<(), BundleError> {
     check_bytes(file, at, &END, part)?;
     match file.len() - at - END.len() {
         0 => Ok(()),
-        more => Err(BundleError::Members {
-            expected: format!("nothing after the end at byte {}", at + END.len()),
-            found: format!("{more} more bytes"),
-        }),
+        more => {
+            let expected = format!("nothing after the end at byte {}", at + END.len());
+            Err(BundleError::refused("members", expected, format_args!("{more} more bytes")))
+        }
     }
 }
 
@@ -149,15 +144,18 @@ fn check_bytes(
 ) -> Result<(), BundleError> {
     match expected.iter().zip(&file[at..]).position(|(expected, found)| expected != found) {
         None => Ok(()),
-        Some(i) => Err(BundleError::Framing {
-            part: part(),
-            offset: at + i,
-            expected: expected[i],
-            found: file[at + i],
-        }),
+        Some(i) => Err(BundleError::refused(
+            format!("altered at byte {}, {}", at + i, part()),
+            format!("{:#04x}", expected[i]),
+            format_args!("{:#04x}", file[at + i]),
+        )),
     }
 }
 
 fn truncated(member: &str, expected: usize, file: &[u8]) -> BundleError {
-    BundleError::Truncated { member: member.to_owned(), expected: expected as u64, found: file.len() as u64 }
+    BundleError::refused(
+        format!("cut off in {member}"),
+        format!("at least {expected} bytes in all"),
+        file.len(),
+    )
 }

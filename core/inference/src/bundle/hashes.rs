@@ -78,20 +78,20 @@ fn check(verified: &Verified<'_>, stored: &[u8]) -> Result<(), BundleError> {
     for (name, bytes) in covered {
         let found = hex_sha256(bytes);
         if let Some(expected) = on_record.get(name).filter(|expected| **expected != found) {
-            return Err(BundleError::Altered { member: name.into(), expected: expected.clone(), found });
+            return Err(altered(name, expected, found));
         }
     }
-    Err(BundleError::Altered {
-        member: HASHES.into(),
-        expected: hex_sha256(&rendered),
-        found: hex_sha256(stored),
-    })
+    Err(altered(HASHES, &hex_sha256(&rendered), hex_sha256(stored)))
+}
+
+/// Refusal of a member whose bytes have another hash.
+pub(super) fn altered(member: &str, expected: &str, found: String) -> BundleError {
+    BundleError::refused(format!("altered {member}"), format!("sha-256 {expected}"), found)
 }
 
 fn misplaced(members: &[Member]) -> BundleError {
     let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
-    BundleError::Members {
-        expected: format!("{NETWORK}, {POLICY}, sections, {REPORT} if any, {HASHES}, {SIGNATURE} if any"),
-        found: if names.is_empty() { "none".into() } else { names.join(", ") },
-    }
+    let expected = format!("{NETWORK}, {POLICY}, sections, {REPORT} if any, {HASHES}, {SIGNATURE} if any");
+    let found = if names.is_empty() { "none".into() } else { names.join(", ") };
+    BundleError::refused("members", expected, found)
 }

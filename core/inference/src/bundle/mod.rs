@@ -248,7 +248,7 @@ impl Bundle {
     ///
     /// # Errors
     /// [`BundleError::NotInBundle`] or [`BundleError::UnknownSection`] for a section that is not in the bundle or not in the network;
-    /// [`BundleError::Inflate`] or [`BundleError::Oversize`] for one that was deflated wrongly.
+    /// [`BundleError::Refused`] for one that was deflated wrongly.
     pub fn section(&self, name: &str) -> Result<SectionBytes<'_>, BundleError> {
         let (manifest, member) = self.stored_section(name)?;
         let stored = member.bytes_in(&self.bytes);
@@ -314,10 +314,10 @@ fn check_sections(bytes: &[u8], manifest: &NetworkManifest, members: &[Member]) 
     }
     match rest.next() {
         None => Ok(()),
-        Some(member) => Err(BundleError::Members {
-            expected: "sections of network.json, each at most once and in its order".into(),
-            found: member.name.escape_default().to_string(),
-        }),
+        Some(member) => {
+            let expected = "sections of network.json, each at most once and in its order";
+            Err(BundleError::refused("members", expected, member.name.escape_default()))
+        }
     }
 }
 
@@ -327,7 +327,7 @@ fn check_context_table(manifest: &NetworkManifest, member: &str, table: &[u8]) -
     if expected == found {
         return Ok(());
     }
-    Err(BundleError::ContextTable { member: member.to_owned(), expected, found })
+    Err(BundleError::refused(member, format!("{expected} bytes"), found))
 }
 
 /// Checks a further form of a section, which is there exactly if `network.json` has its hash.
@@ -344,10 +344,8 @@ fn check_form(
         (member, expected) => {
             let name = format!("{}.{form}", section.name);
             let named = |is: bool| if is { name.clone() } else { format!("no {name}") };
-            Err(BundleError::Members {
-                expected: format!("{}, as network.json says", named(expected.is_some())),
-                found: named(member.is_some()),
-            })
+            let expected = format!("{}, as network.json says", named(expected.is_some()));
+            Err(BundleError::refused("members", expected, named(member.is_some())))
         }
     }
 }
@@ -357,7 +355,7 @@ fn check_hash(bytes: &[u8], member: &Member, expected: &str) -> Result<(), Bundl
     if found == expected {
         return Ok(());
     }
-    Err(BundleError::Altered { member: member.name.clone(), expected: expected.to_owned(), found })
+    Err(hashes::altered(&member.name, expected, found))
 }
 
 fn parse_manifest(stored: &[u8]) -> Result<NetworkManifest, BundleError> {
@@ -389,8 +387,7 @@ fn read_signature(stored: &[u8]) -> Result<Signature, BundleError> {
     if rendered == stored {
         return Ok(signature);
     }
-    let (expected, found) = (hashes::hex_sha256(&rendered), hashes::hex_sha256(stored));
-    Err(BundleError::Altered { member: SIGNATURE.into(), expected, found })
+    Err(hashes::altered(SIGNATURE, &hashes::hex_sha256(&rendered), hashes::hex_sha256(stored)))
 }
 
 fn parse<'a, T: serde::Deserialize<'a>>(member: &'static str, stored: &'a [u8]) -> Result<T, BundleError> {
@@ -402,12 +399,16 @@ fn parse<'a, T: serde::Deserialize<'a>>(member: &'static str, stored: &'a [u8]) 
 fn check_values(member: &'static str, stored: &[u8]) -> Result<(), BundleError> {
     let found = stored.iter().filter(|byte| matches!(byte, b'[' | b'{' | b',' | b':')).count();
     if found > MAX_JSON_VALUES {
-        Err(BundleError::Values { member, limit: MAX_JSON_VALUES, found })
+        let expected = format!("at most {MAX_JSON_VALUES} keys and values");
+        Err(BundleError::refused(member, expected, found))
     } else {
         Ok(())
     }
 }
 
 fn check_limit(what: &str, limit: u64, found: u64) -> Result<(), BundleError> {
-    if found > limit { Err(BundleError::Oversize { what: what.into(), limit, found }) } else { Ok(()) }
+    if found > limit {
+        return Err(BundleError::refused(what, format!("at most {limit} bytes"), found));
+    }
+    Ok(())
 }

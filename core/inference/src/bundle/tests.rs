@@ -158,7 +158,9 @@ fn an_error_names_the_member_and_the_expected_and_found_values() {
         let mut altered = bytes.clone();
         altered[range.start + range.len() / 2] ^= 1;
         let error = Bundle::from_bytes(&altered).unwrap_err();
-        let BundleError::Altered { member, expected, found } = &error else { panic!("{name}: {error}") };
+        let BundleError::Refused { part, expected, found } = &error else { panic!("{name}: {error}") };
+        let (member, expected) =
+            (part.strip_prefix("altered ").unwrap(), expected.strip_prefix("sha-256 ").unwrap());
         // An altered record names a member, because its hash does not match the record any more.
         if name != HASHES {
             assert_eq!(member, name);
@@ -185,8 +187,7 @@ fn a_file_that_is_not_a_tar_is_refused() {
 fn a_member_with_a_huge_size_is_refused_before_anything_is_allocated() {
     let mut bytes = small();
     bytes[124..136].copy_from_slice(b"77777777777\0");
-    let error = Bundle::from_bytes(&bytes).unwrap_err();
-    assert!(matches!(error, BundleError::Framing { .. }), "{error}");
+    check_refused(&bytes, "altered at byte 152, header of member 0, network.json");
 }
 
 #[test]
@@ -314,8 +315,9 @@ fn a_context_table_of_another_length_is_neither_written_nor_read() {
     let whole = network.writer().finish().unwrap();
     let table = Bundle::from_bytes(&whole).unwrap().contexts("device-0").unwrap().to_vec();
     for wrong in [&table[1..], &[]] {
-        let error = network.writer().contexts("device-0", wrong).finish().unwrap_err();
-        assert!(matches!(error, BundleError::ContextTable { .. }), "{error}");
+        let message = format!("device-0.contexts: expected {} bytes, found {}", table.len(), wrong.len());
+        let error = network.writer().contexts("device-0", wrong).finish().unwrap_err().to_string();
+        assert!(error.contains(&message), "{error}");
         // Hashes hold, as in a bundle of another program.
         let members = archive::read(&whole).unwrap();
         let hash = hashes::hex_sha256(wrong);
@@ -324,10 +326,7 @@ fn a_context_table_of_another_length_is_neither_written_nor_read() {
         manifest["sections"][0]["contexts_sha256"] = hash.into();
         let bytes = with_member(&whole, "device-0.contexts", wrong);
         let bytes = with_member(&bytes, NETWORK, &serde_json::to_vec(&manifest).unwrap());
-        check_refused(
-            &bytes,
-            &format!("device-0.contexts: expected {} bytes, found {}", table.len(), wrong.len()),
-        );
+        check_refused(&bytes, &message);
     }
 }
 

@@ -7,7 +7,8 @@ use headwater_protocol::{
 
 use super::journal::{Entry, replay};
 use super::{
-    Action, Counts, DeviceAnswer, EdgeAnswer, Event, Exits, Generation, Leader, LeaderConfig, Micros, Now,
+    Action, Counts, DeviceAnswer, EdgeAnswer, Event, Exits, Generation, Implausible, Leader, LeaderConfig,
+    Micros, Now,
 };
 use crate::manifest::{Aggregation, Configuration};
 use crate::policy::{ExitPolicy, ExitThreshold, NoAnswer, Policy, Threshold};
@@ -71,6 +72,26 @@ fn slot(index: u8) -> Slot {
     Slot::new(index).expect("below 64")
 }
 
+/// A device's answer in time, with its age at sending.
+fn aged(index: u8, sample: u64, age_ms: u16, answer: DeviceAnswer<'_>) -> Event<'_> {
+    Event::DeviceAnswer { slot: slot(index), sample: SampleId(sample), age_ms, late: false, answer }
+}
+
+/// A device's answer in time, sent at once.
+fn answer(index: u8, sample: u64, answer: DeviceAnswer<'_>) -> Event<'_> {
+    aged(index, sample, 0, answer)
+}
+
+/// A device's answer from its spool; its age means nothing.
+fn late(index: u8, sample: u64, answer: DeviceAnswer<'_>) -> Event<'_> {
+    Event::DeviceAnswer { slot: slot(index), sample: SampleId(sample), age_ms: 3, late: true, answer }
+}
+
+fn request(sample: u64, slots: u64) -> Action {
+    let (sample, slots) = (SampleId(sample), SlotSet::from_bits(slots));
+    Action::Request { generation: Generation::Current, sample, slots }
+}
+
 impl Group {
     fn new() -> Self {
         Self::of(config())
@@ -88,47 +109,78 @@ impl Group {
         let slots = config.slots;
         let leader = Leader::new(config, exits);
         let mut group = Self { leader, now: Micros::from_ms(1000), done: Vec::new() };
-        for slot in Slot::first(slots) {
-            group.event(Event::DeviceUp { slot });
-        }
+        (0..slots as u8).for_each(|index| group.up(index));
         group
     }
 
-    fn event(&mut self, event: Event<'_>) -> Vec<Action> {
+    /// A device that has an exit of its own and is alone (configuration b).
+    fn alone() -> Self {
+        Self::of(LeaderConfig { configuration: Configuration::B, slots: 1, ..config() })
+    }
+
+    /// Why the leader refused an event under that network, and the actions.
+    fn under(&mut self, generation: Generation, event: Event<'_>) -> (Option<Implausible>, Vec<Action>) {
         let mut actions = Vec::new();
-        self.leader.handle(at(self.now), Generation::Current, event, &mut actions);
+        let refusal = self.leader.handle(at(self.now), generation, event, &mut actions);
         self.done.extend(actions.iter().cloned());
-        actions
+        (refusal, actions)
+    }
+
+    fn event(&mut self, event: Event<'_>) -> Vec<Action> {
+        self.under(Generation::Current, event).1
+    }
+
+    /// What the leader says to an event that it refuses, and the actions.
+    #[track_caller]
+    fn refused(&mut self, event: Event<'_>) -> (String, Vec<Action>) {
+        let (refusal, actions) = self.under(Generation::Current, event);
+        (refusal.expect("a refusal").to_string(), actions)
+    }
+
+    fn up(&mut self, index: u8) {
+        self.event(Event::DeviceUp { slot: slot(index) });
+    }
+
+    fn down(&mut self, index: u8) -> Vec<Action> {
+        self.event(Event::DeviceDown { slot: slot(index) })
+    }
+
+    fn trigger(&mut self, sample: u64) -> Vec<Action> {
+        self.event(Event::Trigger { sample: SampleId(sample) })
     }
 
     fn summary(&mut self, index: u8, sample: u64, scores: &[f32]) -> Vec<Action> {
-        self.event(Event::DeviceAnswer {
-            slot: slot(index),
-            sample: SampleId(sample),
-            age_ms: 0,
-            late: false,
-            answer: DeviceAnswer::Summary(scores),
-        })
+        self.event(answer(index, sample, DeviceAnswer::Summary(scores)))
+    }
+
+    /// The same scores from every device; the actions of the last one.
+    fn all(&mut self, sample: u64, scores: &[f32]) -> Vec<Action> {
+        (0..SLOTS as u8).map(|index| self.summary(index, sample, scores)).last().expect("there are slots")
     }
 
     fn not_in_view(&mut self, index: u8, sample: u64) -> Vec<Action> {
-        self.event(Event::DeviceAnswer {
-            slot: slot(index),
-            sample: SampleId(sample),
-            age_ms: 0,
-            late: false,
-            answer: DeviceAnswer::NotInView,
-        })
+        self.event(answer(index, sample, DeviceAnswer::NotInView))
+    }
+
+    fn late(&mut self, index: u8, sample: u64, scores: &[f32]) -> Vec<Action> {
+        self.event(late(index, sample, DeviceAnswer::Summary(scores)))
     }
 
     fn features(&mut self, index: u8, sample: u64) -> Vec<Action> {
-        self.event(Event::Features {
-            slot: slot(index),
-            sample: SampleId(sample),
-            late: false,
-            bits: &[index + 1; PACKED],
-            body_bytes: PACKED as u64,
-        })
+        let (slot, sample, bits) = (slot(index), SampleId(sample), &[index + 1; PACKED]);
+        self.event(Event::Features { slot, sample, late: false, bits, body_bytes: PACKED as u64 })
+    }
+
+    fn gone(&mut self, index: u8, sample: u64) -> Vec<Action> {
+        self.event(Event::Gone { slot: slot(index), sample: SampleId(sample) })
+    }
+
+    fn cloud(&mut self, sample: u64, logits: &[f32]) -> Vec<Action> {
+        self.event(Event::CloudAnswer { sample: SampleId(sample), logits })
+    }
+
+    fn cloud_fails(&mut self, sample: u64, reason: Degraded) -> Vec<Action> {
+        self.event(Event::CloudFailed { sample: SampleId(sample), reason })
     }
 
     fn after_ms(&mut self, ms: u32) -> Vec<Action> {
@@ -138,13 +190,18 @@ impl Group {
 
     /// Sends unsure scores and features of a sample, so that the leader asks the cloud.
     fn ask_cloud(&mut self, sample: u64) {
-        for index in 0..SLOTS as u8 {
-            self.summary(index, sample, &UNSURE);
-        }
+        self.all(sample, &UNSURE);
         for index in 0..SLOTS as u8 {
             self.features(index, sample);
         }
         assert!(matches!(self.done.last(), Some(Action::AskCloud { .. })), "{:?}", self.done.last());
+    }
+}
+
+impl Leader {
+    /// The newest sample that was opened or triggered.
+    fn newest_known(&self) -> SampleId {
+        self.newest.max(self.plausible_ids.believed.newest().unwrap_or_default())
     }
 }
 
@@ -198,14 +255,7 @@ fn an_unsure_sample_asks_for_features_and_then_the_cloud() {
     group.summary(0, 1, &UNSURE);
     group.not_in_view(1, 1);
     let actions = group.summary(2, 1, &UNSURE);
-    assert_eq!(
-        actions,
-        [Action::Request {
-            generation: Generation::Current,
-            sample: SampleId(1),
-            slots: SlotSet::from_bits(0b101)
-        }]
-    );
+    assert_eq!(actions, [request(1, 0b101)]);
     assert_eq!(group.features(0, 1), []);
     let actions = group.features(2, 1);
     let expected = Action::AskCloud {
@@ -216,7 +266,7 @@ fn an_unsure_sample_asks_for_features_and_then_the_cloud() {
         deadline_ms: 300,
     };
     assert_eq!(actions, [expected]);
-    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let actions = group.cloud(1, &SURE);
     let decision = decision(&actions);
     assert_eq!((decision.exit, decision.class.unwrap()), (Exit::CLOUD, 2));
     assert_eq!(decision.presence.get(slot(1)), SlotPresence::NotInView);
@@ -239,7 +289,7 @@ fn a_device_that_goes_down_is_not_waited_for() {
     let mut group = Group::new();
     group.summary(0, 1, &SURE);
     group.summary(1, 1, &SURE);
-    let actions = group.event(Event::DeviceDown { slot: slot(2) });
+    let actions = group.down(2);
     assert_eq!(decision(&actions).presence.missing_count(), 1);
     group.summary(0, 2, &SURE);
     assert_eq!(decision(&group.summary(1, 2, &SURE)).presence.missing_count(), 1);
@@ -248,14 +298,12 @@ fn a_device_that_goes_down_is_not_waited_for() {
 #[test]
 fn a_device_that_goes_down_owes_no_features() {
     let mut group = Group::new();
-    for index in 0..3 {
-        group.summary(index, 1, &UNSURE);
-    }
+    group.all(1, &UNSURE);
     group.features(0, 1);
     group.features(1, 1);
-    let actions = group.event(Event::DeviceDown { slot: slot(2) });
+    let actions = group.down(2);
     assert!(matches!(&actions[..], [Action::AskCloud { presence, .. }] if *presence == [true, true, false]));
-    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let actions = group.cloud(1, &SURE);
     assert_eq!(decision(&actions).degraded, [Degraded::FeaturesMissing]);
     assert_eq!(decision(&actions).presence.get(slot(2)), SlotPresence::Missing);
 }
@@ -278,9 +326,7 @@ fn no_view_at_all_is_undecided_unless_the_policy_has_the_prior_answer() {
 #[test]
 fn features_that_never_come_leave_the_local_answer() {
     let mut group = Group::new();
-    for index in 0..3 {
-        group.summary(index, 1, &UNSURE);
-    }
+    group.all(1, &UNSURE);
     assert_eq!(group.after_ms(49), []);
     let actions = group.after_ms(1);
     assert_eq!(decision(&actions).degraded, [Degraded::FeaturesMissing]);
@@ -292,7 +338,7 @@ fn a_failing_cloud_leaves_the_local_answer_with_its_reason() {
     for reason in [Degraded::CloudRefused, Degraded::CloudUnreachable, Degraded::CloudBreakerOpen] {
         let mut group = Group::new();
         group.ask_cloud(1);
-        let actions = group.event(Event::CloudFailed { sample: SampleId(1), reason });
+        let actions = group.cloud_fails(1, reason);
         assert_eq!(decision(&actions).degraded, [reason]);
         assert_eq!(decision(&actions).exit, Exit::LOCAL);
     }
@@ -305,9 +351,9 @@ fn a_sample_is_decided_at_the_deadline_when_the_cloud_is_silent_and_revised_by_i
     assert_eq!(group.after_ms(299), []);
     let actions = group.after_ms(1);
     assert_eq!(decision(&actions).degraded, [Degraded::CloudTimeout]);
-    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let actions = group.cloud(1, &SURE);
     assert!(matches!(&actions[..], [Action::Revise(d)] if d.class.unwrap() == 2 && d.exit == Exit::CLOUD));
-    assert_eq!(group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE }), []);
+    assert_eq!(group.cloud(1, &SURE), []);
 }
 
 #[test]
@@ -329,7 +375,7 @@ fn a_vector_of_another_length_is_refused() {
     assert_eq!(group.summary(0, 1, &[1.0]), []);
     assert_eq!(group.summary(9, 1, &SURE), []);
     group.ask_cloud(2);
-    let actions = group.event(Event::CloudAnswer { sample: SampleId(2), logits: &[1.0] });
+    let actions = group.cloud(2, &[1.0]);
     assert_eq!(decision(&actions).degraded, [Degraded::CloudRefused]);
     assert_eq!(group.leader.counts().misfits, 3);
 }
@@ -350,9 +396,7 @@ fn the_oldest_sample_is_shed_when_too_many_are_open() {
 fn settled_stops_below_the_oldest_open_sample() {
     let mut group = Group::new();
     group.summary(0, 1, &SURE);
-    for index in 0..3 {
-        group.summary(index, 2, &SURE);
-    }
+    group.all(2, &SURE);
     assert_eq!(group.leader.settled().highest, SampleId(0));
     group.after_ms(50);
     assert_eq!((group.leader.settled().highest, group.leader.settled().decided), (SampleId(2), 2));
@@ -361,13 +405,7 @@ fn settled_stops_below_the_oldest_open_sample() {
 #[test]
 fn a_sample_older_than_its_deadline_is_decided_at_once_and_marked_late() {
     let mut group = Group::new();
-    let actions = group.event(Event::DeviceAnswer {
-        slot: slot(0),
-        sample: SampleId(1),
-        age_ms: 9000,
-        late: false,
-        answer: DeviceAnswer::Summary(&SURE),
-    });
+    let actions = group.event(aged(0, 1, 9000, DeviceAnswer::Summary(&SURE)));
     assert_eq!(actions, [Action::Open(SampleId(1))]);
     let actions = group.after_ms(50);
     assert_eq!(decision(&actions).degraded, [Degraded::DeviceMissing, Degraded::Late]);
@@ -376,9 +414,7 @@ fn a_sample_older_than_its_deadline_is_decided_at_once_and_marked_late() {
 #[test]
 fn a_restart_publishes_decisions_again_and_awaits_open_samples() {
     let mut group = Group::new();
-    for index in 0..3 {
-        group.summary(index, 1, &SURE);
-    }
+    group.all(1, &SURE);
     group.summary(0, 2, &SURE);
     let mut next = Group::new();
     let mut actions = Vec::new();
@@ -392,115 +428,74 @@ fn a_restart_publishes_decisions_again_and_awaits_open_samples() {
     assert_eq!(next.summary(0, 3, &SURE), [Action::Open(SampleId(3))]);
 }
 
-/// The leader of a single device that has an exit of its own (configuration b).
-fn alone() -> Leader {
-    let config = LeaderConfig { configuration: Configuration::B, slots: 1, ..config() };
-    let mut leader = Leader::new(config, Exits { local: None, edge: None });
-    leader.handle(at(Micros(0)), Generation::Current, Event::DeviceUp { slot: slot(0) }, &mut Vec::new());
-    leader
-}
-
+/// The decision of the device in slot 0, 2 ms after capture.
 fn decided(class: u16) -> Event<'static> {
     let decision = DeviceDecision { class, confidence: 0.75, policy: PolicyId([9; 8]) };
-    Event::DeviceAnswer {
-        slot: slot(0),
-        sample: SampleId(1),
-        age_ms: 2,
-        late: false,
-        answer: DeviceAnswer::Decided(decision),
-    }
+    aged(0, 1, 2, DeviceAnswer::Decided(decision))
 }
 
 #[test]
 fn a_device_that_is_alone_decides_under_its_own_policy_and_once() {
-    let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(at(Micros::from_ms(9)), Generation::Current, decided(2), &mut actions);
+    let mut group = Group::alone();
+    let actions = group.event(decided(2));
     let found = decision(&actions);
     assert_eq!((found.exit, found.class.unwrap(), found.confidence), (Exit::DEVICE, 2, 0.75));
     assert_eq!((found.policy, found.bytes.device_edge), (PolicyId([9; 8]), 14));
-    assert_eq!(leader.settled().decided, 1);
-    actions.clear();
-    leader.handle(at(Micros::from_ms(10)), Generation::Current, decided(1), &mut actions);
-    assert_eq!((actions.len(), leader.counts().after_close), (0, 1));
+    assert_eq!(group.leader.settled().decided, 1);
+    assert_eq!((group.event(decided(1)), group.leader.counts().after_close), (vec![], 1));
 }
 
 #[test]
 fn a_device_decision_in_another_configuration_or_of_an_unknown_class_is_a_misfit() {
-    let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(at(Micros(0)), Generation::Current, decided(CLASSES as u16), &mut actions);
-    assert_eq!((actions.len(), leader.counts().misfits), (0, 1));
-    let mut group = Group::new();
-    assert_eq!(group.event(decided(1)), []);
-    assert_eq!(group.leader.counts().misfits, 1);
+    for (mut group, class) in [(Group::alone(), CLASSES as u16), (Group::new(), 1)] {
+        assert_eq!(
+            (group.event(decided(class)), group.leader.counts().misfits),
+            (vec![], 1),
+            "class {class}"
+        );
+    }
 }
 
 #[test]
 fn features_that_come_with_the_summary_go_to_the_cloud_unasked() {
-    let (mut leader, mut actions) = (alone(), Vec::new());
-    let (sample, slot) = (SampleId(1), slot(0));
-    let summary =
-        Event::DeviceAnswer { slot, sample, age_ms: 0, late: false, answer: DeviceAnswer::Summary(&UNSURE) };
-    leader.handle(at(Micros(0)), Generation::Current, summary, &mut actions);
-    assert_eq!(actions, [Action::Open(sample)]);
-    leader.handle(
-        at(Micros(0)),
-        Generation::Current,
-        Event::Features { slot, sample, late: false, bits: &[7; PACKED], body_bytes: PACKED as u64 },
-        &mut actions,
-    );
-    assert!(matches!(&actions[1..], [Action::AskCloud { features, .. }] if *features == [7; PACKED]));
-    actions.clear();
-    let failed = Event::CloudFailed { sample, reason: Degraded::CloudUnreachable };
-    leader.handle(at(Micros(0)), Generation::Current, failed, &mut actions);
+    let mut group = Group::alone();
+    assert_eq!(group.summary(0, 1, &UNSURE), [Action::Open(SampleId(1))]);
+    let actions = group.features(0, 1);
+    assert!(matches!(&actions[..], [Action::AskCloud { features, .. }] if *features == [1; PACKED]));
+    let actions = group.cloud_fails(1, Degraded::CloudUnreachable);
     // The device's scores answer, though it was not sure.
     assert_eq!((decision(&actions).exit, decision(&actions).class.unwrap()), (Exit::DEVICE, 1));
 }
 
 #[test]
 fn features_that_overtake_their_summary_are_kept_and_without_it_go_to_the_cloud_when_the_window_ends() {
-    let (sample, slot) = (SampleId(1), slot(0));
-    let summary =
-        Event::DeviceAnswer { slot, sample, age_ms: 0, late: false, answer: DeviceAnswer::Summary(&UNSURE) };
-    let features =
-        Event::Features { slot, sample, late: false, bits: &[7; PACKED], body_bytes: PACKED as u64 };
-    let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(at(Micros(0)), Generation::Current, features.clone(), &mut actions);
-    leader.handle(at(Micros(0)), Generation::Current, summary, &mut actions);
-    assert!(matches!(&actions[..], [Action::Open(_), Action::AskCloud { .. }]), "{actions:?}");
-
-    let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(at(Micros(0)), Generation::Current, features.clone(), &mut actions);
-    leader.handle(at(Micros::from_ms(50)), Generation::Current, Event::Tick, &mut actions);
-    assert!(matches!(&actions[..], [Action::Open(_), Action::AskCloud { .. }]), "{actions:?}");
-    actions.clear();
-    let failed = Event::CloudFailed { sample, reason: Degraded::CloudUnreachable };
-    leader.handle(at(Micros::from_ms(51)), Generation::Current, failed, &mut actions);
-    // No scores came, so no exit has an answer.
-    assert_eq!((decision(&actions).class, decision(&actions).undecided), (None, Some(Undecided::NoExit)));
-    leader.handle(at(Micros::from_ms(52)), Generation::Current, features, &mut actions);
-    assert_eq!((actions.len(), leader.counts().after_close), (1, 1));
+    for has_summary in [true, false] {
+        let mut group = Group::alone();
+        assert_eq!(group.features(0, 1), [Action::Open(SampleId(1))]);
+        let actions = if has_summary { group.summary(0, 1, &UNSURE) } else { group.after_ms(50) };
+        assert!(matches!(actions[..], [Action::AskCloud { .. }]), "{actions:?}");
+        let actions = group.cloud_fails(1, Degraded::CloudUnreachable);
+        // Without scores no exit has an answer.
+        let undecided = (!has_summary).then_some(Undecided::NoExit);
+        assert_eq!(
+            (decision(&actions).class.is_some(), decision(&actions).undecided),
+            (has_summary, undecided)
+        );
+        assert_eq!((group.features(0, 1), group.leader.counts().after_close), (vec![], 1));
+    }
 }
 
 #[test]
 fn features_that_were_lost_on_the_way_are_asked_for_when_the_window_ends() {
-    let (mut leader, mut actions) = (alone(), Vec::new());
-    let (sample, slot) = (SampleId(1), slot(0));
-    let summary =
-        Event::DeviceAnswer { slot, sample, age_ms: 0, late: false, answer: DeviceAnswer::Summary(&UNSURE) };
-    leader.handle(at(Micros(0)), Generation::Current, summary, &mut actions);
-    leader.handle(at(Micros::from_ms(50)), Generation::Current, Event::Tick, &mut actions);
-    assert_eq!(
-        actions[1..],
-        [Action::Request { generation: Generation::Current, sample, slots: SlotSet::from_bits(1) }]
-    );
+    let mut group = Group::alone();
+    group.summary(0, 1, &UNSURE);
+    assert_eq!(group.after_ms(50), [request(1, 1)]);
 }
 
 #[test]
 fn one_device_that_names_a_sample_far_ahead_changes_nothing() {
     let mut group = Group::new();
-    for index in 0..3 {
-        group.summary(index, 1, &SURE);
-    }
+    group.all(1, &SURE);
     assert_eq!(group.summary(0, 1 << 30, &SURE), []);
     assert_eq!((group.leader.newest(), group.leader.settled().highest), (SampleId(1), SampleId(1)));
     let counts = group.leader.counts();
@@ -512,9 +507,7 @@ fn one_device_that_names_a_sample_far_ahead_changes_nothing() {
 fn the_ids_of_a_device_that_is_always_first_are_plausible_while_others_follow() {
     let mut group = Group::new();
     for sample in 1..2000 {
-        for index in 0..SLOTS as u8 {
-            group.summary(index, sample, &SURE);
-        }
+        group.all(sample, &SURE);
     }
     assert_eq!((group.leader.counts().implausible, group.leader.settled().decided), (0, 1999));
 }
@@ -522,7 +515,7 @@ fn the_ids_of_a_device_that_is_always_first_are_plausible_while_others_follow() 
 #[test]
 fn samples_after_a_gap_are_plausible_when_a_trigger_names_them_or_after_an_outage_a_second_device() {
     let mut group = Group::new();
-    group.event(Event::Trigger { sample: SampleId(1 << 40) });
+    group.trigger(1 << 40);
     assert_eq!(group.summary(0, 1 << 40, &SURE), [Action::Open(SampleId(1 << 40))]);
     let far = 1 << 41;
     group.event(Event::Connected);

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use headwater_protocol::Boot;
-use headwater_protocol::{DeviceState, Schema};
+use headwater_protocol::DeviceState;
 
 use super::*;
-use crate::inbox::tests::format;
+use crate::inbox::tests::{birth, format, status};
 use DeviceState::{Down, Up};
 
 mod connections;
@@ -82,17 +82,7 @@ impl Group {
     }
 
     fn birth_of(network: NetworkId, id: &str, slot: u8, boot: u16) -> Birth {
-        Birth {
-            schema: Schema,
-            device: DeviceId::new(id).unwrap(),
-            slot: Slot::new(slot).unwrap(),
-            boot: Boot(boot),
-            software: "test".into(),
-            network,
-            numbering: None,
-            policy: None,
-            capabilities: Vec::new(),
-        }
+        Birth { boot: Boot(boot), ..birth(id, slot, network) }
     }
 
     fn birth(&mut self, id: &str, slot: u8, boot: u16) -> Vec<Change> {
@@ -105,8 +95,7 @@ impl Group {
 
     fn status_by(&mut self, arrival: Arrival, id: &str, state: DeviceState, boot: u16) -> Vec<Change> {
         let index = self.index(id);
-        let status = Status { schema: Schema, state, boot: Boot(boot) };
-        self.registry.set_status(index, status, arrival, &mut self.changes);
+        self.registry.set_status(index, status(state, Boot(boot)), arrival, &mut self.changes);
         self.changes()
     }
 

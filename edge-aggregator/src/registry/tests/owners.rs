@@ -163,8 +163,7 @@ fn a_slot_has_the_name_of_its_next_device_after_the_end_of_the_one_before() {
     group.starts("a", 0, 1);
     group.starts("b", 0, 1);
     let index = group.index("a");
-    let ended = Status { schema: Schema, state: Down, boot: Boot(1) };
-    group.registry.set_status(index, ended, group.live(), &mut group.changes);
+    group.registry.set_status(index, status(Down, Boot(1)), group.live(), &mut group.changes);
     let named = (Generation::Current, Event::DeviceNamed { slot: claim(0).slot, name: "b".into() });
     assert_eq!(group.changes, [down(claim(0)), named, up(claim(0))]);
 }

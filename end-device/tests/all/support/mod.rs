@@ -10,13 +10,16 @@ use headwater_end_device::{
 };
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::TractEngine;
+use headwater_inference::manifest::Configuration;
+use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::sections::{DeviceSection, TierOutput};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{
-    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, GroupId, Header, Kind, Limits, Message, NetworkId,
-    SampleId, Session, Settled, SettledNotice, SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode,
+    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, Exit, GroupId, Header, Kind, Limits, Message,
+    NetworkId, SampleId, Session, Settled, SettledNotice, SiteId, Slot, SlotSet, Status, Topic, Topics,
+    decode, encode,
 };
 use headwater_samples::archive::{Archive, ArchiveWriter, FrameFormat, Labels};
 use headwater_samples::{SampleViews, Shape, View};
@@ -44,6 +47,23 @@ pub(crate) fn network() -> TinyNetwork {
 
 pub(crate) fn bundle() -> Arc<Bundle> {
     Arc::new(Bundle::from_bytes(&network().bundle()).expect("a bundle as written"))
+}
+
+/// A network of one device.
+pub(crate) fn single() -> TinyNetwork {
+    TinyNetwork { slots: 1, ..network() }
+}
+
+pub(crate) fn single_bundle() -> Arc<Bundle> {
+    Arc::new(Bundle::from_bytes(&single().bundle()).expect("a bundle as written"))
+}
+
+/// A network of configuration (b), whose device decides at this threshold.
+pub(crate) fn deciding_bundle(threshold: f32) -> Arc<Bundle> {
+    let mut policy = Policy::default();
+    policy.of_mut(Exit::DEVICE).threshold = Threshold::One(ExitThreshold::new(threshold).expect("in [0, 1]"));
+    let network = TinyNetwork { policy, ..TinyNetwork::of(Configuration::B) };
+    Arc::new(Bundle::from_bytes(&network.bundle()).expect("a bundle as written"))
 }
 
 /// The view of a slot and a sample, before it is stored.
@@ -245,7 +265,7 @@ impl Leader {
     }
 
     /// Triggers a sample and waits for its answer in time.
-    pub(crate) async fn sees(&mut self, sample: u64) {
+    pub(crate) async fn gets(&mut self, sample: u64) {
         self.triggers(sample);
         assert_eq!(self.answered().await, (sample, false));
     }

@@ -53,7 +53,7 @@ impl ArchiveWriter {
     /// Adds the next sample.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] when slots or shape differ from the archive's, [`DataError::Image`].
+    /// [`DataError::Content`] when slots or shape differ from the archive's, [`DataError::Image`].
     pub fn push(&mut self, sample: &SampleViews) -> Result<(), DataError> {
         let index = self.labels.classes.len();
         let at = format!("frames: sample {index}");
@@ -77,7 +77,7 @@ impl ArchiveWriter {
     /// Writes the archive.
     ///
     /// # Errors
-    /// [`DataError::Write`]; [`DataError::Invalid`] for a class without a label.
+    /// [`DataError::Write`]; [`DataError::Content`] for a class without a label.
     pub fn finish<W: Write>(mut self, out: W) -> Result<W, DataError> {
         self.labels.frames = Some(self.frames.len());
         self.labels.check().map_err(|mismatch| mismatch.invalid("frames: labels.json"))?;

@@ -56,7 +56,7 @@ impl Npz {
     /// Reads a file and its directory.
     ///
     /// # Errors
-    /// [`DataError::Read`]; [`DataError::Damaged`] for a file that is no zip, is damaged, encrypted or in zip64 form.
+    /// [`DataError::Read`]; [`DataError::Content`] for a file that is no zip, is damaged, encrypted or in zip64 form.
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
         let file = files::read(path, MAX_FILE_BYTES)?;
         let members = directory(&file).map_err(|found| damaged(path, found))?;

@@ -100,7 +100,7 @@ impl Table<'_> {
             Ok(())
         })?;
         let table =
-            table.ok_or_else(|| Mismatch::new("a file labels.csv", "none").missing(self.root.display()))?;
+            table.ok_or_else(|| Mismatch::new("a file labels.csv", "none").invalid(self.root.display()))?;
         let invalid = |error: LineError| {
             error.mismatch.invalid(format!("{}: {TABLE}:{}", self.root.display(), error.line))
         };
@@ -124,7 +124,7 @@ impl Table<'_> {
             None => Ok(views),
             Some((file, line)) => {
                 let expected = format!("this file, which labels.csv names in line {line}");
-                Err(Mismatch::new(expected, "none").missing(self.at(file)))
+                Err(Mismatch::new(expected, "none").invalid(self.at(file)))
             }
         }
     }

@@ -1,32 +1,28 @@
 //! Augmentation: whole devices dropped, small shifts, affine changes, mirrored views, other exposure, grey rectangles.
 
 use headwater_protocol::{Slot, SlotSet};
-use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
 
-/// Changes of the training views; all off by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Augment {
-    /// Probability that a device is dropped from a sample; at least one device stays.
-    pub failout: f32,
-    /// Largest shift of a view on each axis in pixels; edge pixels are repeated.
-    pub shift: u32,
-    /// Largest change of each entry of the 2x2 matrix that a view is turned, stretched and sheared by about its middle; none when left out.
-    // Not serialised when absent: the identity of older runs stays, and older runs can resume.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub affine: Option<f32>,
-    /// Probability that a view is mirrored, left to right; never when left out.
-    // Not serialised when absent: the identity of older runs stays, and older runs can resume.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flip: Option<f32>,
-    /// Range of the factor of all pixels: `[1 - exposure, 1 + exposure]`.
-    pub exposure: f32,
-    /// Probability that a grey rectangle covers part of a view.
-    pub erase: f32,
-    /// Largest share of the view under a rectangle.
-    pub erase_share: f32,
+headwater_toml_file::table! {
+    /// Changes of the training views; all off by default.
+    #[derive(Copy)]
+    Augment {
+        /// Probability that a device is dropped from a sample; at least one device stays.
+        failout: f32 = 0.0, 0.0..=1.0;
+        /// Largest shift of a view on each axis in pixels; edge pixels are repeated.
+        shift: u32 = 0, 0..=64;
+        /// Largest change of each entry of the 2x2 matrix that a view is turned, stretched and sheared by about its middle.
+        affine: f32 = 0.0, 0.0..=0.9;
+        /// Probability that a view is mirrored, left to right.
+        flip: f32 = 0.0, 0.0..=1.0;
+        /// Range of the factor of all pixels: `[1 - exposure, 1 + exposure]`.
+        exposure: f32 = 0.0, 0.0..=1.0;
+        /// Probability that a grey rectangle covers part of a view.
+        erase: f32 = 0.0, 0.0..=1.0;
+        /// Largest share of the view under a rectangle.
+        erase_share: f32 = 0.0, 0.0..=1.0;
+    }
 }
 
 impl Augment {
@@ -67,12 +63,12 @@ impl Augment {
                 }
             }
         }
-        // These draw nothing where they are off: the views of earlier versions stay.
-        if let Some(reach) = self.affine.filter(|reach| *reach > 0.0) {
-            let matrix = [1.0, 0.0, 0.0, 1.0].map(|entry| entry + reach * (2.0 * random.unit() - 1.0));
+        // An affine change and a mirrored view draw nothing where they are off.
+        if self.affine > 0.0 {
+            let matrix = [1.0, 0.0, 0.0, 1.0].map(|entry| entry + self.affine * (2.0 * random.unit() - 1.0));
             transform(&mut pixels[start..], shape, matrix);
         }
-        if self.flip.is_some_and(|flip| random.unit() < flip) {
+        if self.flip > 0.0 && random.unit() < self.flip {
             pixels[start..].chunks_exact_mut(w).for_each(<[f32]>::reverse);
         }
         if random.unit() < self.erase {
@@ -133,7 +129,7 @@ mod tests {
 
     #[test]
     fn an_affine_change_keeps_the_range_of_a_view_and_differs_from_view_to_view() {
-        let augment = Augment { affine: Some(0.2), ..Augment::default() };
+        let augment = Augment { affine: 0.2, ..Augment::default() };
         let view: Vec<u8> = (0..48).map(|value| value * 5).collect();
         let mut random = Random::new(1, &[]);
         let mut changed = || {
@@ -156,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_mirrored_view_has_its_rows_reversed() {
-        let augment = Augment { flip: Some(1.0), ..Augment::default() };
+        let augment = Augment { flip: 1.0, ..Augment::default() };
         let view: Vec<u8> = (0..24).collect();
         let mut pixels = Vec::new();
         augment.view(&view, [2, 3, 4], &mut Random::new(1, &[]), &mut pixels);

@@ -39,7 +39,7 @@ pub(super) fn check(
              --workers mpi out"
         )));
     }
-    if recipe.shards.is_some() {
+    if recipe.shards > 1 {
         return Err(Failure::usage(anyhow!(
             "shards: expected none with --workers mpi, where each rank has one"
         )));

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use headwater_calibration::by_exit::ByExit;
 use headwater_protocol::Exit;
+use headwater_training::joint::Event;
 use headwater_training::loss::LossSums;
-use headwater_training::training::Event;
 
 use super::output::{print_error, print_status};
 

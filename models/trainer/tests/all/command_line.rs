@@ -1,23 +1,17 @@
 //! Messages and exit codes of the command.
 
 use std::path::Path;
-use std::process::{Command, Output};
 
 use headwater_samples::catalogue::CATALOGUE;
 use headwater_samples::{Shape, View, image_codec};
 
-const NETWORK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../networks/ddnn-c.toml");
+use crate::program::{ended, json, run};
 
-fn run(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_headwater-train")).args(arguments).output().unwrap()
-}
+const NETWORK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../networks/ddnn-c.toml");
 
 #[track_caller]
 fn refuses(arguments: &[&str], message: &str) {
-    let output = run(arguments);
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains(message), "expected {message:?} in {text:?}");
+    ended(&run(arguments), 2, &[message]);
 }
 
 #[test]
@@ -80,9 +74,7 @@ fn fresh(name: &str) -> String {
 fn a_data_set_is_converted_to_folders_once_and_the_folders_are_read() {
     let out = fresh("converted");
     let drawn = ["convert", "--data", "drawn", "--data-dir", ".", "--limit", "12", "--out", &out];
-    let output = run(&[&drawn[..], &["--json"]].concat());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let written: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let written = json(&run(&[&drawn[..], &["--json"]].concat()), 0);
     let parts = ["train", "validation", "test", "calibration"].map(|part| written[part].as_u64().unwrap());
     assert_eq!(parts.iter().sum::<u64>() + written["not_in_view"].as_u64().unwrap(), 48);
     refuses(&drawn, "converted: expected an empty folder or none, found one with files in it");
@@ -90,9 +82,7 @@ fn a_data_set_is_converted_to_folders_once_and_the_folders_are_read() {
     let again = fresh("converted-again");
     let folders =
         ["convert", "--data", "folders", "--data-dir", &out, "--slots", "6", "--out", &again, "--json"];
-    let output = run(&folders);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let read: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let read = json(&run(&folders), 0);
     for key in
         ["labels", "slots", "shape", "train", "validation", "test", "calibration", "images", "image_bytes"]
     {
@@ -124,7 +114,5 @@ fn a_leak_is_refused_unless_it_is_allowed_and_then_warned_of() {
         &convert,
         "expected no image in two parts (a camera that does not see a sample has no file), found the same bytes in `train/a/x.png` and `val/a/x.png`",
     );
-    let output = run(&[&convert[..], &["--allow-leaks"]].concat());
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && text.contains("warning: folders: leak: 2 times"), "{text}");
+    ended(&run(&[&convert[..], &["--allow-leaks"]].concat()), 0, &["warning: folders: leak: 2 times"]);
 }

@@ -12,12 +12,10 @@ use headwater_protocol::{Exit, SlotSet};
 use headwater_samples::Part;
 use headwater_spec::Spec;
 use headwater_training::evaluation::evaluate;
-use headwater_training::experiment::{Experiment, RunInfo};
 use headwater_training::export::NoPackedForm;
-use headwater_training::recipe::Recipe;
-use headwater_training::run::{EvaluatedPart, EvaluationParts, Finished, finish};
-use headwater_training::scale_out::Alone;
-use headwater_training::training::{Diverged, Trainer};
+use headwater_training::run::Finished;
+
+use crate::program::{Trained, trained};
 
 /// Tolerance of floats after up to three sections that sum in another order; relative for numbers above 1.
 const TOLERANCE: f32 = 1e-3;
@@ -79,35 +77,16 @@ struct Run {
 /// Trains for a moment, exports, and compares the bundle with the trained network for every presence pattern.
 #[track_caller]
 fn check(spec: Spec, limit: usize, epochs: u32) -> Run {
-    let mut recipe = Recipe::read(None).unwrap();
-    (recipe.epochs, recipe.batch) = (epochs, 32);
-    recipe.optimiser.warm_up = 4.0 / recipe.steps(limit) as f32;
-    recipe.optimiser.statistics_momentum = 0.2;
     let parts = Parts::drawn(limit, 256, 64);
     let parts = if spec.network.slots() == 1 { parts.first_slot() } else { parts };
-    let [train, validation, test, calibration] = Part::ALL.map(|part| parts.part(part, None, 2));
-    let experiment = Experiment::new(spec, recipe, RunInfo::default()).unwrap();
-    let mut trainer = Trainer::new(&experiment, &Alone, [&train, &validation], None);
-    trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
-    let checkpoint = trainer.checkpoint;
-    let evaluated = |samples| EvaluatedPart::of(&experiment, &checkpoint.state, samples);
-    let parts = EvaluationParts {
-        class_prior: train.prior(),
-        compared: validation.clone(),
-        validation: evaluated(validation),
-        calibration: evaluated(calibration),
-        test: evaluated(test),
-        data: "drawn".into(),
-        promise_obstacle: None,
-        out_of_fold: None,
-    };
-    let finished = finish(&experiment, &checkpoint, &parts).unwrap();
+    let samples = Part::ALL.map(|part| parts.part(part, None, 2));
+    let Trained { experiment, checkpoint, test, finished } = trained(spec, samples, (epochs, 32, 4.0));
     assert_eq!(finished.exported.parity.samples, 256);
 
     let bundle = Bundle::from_bytes(&finished.exported.bytes).unwrap();
     let exits = bundle.manifest().configuration.exits();
     assert!(finished.reports.test.every.iter().map(|(exit, _)| exit).eq(exits.iter().copied()));
-    let patterns = every_presence_pattern(&parts.test.samples);
+    let patterns = every_presence_pattern(&test);
     let trained = evaluate(&experiment, &checkpoint.state, &patterns);
     let shipped = bundle_logits(&bundle, &TractEngine, &patterns).unwrap();
     compare(&trained, &shipped, patterns.len());

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use headwater_calibration::data::Batch;
 use headwater_calibration::data::Parts;
+use headwater_protocol::Exit;
 use headwater_samples::Part;
 use headwater_spec::Spec;
 use headwater_training::layers::{Parameter, Pass, State, TrainedState};
@@ -51,7 +52,7 @@ fn check_parameters(text: &str, chosen: impl Fn(&str) -> bool, min_compared: usi
     let network = Network::new(spec);
     let mut recipe = Recipe::read(None).unwrap();
     // The teacher is a constant for the gradient and not for a finite difference, so distillation is left out here.
-    recipe.loss.distillation.local = 0.0;
+    Exit::FIRST.into_iter().for_each(|exit| recipe.loss.distillation.exits.insert(exit, 0.0));
     let parts = Parts::drawn(24, 4, 4);
     let parts = if network.spec.network.slots() == 1 { parts.first_slot() } else { parts };
     let samples = parts.part(Part::Train, None, 1);

@@ -7,6 +7,7 @@ mod divergence;
 mod gradients;
 mod grouped;
 mod live_account;
+mod program;
 mod promises;
 mod resume;
 mod run_folder;

@@ -8,28 +8,20 @@ use headwater_inference::policy::{Bound, PolicyChanges};
 use headwater_protocol::Exit;
 use serde_json::Value;
 
-const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shipped/fashion-6cam.hwb");
+use crate::program::{self, SHIPPED, ended, run};
 
 fn tune(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_headwater-train"))
-        .args(["tune", SHIPPED, "--data", "drawn", "--data-dir", ".", "--kept-apart"])
-        .args(arguments)
-        .output()
-        .unwrap()
+    run(&[&["tune", SHIPPED, "--data", "drawn", "--data-dir", ".", "--kept-apart"], arguments].concat())
 }
 
+#[track_caller]
 fn json(arguments: &[&str]) -> Value {
-    let output = tune(&[arguments, &["--json"]].concat());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    program::json(&tune(&[arguments, &["--json"]].concat()), 0)
 }
 
 #[track_caller]
 fn is_refused(arguments: &[&str], part: &str) {
-    let output = tune(&[arguments, &["--require-promise"]].concat());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains(part), "{said}");
+    ended(&tune(&[arguments, &["--require-promise"]].concat()), 2, &[part]);
 }
 
 #[test]

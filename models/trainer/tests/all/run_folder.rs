@@ -1,16 +1,11 @@
 //! Run folders as commands use them: what does not belong to the run is refused before anything is computed.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use headwater_training::run::RunFolder;
 
-const NETWORKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../networks");
-const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shipped/fashion-6cam.hwb");
-
-fn command(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_headwater-train")).args(arguments).output().unwrap()
-}
+use crate::program::{NETWORKS, SHIPPED, ended, run as command};
 
 fn train(network: &Path, data: [&str; 2], run: &Path) -> Output {
     let [name, folder] = data;
@@ -33,14 +28,12 @@ fn train(network: &Path, data: [&str; 2], run: &Path) -> Output {
 
 #[track_caller]
 fn is_refused(output: &Output, part: &str) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains(part), "{said}");
+    ended(output, 2, &[part]);
 }
 
 #[track_caller]
 fn is_done(output: &Output) {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    ended(output, 0, &[]);
 }
 
 #[test]

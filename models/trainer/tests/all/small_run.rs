@@ -12,12 +12,9 @@ use headwater_protocol::Exit;
 use headwater_samples::Part;
 use headwater_samples::data_set::OpenOptions;
 use headwater_spec::Spec;
-use headwater_training::coding_fit::fitted_coding;
-use headwater_training::experiment::{Experiment, RunInfo};
-use headwater_training::recipe::Recipe;
-use headwater_training::run::{EvaluatedPart, EvaluationParts, Finished, finish};
-use headwater_training::scale_out::Alone;
-use headwater_training::training::{Diverged, Trainer};
+use headwater_training::run::Finished;
+
+use crate::program::{Trained, trained};
 
 const SHIPPED: &str = include_str!("../../../networks/ddnn-c.toml");
 const PUBLISHED: &str = include_str!("../../../networks/ddnn-c-published.toml");
@@ -26,38 +23,16 @@ const MAX_BUNDLE_BYTES: usize = 400_000;
 /// Share of samples that the engine may decide otherwise than the trained network: bits at the threshold, equal logits.
 const DIFFERING_SHARE: f64 = 0.005;
 
-fn trained(spec: Spec, parts: &Parts, limit: usize, epochs: u32) -> Finished {
-    let mut recipe = Recipe::read(None).unwrap();
-    (recipe.epochs, recipe.batch) = (epochs, 64);
-    recipe.optimiser.warm_up = 10.0 / recipe.steps(limit) as f32;
-    recipe.optimiser.statistics_momentum = 0.2;
-    let train = parts.part(Part::Train, Some(limit), 2);
-    let validation = parts.part(Part::Validation, Some(400), 2);
-    let test = parts.part(Part::Test, Some(400), 2);
-    let calibration = parts.part(Part::Calibration, None, 2);
-    let experiment = Experiment::new(spec, recipe, RunInfo::default()).unwrap();
-    let mut trainer = Trainer::new(&experiment, &Alone, [&train, &validation], None);
-    trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
-    let mut checkpoint = trainer.checkpoint;
-    checkpoint.state.coding = fitted_coding(&experiment, &checkpoint.state, &train, &validation);
-    let evaluated = |samples| EvaluatedPart::of(&experiment, &checkpoint.state, samples);
-    let parts = EvaluationParts {
-        class_prior: train.prior(),
-        compared: validation.clone(),
-        validation: evaluated(validation),
-        calibration: evaluated(calibration),
-        test: evaluated(test),
-        data: "drawn".into(),
-        promise_obstacle: None,
-        out_of_fold: None,
-    };
-    let finished = finish(&experiment, &checkpoint, &parts).unwrap();
+fn checked(spec: Spec, parts: &Parts, limit: usize, epochs: u32) -> Finished {
+    let limits = [Some(limit), Some(400), Some(400), None];
+    let samples = std::array::from_fn(|at| parts.part(Part::ALL[at], limits[at], 2));
+    let Trained { test, finished, .. } = trained(spec, samples, (epochs, 64, 10.0));
 
     let bundle = Bundle::from_bytes(&finished.exported.bytes).unwrap();
-    let logits = bundle_logits(&bundle, &TractEngine, &parts.test.samples).unwrap();
+    let logits = bundle_logits(&bundle, &TractEngine, &test).unwrap();
     let manifest = bundle.manifest();
     let body = DeviceBody::of(manifest);
-    let shipped = PartReport::of(&logits, &parts.test.samples, &manifest.class_prior, bundle.policy(), body);
+    let shipped = PartReport::of(&logits, &test, &manifest.class_prior, bundle.policy(), body);
     let trained = &finished.reports.test;
     for (shipped, trained) in [
         (shipped.every[Exit::LOCAL], trained.every[Exit::LOCAL]),
@@ -83,7 +58,7 @@ fn spec(text: &str) -> Spec {
 #[test]
 fn a_run_of_seconds_beats_guessing_and_its_bundle_agrees() {
     let finished =
-        trained(spec(SHIPPED), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 1000, 2);
+        checked(spec(SHIPPED), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 1000, 2);
     let every = &finished.reports.test.every;
     let [local, cloud] = [every[Exit::LOCAL], every[Exit::CLOUD]];
     assert!(cloud > 0.5 && local > 0.5, "ten classes, guessing has a tenth: {every:?}");
@@ -96,7 +71,7 @@ fn a_network_that_sends_some_channels_trains_and_its_engines_agree() {
     let head = "head = { kind = \"fc\", binary = true }";
     let text = SHIPPED.replace(head, &format!("{head}\nsent_channels = 3"));
     let finished =
-        trained(spec(&text), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 1000, 2);
+        checked(spec(&text), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 1000, 2);
     let every = &finished.reports.test.every;
     assert!(every[Exit::CLOUD] > 0.5 && every[Exit::LOCAL] > 0.5, "{every:?}");
     let bundle = Bundle::from_bytes(&finished.exported.bytes).unwrap();
@@ -107,7 +82,7 @@ fn a_network_that_sends_some_channels_trains_and_its_engines_agree() {
 fn the_published_network_trains_and_exports_too() {
     let text = PUBLISHED.replace("aggregation = \"mp\"", "aggregation = \"cc\"");
     let finished =
-        trained(spec(&text), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 600, 1);
+        checked(spec(&text), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 600, 1);
     assert!(
         finished.reports.test.every[Exit::LOCAL] > 0.2,
         "ten classes, guessing has a tenth: {:?}",
@@ -123,7 +98,7 @@ fn a_run_of_seconds_on_real_articles_beats_its_floor() {
         eprintln!("left out: no Fashion-MNIST in {}; set HEADWATER_DATA", root.display());
         return;
     };
-    let finished = trained(spec(SHIPPED), &parts, 2000, 3);
+    let finished = checked(spec(SHIPPED), &parts, 2000, 3);
     let every = &finished.reports.test.every;
     assert!(every[Exit::CLOUD] > 0.6 && every[Exit::LOCAL] > 0.6, "{every:?}");
 }

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::program::ended;
+
 const EXPERIMENT: &str = r#"
 title = "small"
 about = "A test."
@@ -32,9 +34,7 @@ fn experiment(text: &str) -> tempfile::TempDir {
 
 #[track_caller]
 fn check(output: &Output, code: i32, expected: &str) {
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{error}");
-    assert!(error.contains(expected), "expected {expected:?} in: {error}");
+    ended(output, code, &[expected]);
 }
 
 #[test]

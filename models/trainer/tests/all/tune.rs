@@ -1,36 +1,25 @@
 //! `headwater-train tune` as a command: each kind of target on drawn figures, targets that cannot be met, and refusals.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use headwater_inference::bundle::Bundle;
 use serde_json::Value;
 
-const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shipped/fashion-6cam.hwb");
+use crate::program::{SHIPPED, ended, json, run};
 
 fn tune(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_headwater-train"))
-        .args(["tune", SHIPPED, "--data", "drawn", "--data-dir", "."])
-        .args(arguments)
-        .output()
-        .unwrap()
+    run(&[&["tune", SHIPPED, "--data", "drawn", "--data-dir", "."], arguments].concat())
 }
 
 #[track_caller]
 fn json_with(code: i32, arguments: &[&str]) -> Value {
-    let output = tune(&[arguments, &["--json"]].concat());
-    assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    json(&tune(&[arguments, &["--json"]].concat()), code)
 }
 
 #[track_caller]
 fn fails(code: i32, arguments: &[&str], parts: &[&str]) {
-    let output = tune(arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    for part in parts {
-        assert!(said.contains(part), "expected {part:?} in {said}");
-    }
+    ended(&tune(arguments), code, parts);
 }
 
 fn number(value: &Value, path: &str) -> f64 {
@@ -80,8 +69,7 @@ fn bytes_and_compute_are_kept_on_validation_and_stated_with_intervals() {
 fn the_frontier_is_written_and_no_setting_is_beaten() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("frontier.json");
-    let output = tune(&["--frontier", file.to_str().unwrap()]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fails(0, &["--frontier", file.to_str().unwrap()], &[]);
     let frontier: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     let settings = frontier["settings"].as_array().unwrap();
     let measures =
@@ -108,8 +96,7 @@ fn targets_that_cannot_be_met_together_name_the_nearest_with_a_command_that_meet
     for of in nearest {
         let command = of["command"].as_str().unwrap();
         let words: Vec<&str> = command.split(' ').collect();
-        let output = Command::new(env!("CARGO_BIN_EXE_headwater-train")).args(&words[1..]).output().unwrap();
-        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        ended(&run(&words[1..]), 0, &[]);
     }
 }
 

@@ -5,8 +5,8 @@ mod scale_out;
 use std::path::Path;
 
 use headwater_inference::policy::Bound;
-use headwater_protocol::{Exit, ExitWord};
-use headwater_toml_file::{Mistake, with_lines};
+use headwater_protocol::{ByExit, Exit};
+use headwater_toml_file::{Mistake, check_range, table, with_lines};
 use serde::{Deserialize, Serialize};
 
 use headwater_calibration::data::Augment;
@@ -19,156 +19,136 @@ pub use scale_out::{BatchOf, CompressionKind, RateScaling, Reduction, ScaleOutRe
 /// The recipe used when none is named.
 pub const DEFAULT: &str = include_str!("../../../recipes/default.toml");
 
-/// Settings of a training run; docs/recipes.md explains every key.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Recipe {
-    /// Passes over the train part.
-    pub epochs: u32,
-    /// Samples of one step, over all workers.
-    pub batch: usize,
-    /// Threads that train, each on an equal share of every batch. The number changes the result: batch norm sees a share.
-    pub workers: usize,
-    /// Seed of weights, order and augmentation.
-    pub seed: u64,
-    /// Optimiser and its schedule.
-    pub optimiser: Optimiser,
-    /// Loss that is minimised.
-    pub loss: LossRecipe,
-    /// Augmentation of the views.
-    #[serde(default)]
-    pub augment: Augment,
-    /// Target of the thresholds.
-    pub exit: ExitTarget,
-    /// Checkpoints of the run.
-    #[serde(default)]
-    pub checkpoint: CheckpointRecipe,
-    /// Shards of the train part in a run of one process, which then ends as one of so many ranks does; 1 when left out.
-    // Not serialised when absent, as below: the identity of older runs stays, and older runs can resume.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shards: Option<usize>,
-    /// How ranks train together; `None` in a run of one process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scale_out: Option<ScaleOutRecipe>,
+table! {
+    /// Settings of a training run; docs/recipes.md explains every key.
+    Recipe {
+        /// Passes over the train part.
+        epochs: u32 = 20, 1..=100_000;
+        /// Samples of one step, over all workers.
+        batch: usize = 128, 1..=65_536;
+        /// Threads that train, each on an equal share of every batch. The number changes the result: batch norm sees a share.
+        workers: usize = 2, 1..=256;
+        /// Seed of weights, order and augmentation.
+        seed: u64 = 1;
+        /// Shards of the train part in a run of one process, which then ends as one of so many ranks does.
+        shards: usize = 1, 1..=4096;
+        /// Optimiser and its schedule.
+        optimiser: Optimiser = Optimiser::default();
+        /// Loss that is minimised.
+        loss: LossRecipe = LossRecipe::default();
+        /// Augmentation of the views.
+        augment: Augment = Augment::default();
+        /// Target of the thresholds.
+        exit: ExitTarget = ExitTarget::default();
+        /// Checkpoints of the run.
+        checkpoint: CheckpointRecipe = CheckpointRecipe::default();
+        /// How ranks train together; `None` in a run of one process.
+        scale_out: Option<ScaleOutRecipe> = None;
+    }
 }
 
 /// Rule of an optimiser.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
     /// Adam.
-    #[default]
     Adam,
     /// Stochastic gradient descent; `beta_1` is its momentum.
     Sgd,
 }
 
-/// Optimiser with warm-up and cosine.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Optimiser {
-    /// The rule; Adam when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub algorithm: Option<Algorithm>,
-    /// Largest step size.
-    pub learning_rate: f32,
-    /// Step size at the end of the cosine, as a share of the largest one.
-    pub final_share: f32,
-    /// Share of the run's steps over which the step size rises from 0; at most half of them.
-    pub warm_up: f32,
-    /// Decay of the mean of gradients (Adam), or momentum (stochastic gradient descent).
-    pub beta_1: f32,
-    /// Decay of the mean of squared gradients.
-    pub beta_2: f32,
-    /// Decoupled decay of float weights per step, times the step size.
-    pub weight_decay: f32,
-    /// Share of the new batch in the running batch norm statistics.
-    pub statistics_momentum: f32,
+table! {
+    /// Optimiser with warm-up and cosine.
+    #[derive(Copy)]
+    Optimiser {
+        /// The rule.
+        algorithm: Algorithm = Algorithm::Adam;
+        /// Largest step size.
+        learning_rate: f32 = 2e-3, 1e-8..=10.0;
+        /// Step size at the end of the cosine, as a share of the largest one.
+        final_share: f32 = 0.005, 0.0..=1.0;
+        /// Share of the run's steps over which the step size rises from 0; at most half of them.
+        warm_up: f32 = 0.0256, 0.0..=0.5;
+        /// Decay of the mean of gradients (Adam), or momentum (stochastic gradient descent).
+        beta_1: f32 = 0.9, 0.0..=0.999_99;
+        /// Decay of the mean of squared gradients.
+        beta_2: f32 = 0.999, 0.0..=0.999_999;
+        /// Decoupled decay of float weights per step, times the step size.
+        weight_decay: f32 = 0.0, 0.0..=10.0;
+        /// Share of the new batch in the running batch norm statistics.
+        statistics_momentum: f32 = 0.05, 1e-6..=1.0;
+    }
 }
 
-/// Weights of the exits in the loss.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct LossRecipe {
-    /// Weight of each device's head where device heads are not exits (c, e, f), over the samples seen.
-    #[serde(default = "a_fifth")]
-    pub device: f32,
-    /// Weight of the exit `device`, where a device decides (b, d); 1 when left out.
-    // Not serialised when absent: the identity of older runs stays, and older runs can resume.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device_exit: Option<f32>,
-    /// Weight of the exit `local`.
-    #[serde(default = "one")]
-    pub local: f32,
-    /// Weight of the exit `edge`; 1 when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub edge: Option<f32>,
-    /// Weight of the exit `cloud`.
-    #[serde(default = "one")]
-    pub cloud: f32,
-    /// Share of the label's probability spread over all classes, in `[0, 1)`.
-    #[serde(default)]
-    pub smoothing: f32,
-    /// Share of the epochs, at the start, that train the exit `cloud` alone.
-    #[serde(default)]
-    pub cloud_first: f32,
-    /// Weight of the estimated bits of a device's coded map, per bit; none when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub map_bits: Option<f32>,
-    /// Distillation from deeper exits.
-    pub distillation: Distillation,
+table! {
+    /// Weights of the terms of the loss.
+    LossRecipe {
+        /// Weight of each device's head where device heads are not exits (c, e, f), over the samples seen.
+        device: f32 = 0.2, 0.0..=1e3;
+        /// Weights of exits; 1 for an exit that is left out.
+        exits: ByExit<f32> = ByExit::default();
+        /// Share of the label's probability spread over all classes, in `[0, 1)`.
+        smoothing: f32 = 0.0, 0.0..=0.99;
+        /// Share of the epochs, at the start, that train the last exit alone.
+        cloud_first: f32 = 0.0, 0.0..=1.0;
+        /// Weight of the estimated bits of a device's coded map, per bit.
+        map_bits: f32 = 0.0, 0.0..=1.0;
+        /// Distillation from deeper exits.
+        distillation: Distillation = Distillation::default();
+    }
 }
 
 /// Teacher of an exit in distillation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Teacher {
-    /// The exit `cloud`.
-    #[default]
+    /// The last exit.
     Last,
     /// The exit after it: of device heads that are no exits the first one.
     Next,
 }
 
-/// Distillation: a deeper exit is the teacher of the exits before it.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Distillation {
-    /// Teacher; the exit `cloud` when left out.
-    // Not serialised when absent: the identity of older runs stays, and older runs can resume.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub teacher: Option<Teacher>,
-    /// Weight for the exit `local`; 0 switches the term off.
-    pub local: f32,
-    /// Weight for each device's head where device heads are not exits (c, e, f).
-    #[serde(default)]
-    pub device: f32,
-    /// Weight for the exit `device`; that of `local` when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device_exit: Option<f32>,
-    /// Weight for the exit `edge`; that of `local` when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub edge: Option<f32>,
-    /// Divisor of both logits.
-    pub temperature: f32,
+table! {
+    /// Distillation: a deeper exit is the teacher of the exits before it.
+    Distillation {
+        /// Teacher.
+        teacher: Teacher = Teacher::Last;
+        /// Weights for exits before the last; 1 for an exit that is left out, 0 for no teacher.
+        exits: ByExit<f32> = ByExit::default();
+        /// Weight for each device's head where device heads are not exits (c, e, f).
+        device: f32 = 0.0, 0.0..=1e3;
+        /// Divisor of both logits.
+        temperature: f32 = 2.0, 0.01..=100.0;
+    }
 }
 
-/// Target of the thresholds: promised where the data has a calibration part of enough samples, else kept on the validation part.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExitTarget {
-    /// Measure that is bounded.
-    pub promise: Bound,
-    /// Largest loss of all exits together against the last exit, in points.
-    pub loss_points: f64,
-    /// Probability with which the promise holds over the draw of the calibration part.
-    pub confidence: f64,
-    /// Folds of the train part whose out-of-fold logits the thresholds come from; 0 for none. Left out, the data decides
-    /// ([`crate::run::Folds::asked`]).
-    // Not serialised when absent: the identity of older runs stays, and older runs can resume.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub folds: Option<u32>,
+table! {
+    /// Target of the thresholds: promised where the data has a calibration part of enough samples, else kept on the validation part.
+    #[derive(Copy)]
+    ExitTarget {
+        /// Measure that is bounded.
+        promise: Bound = Bound::Net;
+        /// Largest loss of all exits together against the last exit, in points.
+        loss_points: f64 = 0.5, 0.001..=99.0;
+        /// Probability with which the promise holds over the draw of the calibration part.
+        confidence: f64 = 0.95, 0.5..=0.999_999;
+        /// Folds of the train part whose out-of-fold logits the thresholds come from; 0 for none. Left out, the data decides
+        /// ([`crate::run::Folds::asked`]).
+        folds: Option<u32> = None;
+    }
 }
+
+table! {
+    /// Checkpoints of a run.
+    #[derive(Copy)]
+    CheckpointRecipe {
+        /// Steps between checkpoints inside an epoch; one is written after every epoch too.
+        steps: u32 = 400, 1..=1_000_000_000;
+    }
+}
+
+/// Range of the weight of an exit.
+const WEIGHTS: std::ops::RangeInclusive<f32> = 0.0..=1e3;
 
 /// Most folds of a train part: each costs a training.
 const MAX_FOLDS: u32 = 64;
@@ -215,32 +195,23 @@ impl Recipe {
         u64::from(self.epochs) * u64::from(self.steps_per_epoch(samples))
     }
 
-    /// Epochs at the start that train the exit `cloud` alone.
+    /// Epochs at the start that train the last exit alone.
     pub fn cloud_first_epochs(&self) -> u64 {
         share_of(self.loss.cloud_first, self.epochs.into())
     }
 
-    /// The loss of an epoch, counted from 0.
-    pub fn loss_of_epoch(&self, epoch: u32) -> LossRecipe {
-        if u64::from(epoch) >= self.cloud_first_epochs() {
-            return self.loss;
+    /// The loss of an epoch, from 1, of a network with these exits.
+    pub fn loss_of_epoch(&self, epoch: u32, exits: &[Exit]) -> LossRecipe {
+        let mut loss = self.loss.clone();
+        if u64::from(epoch) > self.cloud_first_epochs() {
+            return loss;
         }
-        let distillation = Distillation {
-            teacher: None,
-            local: 0.0,
-            device: 0.0,
-            device_exit: None,
-            edge: None,
-            temperature: self.loss.distillation.temperature,
-        };
-        LossRecipe {
-            device: 0.0,
-            device_exit: Some(0.0),
-            local: 0.0,
-            edge: Some(0.0),
-            distillation,
-            ..self.loss
+        (loss.device, loss.distillation.device) = (0.0, 0.0);
+        for exit in exits.iter().take(exits.len().saturating_sub(1)) {
+            loss.exits.insert(*exit, 0.0);
+            loss.distillation.exits.insert(*exit, 0.0);
         }
+        loss
     }
 }
 
@@ -254,61 +225,19 @@ impl Optimiser {
     pub fn warm_up_steps(&self, steps: u64) -> u64 {
         share_of(self.warm_up, steps).min(steps / 2)
     }
-
-    /// The rule.
-    pub fn algorithm(&self) -> Algorithm {
-        self.algorithm.unwrap_or_default()
-    }
 }
 
 impl LossRecipe {
     /// Weight of an exit.
     pub fn weight(&self, exit: Exit) -> f32 {
-        match exit.word() {
-            ExitWord::Device => self.device_exit.unwrap_or(1.0),
-            ExitWord::Local => self.local,
-            ExitWord::Edge => self.edge.unwrap_or(1.0),
-            ExitWord::Cloud => self.cloud,
-        }
+        self.exits.get(exit).copied().unwrap_or(1.0)
     }
 }
 
 impl Distillation {
-    /// The teacher.
-    pub fn teacher(&self) -> Teacher {
-        self.teacher.unwrap_or_default()
-    }
-
-    /// Weight for an exit; the last one has no teacher.
+    /// Weight for an exit before the last one.
     pub fn weight(&self, exit: Exit) -> f32 {
-        match exit.word() {
-            ExitWord::Device => self.device_exit.unwrap_or(self.local),
-            ExitWord::Local => self.local,
-            ExitWord::Edge => self.edge.unwrap_or(self.local),
-            ExitWord::Cloud => 0.0,
-        }
-    }
-}
-
-fn a_fifth() -> f32 {
-    0.2
-}
-
-fn one() -> f32 {
-    1.0
-}
-
-/// Checkpoints of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct CheckpointRecipe {
-    /// Steps between checkpoints inside an epoch; one is written after every epoch too.
-    pub steps: u32,
-}
-
-impl Default for CheckpointRecipe {
-    fn default() -> Self {
-        Self { steps: 400 }
+        self.exits.get(exit).copied().unwrap_or(1.0)
     }
 }
 
@@ -340,8 +269,7 @@ impl Recipe {
     /// # Errors
     /// [`FileError::Invalid`].
     pub fn check_for(&self, spec: &Spec, file: &Path) -> Result<(), FileError> {
-        let has_term = self.loss.map_bits.is_some_and(|weight| weight > 0.0);
-        if has_term && !spec.codes_features() {
+        if self.loss.map_bits > 0.0 && !spec.codes_features() {
             let message = "loss.map_bits: expected a network that codes its maps (`features = \"coded\"` in its `[wire]`), found one that does not; \
                            leave the key out, or change the network";
             return Err(FileError::invalid(file, message.to_owned()));
@@ -359,50 +287,24 @@ impl Recipe {
     }
 
     fn mistakes(&self) -> Vec<Mistake> {
-        let mut mistakes = Vec::new();
-        let distillation = &self.loss.distillation;
-        let mut number = |key: &str, found: f32, low: f32, high: f32| {
-            if !(low..=high).contains(&found) {
-                mistakes.push(Mistake::of_key(key, format!("expected {low} to {high}, found {found}")));
-            }
-        };
-        number("epochs", self.epochs as f32, 1.0, 1e5);
-        number("batch", self.batch as f32, 1.0, 65_536.0);
-        number("workers", self.workers as f32, 1.0, 256.0);
-        number("optimiser.learning_rate", self.optimiser.learning_rate, 1e-8, 10.0);
-        number("optimiser.final_share", self.optimiser.final_share, 0.0, 1.0);
-        number("optimiser.warm_up", self.optimiser.warm_up, 0.0, 0.5);
-        number("optimiser.beta_1", self.optimiser.beta_1, 0.0, 0.999_99);
-        number("optimiser.beta_2", self.optimiser.beta_2, 0.0, 0.999_999);
-        number("optimiser.weight_decay", self.optimiser.weight_decay, 0.0, 10.0);
-        number("optimiser.statistics_momentum", self.optimiser.statistics_momentum, 1e-6, 1.0);
-        number("loss.device", self.loss.device, 0.0, 1e3);
-        number("loss.device_exit", self.loss.weight(Exit::DEVICE), 0.0, 1e3);
-        number("loss.local", self.loss.local, 0.0, 1e3);
-        number("loss.edge", self.loss.weight(Exit::EDGE), 0.0, 1e3);
-        number("loss.cloud", self.loss.cloud, 0.0, 1e3);
-        number("loss.smoothing", self.loss.smoothing, 0.0, 0.99);
-        number("loss.cloud_first", self.loss.cloud_first, 0.0, 1.0);
-        number("loss.map_bits", self.loss.map_bits.unwrap_or(0.0), 0.0, 1.0);
-        number("loss.distillation.local", distillation.local, 0.0, 1e3);
-        number("loss.distillation.device", distillation.device, 0.0, 1e3);
-        number("loss.distillation.device_exit", distillation.device_exit.unwrap_or(0.0), 0.0, 1e3);
-        number("loss.distillation.edge", distillation.edge.unwrap_or(0.0), 0.0, 1e3);
-        number("loss.distillation.temperature", distillation.temperature, 0.01, 100.0);
-        number("augment.failout", self.augment.failout, 0.0, 1.0);
-        number("augment.shift", self.augment.shift as f32, 0.0, 64.0);
-        number("augment.exposure", self.augment.exposure, 0.0, 1.0);
-        number("augment.affine", self.augment.affine.unwrap_or(0.0), 0.0, 0.9);
-        number("augment.flip", self.augment.flip.unwrap_or(0.0), 0.0, 1.0);
-        number("augment.erase", self.augment.erase, 0.0, 1.0);
-        number("augment.erase_share", self.augment.erase_share, 0.0, 1.0);
-        number("exit.loss_points", self.exit.loss_points as f32, 0.001, 99.0);
-        number("exit.confidence", self.exit.confidence as f32, 0.5, 0.999_999);
-        number("checkpoint.steps", self.checkpoint.steps as f32, 1.0, 1e9);
-        number("shards", self.shards.unwrap_or(1) as f32, 1.0, 4096.0);
-        for (key, found, low, high) in self.scale_out().ranges() {
-            number(key, found, low, high);
+        let (loss, scale_out) = (&self.loss, self.scale_out());
+        let mut mistakes = [
+            self.out_of_range(""),
+            self.optimiser.out_of_range("optimiser."),
+            loss.out_of_range("loss."),
+            loss.distillation.out_of_range("loss.distillation."),
+            self.augment.out_of_range("augment."),
+            self.exit.out_of_range("exit."),
+            self.checkpoint.out_of_range("checkpoint."),
+            scale_out.out_of_range("scale_out."),
+        ]
+        .concat();
+        for (table, exits) in [("loss", &loss.exits), ("loss.distillation", &loss.distillation.exits)] {
+            let key = |exit: Exit| format!("{table}.exits.{}", exit.name());
+            mistakes.extend(exits.iter().filter_map(|(exit, found)| check_range(key(exit), found, &WEIGHTS)));
         }
+        let share = scale_out.least_top_k_share()..=1.0;
+        mistakes.extend(check_range("scale_out.top_k_share".to_owned(), &scale_out.top_k_share, &share));
         let (first, epochs) = (self.cloud_first_epochs(), self.epochs);
         if first > 0 && first >= u64::from(epochs) {
             let message = format!(
@@ -414,8 +316,8 @@ impl Recipe {
             let message = format!("expected 0 for none, or 2 to {MAX_FOLDS}, found {found}");
             mistakes.push(Mistake::of_key("exit.folds", message));
         }
-        if let Some(shards) = self.shards.filter(|shards| !self.batch.is_multiple_of(*shards)) {
-            let message = format!("expected a multiple of shards ({shards}), found {}", self.batch);
+        if !self.batch.is_multiple_of(self.shards.max(1)) {
+            let message = format!("expected a multiple of shards ({}), found {}", self.shards, self.batch);
             mistakes.push(Mistake::of_key("batch", message));
         }
         if self.workers > self.batch {
@@ -426,18 +328,25 @@ impl Recipe {
     }
 }
 
-/// Keys of steps and epochs that are shares of the run now.
-const REPLACED: [(&str, &str); 4] = [
-    ("optimiser.warm_up_steps", "`warm_up = 0.0256` are 200 of 7,820 steps"),
-    ("loss.cloud_first_epochs", "`cloud_first = 0.1` are 2 of 20 epochs"),
-    ("scale_out.warm_up_epochs", "`warm_up = 0.05` is 1 of 20 epochs"),
-    ("scale_out.uncompressed_steps", "`uncompressed = 0.0256` are 200 of 7,820 steps"),
+/// Former keys, with what is expected in their place.
+const REPLACED: [(&str, &str); 11] = [
+    ("optimiser.warm_up_steps", "a share of the run: `warm_up = 0.0256` are 200 of 7,820 steps"),
+    ("loss.cloud_first_epochs", "a share of the run: `cloud_first = 0.1` are 2 of 20 epochs"),
+    ("scale_out.warm_up_epochs", "a share of the run: `warm_up = 0.05` is 1 of 20 epochs"),
+    ("scale_out.uncompressed_steps", "a share of the run: `uncompressed = 0.0256` are 200 of 7,820 steps"),
+    ("loss.device_exit", "`exits = { device = 1.0 }`"),
+    ("loss.local", "`exits = { local = 1.0 }`"),
+    ("loss.edge", "`exits = { edge = 1.0 }`"),
+    ("loss.cloud", "`exits = { cloud = 1.0 }`"),
+    ("loss.distillation.device_exit", "`exits = { device = 1.0 }`"),
+    ("loss.distillation.local", "`exits = { local = 1.0 }`, and `device` and `edge` there if they are not 1"),
+    ("loss.distillation.edge", "`exits = { edge = 1.0 }`"),
 ];
 
 /// A mistake that says by what a former key is replaced.
 fn replaced(mistake: Mistake) -> Mistake {
     match REPLACED.iter().find(|(key, _)| *key == mistake.key) {
-        Some((_, example)) => Mistake { text: format!("expected a share of the run: {example}"), ..mistake },
+        Some((_, expected)) => Mistake { text: format!("expected {expected}"), ..mistake },
         None => mistake,
     }
 }
@@ -447,20 +356,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_recipe_is_valid() {
-        Recipe::read(None).unwrap();
-    }
-
-    #[test]
     fn the_first_epochs_may_train_the_cloud_alone() {
         let text = DEFAULT.replace("[loss]", "[loss]\ncloud_first = 0.1\nmap_bits = 0.001");
         let recipe = Recipe::parse(Path::new("r.toml"), &text).unwrap();
-        let alone = recipe.loss_of_epoch(1);
-        for exit in [Exit::DEVICE, Exit::LOCAL, Exit::EDGE] {
+        let further = Exit::from_name("cloud.1").unwrap();
+        let alone = recipe.loss_of_epoch(2, &[Exit::LOCAL, Exit::CLOUD, further]);
+        for exit in [Exit::LOCAL, Exit::CLOUD] {
             assert_eq!((alone.weight(exit), alone.distillation.weight(exit)), (0.0, 0.0));
         }
-        assert_eq!((alone.device, alone.cloud, alone.map_bits), (0.0, 1.0, Some(0.001)));
-        assert_eq!(recipe.loss_of_epoch(2), recipe.loss);
+        assert_eq!((alone.device, alone.weight(further), alone.map_bits), (0.0, 1.0, 0.001));
+        assert_eq!(recipe.loss_of_epoch(3, &[Exit::CLOUD]), recipe.loss);
         let error =
             Recipe::parse(Path::new("r.toml"), &text.replace("cloud_first = 0.1", "cloud_first = 0.98"))
                 .unwrap_err();
@@ -499,24 +404,20 @@ mod tests {
     }
 
     #[test]
-    fn a_count_of_steps_or_epochs_is_refused_with_the_share_that_replaces_it() {
-        for (key, example) in REPLACED {
-            let (table, name) = key.split_once('.').unwrap();
+    fn a_former_key_is_refused_with_what_replaces_it() {
+        for (key, expected) in REPLACED {
+            let (table, name) = key.rsplit_once('.').unwrap();
             let text = DEFAULT.replace(&format!("# [{table}]"), &format!("[{table}]"));
             let text = text.replace(&format!("\n[{table}]"), &format!("\n[{table}]\n{name} = 2 #"));
             let error = Recipe::parse(Path::new("r.toml"), &text).unwrap_err().to_string();
-            assert!(error.ends_with(&format!("{key}: expected a share of the run: {example}")), "{error}");
+            assert!(error.ends_with(&format!("{key}: expected {expected}")), "{error}");
         }
     }
 
     #[test]
-    fn a_recipe_without_the_newer_weights_keeps_the_identity_of_its_run() {
-        let recipe = Recipe::read(None).unwrap();
-        let written = serde_json::to_string(&recipe.loss).unwrap();
-        assert!(!written.contains("edge") && !written.contains("device_exit"), "{written}");
-        assert!(!serde_json::to_string(&recipe).unwrap().contains("folds"));
-        assert_eq!(Exit::FIRST.map(|exit| recipe.loss.weight(exit)), [1.0; 4]);
-        assert_eq!(Exit::FIRST.map(|exit| recipe.loss.distillation.weight(exit)), [1.0, 1.0, 1.0, 0.0]);
+    fn keys_that_are_left_out_are_those_of_the_default_recipe() {
+        let augment = Augment { failout: 0.1, erase_share: 0.2, ..Augment::default() };
+        assert_eq!(Recipe { augment, ..Recipe::default() }, Recipe::read(None).unwrap());
     }
 
     #[test]
@@ -554,10 +455,17 @@ mod tests {
 
     #[test]
     fn weights_of_exits_may_be_left_out_or_chosen() {
-        let text = DEFAULT
-            .replace("device = 0.2 ", "device_exit = 0.7 # ")
-            .replace("local = 1.0\ncloud", "edge = 0.5\ncloud");
-        let loss = Recipe::parse(Path::new("r.toml"), &text).unwrap().loss;
-        assert_eq!((loss.device, Exit::FIRST.map(|exit| loss.weight(exit))), (0.2, [0.7, 1.0, 0.5, 1.0]));
+        let text = "loss.exits = { device = 0.7, \"cloud.1\" = 0.5 }\nloss.distillation.exits.cloud = 0.25\n";
+        let loss = Recipe::parse(Path::new("r.toml"), text).unwrap().loss;
+        let exits = ["device", "cloud", "cloud.1"].map(|name| Exit::from_name(name).unwrap());
+        assert_eq!(exits.map(|exit| loss.weight(exit)), [0.7, 1.0, 0.5]);
+        assert_eq!(exits.map(|exit| loss.distillation.weight(exit)), [1.0, 0.25, 1.0]);
+        for (from, to, expected) in [
+            ("0.7", "-1.0", "r.toml:1: loss.exits.device: expected 0 to 1000, found -1"),
+            ("device", "sky", "expected device, local, edge or cloud"),
+        ] {
+            let error = Recipe::parse(Path::new("r.toml"), &text.replace(from, to)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

@@ -1,89 +1,86 @@
 //! `[scale_out]` of a recipe: how ranks train together.
 
+use headwater_toml_file::table;
 use serde::{Deserialize, Serialize};
 
-/// Settings of training on ranks; docs/scale-out.md explains every key.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ScaleOutRecipe {
-    /// When ranks exchange, and what.
-    pub strategy: Strategy,
-    /// Order in which uncompressed gradients are added (`synchronous`).
-    pub reduction: Reduction,
-    /// Samples that `batch` of the recipe counts: of all ranks, or of each.
-    pub batch: BatchOf,
-    /// Growth of the step size with the number of ranks, where each rank has a batch of its own (`synchronous`).
-    pub rate_scaling: RateScaling,
-    /// Least share of the steps over which the step size rises, where each rank has a batch of its own: from near zero (Goyal et al. 2017, section
-    /// 2.2, begin at that of one rank).
-    pub warm_up: f32,
-    /// Fewest steps of each rank between two exchanges (`local_steps`), which divide an epoch equally.
-    pub every: u32,
-    /// Step size of the outer optimiser (`local_steps`); 1 and no momentum is the plain mean of the weights.
-    pub outer_rate: f32,
-    /// Nesterov momentum of the outer optimiser (`local_steps`).
-    pub outer_momentum: f32,
-    /// Compression of what is exchanged.
-    pub compression: CompressionKind,
-    /// Share of the numbers that `top_k` sends.
-    pub top_k_share: f32,
-    /// Share of the steps, at the beginning, that `synchronous` exchanges uncompressed; at least one step and those of the optimiser's warm-up.
-    pub uncompressed: f32,
+table! {
+    /// Settings of training on ranks; docs/scale-out.md explains every key.
+    #[derive(Copy)]
+    ScaleOutRecipe {
+        /// When ranks exchange, and what.
+        strategy: Strategy = Strategy::Synchronous;
+        /// Order in which uncompressed gradients are added (`synchronous`).
+        reduction: Reduction = Reduction::Ordered;
+        /// Samples that `batch` of the recipe counts: of all ranks, or of each.
+        batch: BatchOf = BatchOf::AllRanks;
+        /// Growth of the step size with the number of ranks, where each rank has a batch of its own (`synchronous`).
+        rate_scaling: RateScaling = RateScaling::SquareRoot;
+        /// Least share of the steps over which the step size rises, where each rank has a batch of its own: from near zero (Goyal et al. 2017, section
+        /// 2.2, begin at that of one rank).
+        warm_up: f32 = 0.05, 0.0..=0.5;
+        /// Fewest steps of each rank between two exchanges (`local_steps`), which divide an epoch equally.
+        every: u32 = 50, 1..=1_000_000;
+        /// Step size of the outer optimiser (`local_steps`); 1 and no momentum is the plain mean of the weights.
+        outer_rate: f32 = 1.0, 1e-3..=10.0;
+        /// Nesterov momentum of the outer optimiser (`local_steps`).
+        outer_momentum: f32 = 0.5, 0.0..=0.999;
+        /// Compression of what is exchanged.
+        compression: CompressionKind = CompressionKind::None;
+        /// Share of the numbers that `top_k` sends.
+        top_k_share: f32 = 0.01;
+        /// Share of the steps, at the beginning, that `synchronous` exchanges uncompressed; at least one step and those of the optimiser's warm-up.
+        uncompressed: f32 = 0.0256, 0.0..=1.0;
+    }
 }
 
 /// When ranks exchange, and what.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
     /// Gradients, in every step.
-    #[default]
     Synchronous,
     /// Weights, every few steps (Douillard et al. 2023, "`DiLoCo`").
     LocalSteps,
 }
 
 /// Order in which gradients are added over ranks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reduction {
     /// In the order of ranks: equal to as many threads of one process, bit for bit.
-    #[default]
     Ordered,
     /// In the order of the MPI library.
     AllReduce,
 }
 
 /// Samples that the batch of a recipe counts: of all ranks, or of each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BatchOf {
     /// Samples of a step over all ranks.
-    #[default]
     AllRanks,
     /// Samples of a step of each rank.
     EachRank,
 }
 
 /// Growth of the step size with the batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateScaling {
     /// None.
     None,
     /// With the square root of the batch, for Adam (Malladi et al. 2022, "On the SDEs and scaling rules for adaptive gradient algorithms", who scale the
     /// decay rates of the moments too).
-    #[default]
     SquareRoot,
     /// With the batch, for gradient descent (Goyal et al. 2017, "Accurate, large minibatch SGD").
     Linear,
 }
 
 /// Kind of compression.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompressionKind {
     /// None: 4 bytes a number.
-    #[default]
     None,
     /// A byte a number.
     Int8,
@@ -91,24 +88,6 @@ pub enum CompressionKind {
     OneBit,
     /// The largest numbers with their indices, 8 bytes each.
     TopK,
-}
-
-impl Default for ScaleOutRecipe {
-    fn default() -> Self {
-        Self {
-            strategy: Strategy::default(),
-            reduction: Reduction::default(),
-            batch: BatchOf::default(),
-            rate_scaling: RateScaling::default(),
-            warm_up: 0.05,
-            every: 50,
-            outer_rate: 1.0,
-            outer_momentum: 0.5,
-            compression: CompressionKind::default(),
-            top_k_share: 0.01,
-            uncompressed: 0.0256,
-        }
-    }
 }
 
 impl ScaleOutRecipe {
@@ -145,23 +124,11 @@ impl ScaleOutRecipe {
     }
 
     /// Least share of `top_k`. Local steps have few exchanges, after which the weights that all have must have followed those of the ranks.
-    fn least_top_k_share(&self) -> f32 {
+    pub(super) fn least_top_k_share(&self) -> f32 {
         match (self.strategy, self.compression) {
             (Strategy::LocalSteps, CompressionKind::TopK) => 0.1,
             _ => 1e-6,
         }
-    }
-
-    /// Numbers with their ranges, for the check of a recipe: key, value, least, most.
-    pub fn ranges(&self) -> [(&'static str, f32, f32, f32); 6] {
-        [
-            ("scale_out.warm_up", self.warm_up, 0.0, 0.5),
-            ("scale_out.every", self.every as f32, 1.0, 1e6),
-            ("scale_out.outer_rate", self.outer_rate, 1e-3, 10.0),
-            ("scale_out.outer_momentum", self.outer_momentum, 0.0, 0.999),
-            ("scale_out.top_k_share", self.top_k_share, self.least_top_k_share(), 1.0),
-            ("scale_out.uncompressed", self.uncompressed, 0.0, 1.0),
-        ]
     }
 }
 

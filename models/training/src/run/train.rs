@@ -10,8 +10,8 @@ use super::RunFolder;
 use super::rank_file::RankFile;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::experiment::Experiment;
+use crate::joint::{Diverged, Event, Trainer};
 use crate::scale_out::{Communicator, RankState};
-use crate::training::{Diverged, Event, Trainer};
 use headwater_calibration::data::Samples;
 
 /// A run that cannot continue.

@@ -22,5 +22,5 @@ pub mod shards;
 mod tests;
 
 pub use communicator::{Alone, Communicator};
-pub use rank::{NotFinite, Rank, RankStep};
+pub use rank::{NotFinite, Rank, RankPlan, RankStep};
 pub use rank_state::RankState;

@@ -21,15 +21,23 @@ use headwater_calibration::message::Reader;
 /// The training of one rank.
 pub struct Rank<'a> {
     recipe: ScaleOutRecipe,
-    /// Steps at the beginning whose gradients are not compressed.
-    uncompressed_steps: u64,
+    plan: RankPlan,
     exchange: Exchange<'a>,
-    /// Samples of a step over all ranks.
-    batch: usize,
     /// Weights after the last exchange (local steps).
     exchanged: Vec<f32>,
     /// Steps since the last exchange, and the sums of this rank over them (local steps).
     since: (u32, LossSums),
+}
+
+/// The part of a run's plan that a rank needs beside its recipe.
+#[derive(Clone, Copy, Debug)]
+pub struct RankPlan {
+    /// Samples of a step over all ranks.
+    pub batch: usize,
+    /// Steps at the beginning whose gradients are not compressed.
+    pub uncompressed_steps: u64,
+    /// Exits of the network.
+    pub exits: &'static [Exit],
 }
 
 /// A loss or gradient of this rank, or of all ranks, that is no number.
@@ -48,19 +56,17 @@ pub struct RankStep {
 }
 
 impl<'a> Rank<'a> {
-    /// The training of a rank from `parameters`, which all ranks have, with steps of `batch` samples over all ranks.
+    /// The training of a rank from `parameters`, which all ranks have.
     pub fn new(
         ranks: &'a dyn Communicator,
         recipe: ScaleOutRecipe,
         (layout, parameters): (&Layout, &[f32]),
-        batch: usize,
-        uncompressed_steps: u64,
+        plan: RankPlan,
     ) -> Self {
         Self {
             recipe,
-            uncompressed_steps,
+            plan,
             exchange: Exchange::new(ranks, compression::of(&recipe), layout),
-            batch,
             exchanged: parameters.to_vec(),
             since: (0, LossSums::default()),
         }
@@ -132,18 +138,18 @@ impl<'a> Rank<'a> {
         Checkpoint { state, moments, .. }: &mut Checkpoint,
         workers: &[Gradients],
     ) -> Result<LossSums, NotFinite> {
-        let share = |worker: &Gradients| worker.sums.samples as f32 / self.batch as f32;
+        let share = |worker: &Gradients| worker.sums.samples as f32 / self.plan.batch as f32;
         let scaled = |worker: &Gradients| worker.gradient.iter().map(|slope| share(worker) * slope).collect();
         let vectors: Vec<Vec<f32>> = workers.iter().map(scaled).collect();
         let own = sums_of(workers);
         let mut tail = Vec::new();
-        own.put(&mut tail);
+        own.put(self.plan.exits, &mut tail);
         let is_compressed =
-            self.recipe.compression != CompressionKind::None && step.number > self.uncompressed_steps;
+            self.recipe.compression != CompressionKind::None && step.number > self.plan.uncompressed_steps;
         // 1-bit Adam: each rank sends its share of the new mean of gradients.
         let is_mean = is_compressed
             && self.recipe.compression == CompressionKind::OneBit
-            && step.optimiser.algorithm() == Algorithm::Adam;
+            && step.optimiser.algorithm == Algorithm::Adam;
         let own_gradient = || sum(&vectors, layout.parameter_count());
         let (values, sums) = if is_compressed {
             let mut vector = own_gradient();
@@ -153,10 +159,10 @@ impl<'a> Rank<'a> {
                 let means = vector.iter_mut().zip(&moments.first);
                 means.for_each(|(slope, mean)| *slope = old * mean + (1.0 - beta) * *slope);
             }
-            self.exchange.sum_compressed(&vector, &tail).with_sums()
+            self.exchange.sum_compressed(&vector, &tail).with_sums(self.plan.exits)
         } else {
             match self.recipe.reduction {
-                Reduction::Ordered => self.exchange.sum_in_order(&vectors, &tail).with_sums(),
+                Reduction::Ordered => self.exchange.sum_in_order(&vectors, &tail).with_sums(self.plan.exits),
                 Reduction::AllReduce => self.all_reduce(own_gradient(), &own),
             }
         };
@@ -164,7 +170,7 @@ impl<'a> Rank<'a> {
             return Err(NotFinite);
         }
         if is_mean {
-            moments.frozen_step(step, self.uncompressed_steps, (layout, state), values);
+            moments.frozen_step(step, self.plan.uncompressed_steps, (layout, state), values);
         } else {
             moments.step(step, layout, state, &values);
         }
@@ -177,14 +183,14 @@ impl<'a> Rank<'a> {
         let hits = |sums: &LossSums, exit| sums.correct.get(exit).copied();
         values.extend([own.samples as f32, own.loss as f32]);
         // A share without a view has no exits; the buffer is the same on every rank.
-        values.extend(Exit::FIRST.map(|exit| hits(own, exit).unwrap_or(0) as f32));
+        values.extend(self.plan.exits.iter().map(|exit| hits(own, *exit).unwrap_or(0) as f32));
         self.ranks().all_reduce(&mut values);
         let figures = values.split_off(len);
         let (samples, loss) = (figures[0] as u64, f64::from(figures[1]));
         let mut sums = LossSums { samples, loss, ..LossSums::default() };
-        for (exit, found) in Exit::FIRST.into_iter().zip(&figures[2..]) {
-            if hits(own, exit).is_some() || *found > 0.0 {
-                sums.correct.insert(exit, *found as u64);
+        for (exit, found) in self.plan.exits.iter().zip(&figures[2..]) {
+            if hits(own, *exit).is_some() || *found > 0.0 {
+                sums.correct.insert(*exit, *found as u64);
             }
         }
         (values, sums)
@@ -196,12 +202,12 @@ impl<'a> Rank<'a> {
         let weights = self.exchanged.iter().zip(&checkpoint.state.parameters);
         let vector: Vec<f32> = weights.map(|(before, now)| (before - now) * share).collect();
         let mut tail = Vec::new();
-        self.since.1.put(&mut tail);
+        self.since.1.put(self.plan.exits, &mut tail);
         let summed = match self.recipe.compression {
             CompressionKind::None => self.exchange.sum_in_order(&[vector], &tail),
             _ => self.exchange.sum_compressed(&vector, &tail),
         };
-        let (values, sums) = summed.with_sums();
+        let (values, sums) = summed.with_sums(self.plan.exits);
         if !is_finite(&values) {
             return Err(NotFinite);
         }
@@ -266,9 +272,9 @@ fn is_finite(values: &[f32]) -> bool {
 
 impl Summed {
     /// The sums of the vector, and those over the samples of all ranks, which were its tails.
-    fn with_sums(self) -> (Vec<f32>, LossSums) {
+    fn with_sums(self, exits: &[Exit]) -> (Vec<f32>, LossSums) {
         let mut all = LossSums::default();
-        self.tails.iter().for_each(|tail| all.add(&LossSums::read(&mut Reader(tail))));
+        self.tails.iter().for_each(|tail| all.add(&LossSums::read(exits, &mut Reader(tail))));
         (self.values, all)
     }
 }

@@ -3,10 +3,10 @@
 use super::*;
 use crate::checkpoint::Checkpoint;
 use crate::experiment::{Experiment, RunInfo};
+use crate::joint::{Diverged, Event, Trainer};
 use crate::recipe::{Algorithm, BatchOf, CompressionKind, Recipe, Reduction, ScaleOutRecipe, Strategy};
 use crate::run::{self, Folds, RunFolder, out_of_fold};
 use crate::single_camera::plain_network;
-use crate::training::{Diverged, Event, Trainer};
 use headwater_calibration::data::{Parts, Samples};
 use headwater_samples::Part;
 use headwater_spec::Spec;
@@ -56,7 +56,7 @@ impl Job {
 
     fn gradient_descent(mut self) -> Self {
         let optimiser = &mut self.recipe.optimiser;
-        (optimiser.algorithm, optimiser.beta_1, optimiser.learning_rate) = (Some(Algorithm::Sgd), 0.0, 2e-3);
+        (optimiser.algorithm, optimiser.beta_1, optimiser.learning_rate) = (Algorithm::Sgd, 0.0, 2e-3);
         self
     }
 
@@ -72,7 +72,7 @@ impl Job {
 
     /// The same run in one process, with a thread for each rank.
     fn threads(&self, ranks: usize) -> Checkpoint {
-        let recipe = Recipe { scale_out: None, workers: ranks, shards: Some(ranks), ..self.recipe.clone() };
+        let recipe = Recipe { scale_out: None, workers: ranks, shards: ranks, ..self.recipe.clone() };
         let experiment = self.experiment(recipe);
         let [train, validation] = [Part::Train, Part::Validation].map(|part| self.parts.part(part, None, 2));
         let mut trainer = Trainer::new(&experiment, &Alone, [&train, &validation], None);
@@ -145,7 +145,7 @@ fn synchronous_ranks_equal_as_many_threads_bit_for_bit() {
 #[test]
 fn ranks_of_two_threads_equal_twice_as_many_threads() {
     let mut job = Job::devices(ScaleOutRecipe::default()).epochs(1);
-    let recipe = Recipe { scale_out: None, workers: 4, shards: Some(2), ..job.recipe.clone() };
+    let recipe = Recipe { scale_out: None, workers: 4, shards: 2, ..job.recipe.clone() };
     let experiment = job.experiment(recipe);
     let [train, validation] = [Part::Train, Part::Validation].map(|part| job.parts.part(part, None, 2));
     let mut threads = Trainer::new(&experiment, &Alone, [&train, &validation], None);
@@ -306,7 +306,8 @@ fn a_rank_goes_on_from_what_its_messages_left_out() {
         let (mut checkpoint, state) = stopped[ranks.rank()].clone();
         let states: Vec<RankState> = stopped.iter().filter_map(|(_, state)| state.clone()).collect();
         let exchanged = checkpoint.state.parameters.clone();
-        let mut rank = Rank::new(ranks, recipe, (layout, &exchanged), BATCH, 1);
+        let plan = RankPlan { batch: BATCH, uncompressed_steps: 1, exits: &[] };
+        let mut rank = Rank::new(ranks, recipe, (layout, &exchanged), plan);
         rank.resume(&mut checkpoint, &states);
         rank.begin_step(&mut checkpoint.state);
         let left_out = state.unwrap().sent_residual;

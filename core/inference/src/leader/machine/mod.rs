@@ -224,11 +224,6 @@ impl Leader {
         self.newest
     }
 
-    /// The newest sample that was opened or triggered.
-    pub fn newest_known(&self) -> SampleId {
-        self.newest.max(self.plausible_ids.believed.newest().unwrap_or_default())
-    }
-
     /// Numbering of samples by the devices; `None` while no birth has named it.
     pub fn numbering(&self) -> Option<Numbering> {
         self.plausible_ids.numbering

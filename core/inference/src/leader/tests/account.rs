@@ -7,10 +7,6 @@ use super::*;
 const SEND_AGAIN_MS: u32 = 12_000;
 
 impl Group {
-    pub(super) fn trigger(&mut self, sample: u64) -> Vec<Action> {
-        self.event(Event::Trigger { sample: SampleId(sample) })
-    }
-
     /// A leader that continues from the journal of this one, with every device up.
     fn restarted(&self) -> Self {
         let mut next = Self::new();
@@ -133,9 +129,7 @@ fn late_samples_below_the_forgotten_ranges_are_dropped_as_too_old() {
     let mut group = Group::new();
     // Every second sample is decided: 70,000 ranges, of which the lowest are forgotten.
     for range in 1..=70_000 {
-        for index in 0..SLOTS as u8 {
-            group.summary(index, 2 * range, &SURE);
-        }
+        group.all(2 * range, &SURE);
     }
     let floor = 2 * (70_000 - 65_536);
     for sample in [floor, floor - 1] {
@@ -166,9 +160,7 @@ fn a_new_numbering_forgets_ids_and_keeps_counts_over_restarts() {
     group.event(Event::Numbering(Numbering::Trigger));
     assert_eq!(group.leader.numbering(), Some(Numbering::Clock { period_ms: 100 }), "the first one counts");
     let near = (WALL_MS + 1000) / 100;
-    for index in 0..SLOTS as u8 {
-        group.summary(index, near, &SURE);
-    }
+    group.all(near, &SURE);
     group.after_ms(100);
     group.summary(0, near + 1, &SURE);
 

@@ -14,9 +14,7 @@ fn a_slot_behind_the_last_is_a_misfit() {
 #[test]
 fn features_of_another_length_are_a_misfit() {
     let mut group = Group::new();
-    for index in 0..3 {
-        group.summary(index, 1, &UNSURE);
-    }
+    group.all(1, &UNSURE);
     let bits = [1; PACKED + 1];
     let wrong =
         Event::Features { slot: slot(0), sample: SampleId(1), late: false, bits: &bits, body_bytes: 2 };
@@ -30,13 +28,7 @@ fn features_of_another_length_are_a_misfit() {
 
 #[test]
 fn a_device_answers_in_the_way_of_its_configuration() {
-    let input = Event::DeviceAnswer {
-        slot: slot(0),
-        sample: SampleId(1),
-        age_ms: 0,
-        late: false,
-        answer: DeviceAnswer::Input(&[0; PACKED]),
-    };
+    let input = answer(0, 1, DeviceAnswer::Input(&[0; PACKED]));
     let mut with_sections = Group::new();
     assert_eq!(with_sections.event(input.clone()), []);
     assert_eq!(with_sections.leader.counts().misfits, 1);
@@ -49,14 +41,13 @@ fn a_device_answers_in_the_way_of_its_configuration() {
 
 #[test]
 fn the_last_class_is_one_that_a_device_may_decide() {
-    let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(at(Micros(0)), Generation::Current, decided(CLASSES as u16 - 1), &mut actions);
+    let actions = Group::alone().event(decided(CLASSES as u16 - 1));
     assert_eq!(decision(&actions).label.as_deref().unwrap(), "class 3");
 }
 
 #[test]
 fn the_scores_of_a_device_that_is_alone_do_not_decide_at_the_leader() {
-    let mut group = Group::of(LeaderConfig { configuration: Configuration::B, slots: 1, ..config() });
+    let mut group = Group::alone();
     group.summary(0, 1, &SURE);
     let actions = group.features(0, 1);
     assert!(matches!(actions[..], [Action::AskCloud { .. }]), "{actions:?}");
@@ -65,9 +56,7 @@ fn the_scores_of_a_device_that_is_alone_do_not_decide_at_the_leader() {
 #[test]
 fn a_window_without_any_device_up_ends_by_time() {
     let mut group = Group::new();
-    for index in 0..3 {
-        group.event(Event::DeviceDown { slot: slot(index) });
-    }
+    (0..3).for_each(|index| _ = group.down(index));
     assert_eq!(group.leader.slots_up(), SlotSet::EMPTY);
     assert_eq!(group.summary(0, 1, &SURE), [Action::Open(SampleId(1))]);
     assert_eq!(group.after_ms(49), []);
@@ -89,7 +78,7 @@ fn a_device_that_missed_three_windows_is_waited_for_when_it_is_in_time_again_or_
         let counts = Counts { windows_timed_out: 3, missing: 4, ..Counts::default() };
         assert_eq!(group.leader.counts(), counts);
         if comes_back {
-            group.event(Event::DeviceUp { slot: slot(2) });
+            group.up(2);
         } else {
             group.summary(2, 5, &SURE);
             group.summary(1, 5, &SURE);
@@ -103,24 +92,19 @@ fn a_device_that_missed_three_windows_is_waited_for_when_it_is_in_time_again_or_
 
 #[test]
 fn a_device_that_is_alone_is_waited_for_again_when_it_decides_in_time() {
-    for late in [true, false] {
-        let mut group = Group::of(LeaderConfig { configuration: Configuration::B, slots: 1, ..config() });
+    for is_late in [true, false] {
+        let mut group = Group::alone();
         for sample in 1..=3 {
             // The scores are lost: the window ends without an answer.
             group.features(0, sample);
             group.after_ms(50);
         }
         let decision = DeviceDecision { class: 0, confidence: 1.0, policy: PolicyId([9; 8]) };
-        group.event(Event::DeviceAnswer {
-            slot: slot(0),
-            sample: SampleId(4),
-            age_ms: 0,
-            late,
-            answer: DeviceAnswer::Decided(decision),
-        });
+        let send = if is_late { late } else { answer };
+        group.event(send(0, 4, DeviceAnswer::Decided(decision)));
         group.features(0, 5);
         let actions = group.summary(0, 5, &UNSURE);
-        assert_eq!(actions.is_empty(), late, "{actions:?}");
+        assert_eq!(actions.is_empty(), is_late, "{actions:?}");
     }
 }
 
@@ -133,8 +117,8 @@ fn each_message_that_changes_nothing_is_counted_once() {
     group.summary(1, 1, &UNSURE);
     group.summary(2, 1, &UNSURE);
     group.summary(2, 1, &UNSURE);
-    group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
-    group.event(Event::CloudFailed { sample: SampleId(1), reason: Degraded::CloudRefused });
+    group.cloud(1, &SURE);
+    group.cloud_fails(1, Degraded::CloudRefused);
     group.features(0, 7);
     let counts = Counts { duplicates: 2, after_close: 1, unawaited: 3, ..Counts::default() };
     assert_eq!(group.leader.counts(), counts);
@@ -143,12 +127,10 @@ fn each_message_that_changes_nothing_is_counted_once() {
 #[test]
 fn features_count_once_for_each_slot() {
     let mut group = Group::new();
-    for index in 0..3 {
-        group.summary(index, 1, &UNSURE);
-    }
+    group.all(1, &UNSURE);
     group.features(0, 1);
     group.features(0, 1);
-    group.event(Event::Gone { slot: slot(1), sample: SampleId(1) });
+    group.gone(1, 1);
     group.features(1, 1);
     assert_eq!(group.leader.counts().unawaited, 2);
     let actions = group.features(2, 1);
@@ -159,13 +141,11 @@ fn features_count_once_for_each_slot() {
 fn features_of_an_earlier_sample_are_not_sent_again() {
     let mut group = Group::new();
     group.ask_cloud(1);
-    group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
-    for index in 0..3 {
-        group.summary(index, 2, &UNSURE);
-    }
+    group.cloud(1, &SURE);
+    group.all(2, &UNSURE);
     group.features(1, 2);
-    group.event(Event::Gone { slot: slot(0), sample: SampleId(2) });
-    let actions = group.event(Event::Gone { slot: slot(2), sample: SampleId(2) });
+    group.gone(0, 2);
+    let actions = group.gone(2, 2);
     let [Action::AskCloud { features, presence, .. }] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!((&features[..], &presence[..]), (&[0, 0, 2, 2, 0, 0][..], &[false, true, false][..]));
 }
@@ -174,8 +154,8 @@ fn features_of_an_earlier_sample_are_not_sent_again() {
 fn only_a_decision_that_the_cloud_missed_in_time_is_revised() {
     let mut group = Group::new();
     group.ask_cloud(1);
-    group.event(Event::CloudFailed { sample: SampleId(1), reason: Degraded::CloudRefused });
-    assert_eq!(group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE }), []);
+    group.cloud_fails(1, Degraded::CloudRefused);
+    assert_eq!(group.cloud(1, &SURE), []);
     assert_eq!(group.leader.counts().unawaited, 1);
 }
 
@@ -183,7 +163,7 @@ fn only_a_decision_that_the_cloud_missed_in_time_is_revised() {
 fn the_leader_knows_the_newest_sample_that_was_opened_and_that_was_named() {
     let mut group = Group::new();
     assert_eq!((group.leader.newest(), group.leader.newest_known()), (SampleId(0), SampleId(0)));
-    group.event(Event::Trigger { sample: SampleId(50) });
+    group.trigger(50);
     assert_eq!((group.leader.newest(), group.leader.newest_known()), (SampleId(0), SampleId(50)));
     group.summary(0, 60, &SURE);
     group.summary(0, 55, &SURE);
@@ -194,7 +174,7 @@ fn the_leader_knows_the_newest_sample_that_was_opened_and_that_was_named() {
 #[test]
 fn a_device_may_be_a_thousand_ids_ahead_of_the_newest_trigger_whatever_another_one_names() {
     let mut group = Group::new();
-    group.event(Event::Trigger { sample: SampleId(100) });
+    group.trigger(100);
     assert_eq!(group.summary(0, 1101, &SURE), []);
     assert_eq!(group.summary(0, 1100, &SURE), [Action::Open(SampleId(1100))]);
     assert_eq!(group.summary(1, 1102, &SURE), [], "slot 0 named 1101");
@@ -243,9 +223,7 @@ fn a_restart_remembers_what_was_closed_and_what_was_not() {
 #[test]
 fn a_journal_adds_up_to_its_account() {
     let mut group = Group::new();
-    for index in 0..3 {
-        group.summary(index, 4, &SURE);
-    }
+    group.all(4, &SURE);
     let Some(Action::Decide(decision)) = group.done.last().cloned() else { panic!("{:?}", group.done) };
     let other = Decision { class: Some(0), ..decision.clone() };
     let earlier = Decision { sample: SampleId(1), ..decision.clone() };

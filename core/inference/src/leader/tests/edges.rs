@@ -27,6 +27,14 @@ fn edges_config() -> LeaderConfig {
     }
 }
 
+fn edge_output<'a>(bits: u64, scores: &'a [f32], map: &'a [u8]) -> Option<EdgeAnswer<'a>> {
+    Some(EdgeAnswer { slots: slots(bits), scores, map, body_bytes: BODY })
+}
+
+fn from_edge(index: u8, sample: u64, answer: Option<EdgeAnswer<'_>>) -> Event<'_> {
+    Event::EdgeAnswer { edge: edge(index), sample: SampleId(sample), answer }
+}
+
 fn group() -> Group {
     let mut group = Group::of(edges_config());
     group.edge_up(0);
@@ -44,22 +52,16 @@ impl Group {
     }
 
     fn edge_answer(&mut self, index: u8, bits: u64, scores: &[f32]) -> Vec<Action> {
-        self.event(Event::EdgeAnswer {
-            edge: edge(index),
-            sample: SampleId(1),
-            answer: Some(EdgeAnswer { slots: slots(bits), scores, map: &[index + 1; MAP], body_bytes: BODY }),
-        })
+        self.event(from_edge(index, 1, edge_output(bits, scores, &[index + 1; MAP])))
     }
 
     fn edge_gone(&mut self, index: u8) -> Vec<Action> {
-        self.event(Event::EdgeAnswer { edge: edge(index), sample: SampleId(1), answer: None })
+        self.event(from_edge(index, 1, None))
     }
 
     /// Sample 1 with unsure scores from every device: the leader then waits for the edges.
     fn unsure(&mut self) -> Vec<Action> {
-        self.summary(0, 1, &UNSURE);
-        self.summary(1, 1, &UNSURE);
-        self.summary(2, 1, &UNSURE)
+        self.all(1, &UNSURE)
     }
 }
 
@@ -107,7 +109,7 @@ fn a_sample_that_is_unsure_at_the_edge_goes_to_the_cloud_with_the_maps_of_the_ed
         deadline_ms: 300,
     };
     assert_eq!(actions, [expected]);
-    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let actions = group.cloud(1, &SURE);
     assert_eq!((decision(&actions).exit, decision(&actions).bytes.edge_cloud), (Exit::CLOUD, 6 + 2));
     assert_eq!(decision(&actions).degraded, []);
 }
@@ -120,7 +122,7 @@ fn the_answer_of_the_edges_stands_when_the_cloud_fails() {
     group.edge_answer(0, 0b101, &cold);
     group.edge_answer(1, 0b010, &cold);
     let reason = Degraded::CloudRefused;
-    let actions = group.event(Event::CloudFailed { sample: SampleId(1), reason });
+    let actions = group.cloud_fails(1, reason);
     assert_eq!((decision(&actions).exit, decision(&actions).class.unwrap()), (Exit::EDGE, 0));
 }
 
@@ -207,19 +209,17 @@ fn the_wait_for_edges_has_an_end() {
 
 #[test]
 fn an_answer_that_does_not_fit_its_edge_is_a_misfit() {
-    let fits = |index, bits, scores: &'static [f32], map: &'static [u8]| Event::EdgeAnswer {
-        edge: edge(index),
-        sample: SampleId(1),
-        answer: Some(EdgeAnswer { slots: slots(bits), scores, map, body_bytes: BODY }),
+    let output = |index, bits, scores: &'static [f32], map: &'static [u8]| {
+        from_edge(index, 1, edge_output(bits, scores, map))
     };
     for wrong in [
-        fits(2, 0b101, &SURE, &[0; MAP]),
-        fits(0, 0, &SURE, &[0; MAP]),
-        fits(0, 0b111, &SURE, &[0; MAP]),
-        fits(0, 0b010, &SURE, &[0; MAP]),
-        fits(0, 0b101, &SURE[..CLASSES - 1], &[0; MAP]),
-        fits(0, 0b101, &SURE, &[0; MAP - 1]),
-        Event::EdgeAnswer { edge: edge(2), sample: SampleId(1), answer: None },
+        output(2, 0b101, &SURE, &[0; MAP]),
+        output(0, 0, &SURE, &[0; MAP]),
+        output(0, 0b111, &SURE, &[0; MAP]),
+        output(0, 0b010, &SURE, &[0; MAP]),
+        output(0, 0b101, &SURE[..CLASSES - 1], &[0; MAP]),
+        output(0, 0b101, &SURE, &[0; MAP - 1]),
+        from_edge(2, 1, None),
     ] {
         let mut group = group();
         group.unsure();
@@ -250,16 +250,11 @@ fn an_edge_answer_that_is_not_awaited_is_counted() {
 fn an_edge_under_a_network_that_is_not_there_changes_nothing() {
     let mut group = group();
     group.unsure();
-    let answer = |slots| Event::EdgeAnswer {
-        edge: edge(0),
-        sample: SampleId(1),
-        answer: Some(EdgeAnswer { slots, scores: &SURE, map: &[1; MAP], body_bytes: BODY }),
-    };
-    let mut actions = Vec::new();
-    for event in [answer(slots(0b101)), Event::EdgeDown { edge: edge(0) }, Event::EdgeUp { edge: edge(0) }] {
-        group.leader.handle(at(group.now), Generation::Next, event, &mut actions);
+    let answer = from_edge(0, 1, edge_output(0b101, &SURE, &[1; MAP]));
+    for event in [answer, Event::EdgeDown { edge: edge(0) }, Event::EdgeUp { edge: edge(0) }] {
+        assert_eq!(group.under_next(event.clone()), [], "{event:?}");
     }
-    assert_eq!((actions, group.leader.counts()), (Vec::new(), Counts::default()));
+    assert_eq!(group.leader.counts(), Counts::default());
     assert_eq!(group.leader.edges_up().bits(), 0b11);
 }
 
@@ -271,16 +266,11 @@ fn edges_of_one_network_have_no_part_in_samples_of_the_other() {
     group.leader = leader.with_next(next, Exits { local: None, edge: None });
     group.unsure();
     group.edge_answer(1, 0b010, &SURE);
-    let answer = Event::EdgeAnswer {
-        edge: edge(0),
-        sample: SampleId(1),
-        answer: Some(EdgeAnswer { slots: slots(0b101), scores: &SURE, map: &[9; MAP], body_bytes: BODY }),
-    };
-    let mut actions = Vec::new();
-    group.leader.handle(at(group.now), Generation::Next, Event::EdgeUp { edge: edge(0) }, &mut actions);
-    group.leader.handle(at(group.now), Generation::Next, answer, &mut actions);
-    group.leader.handle(at(group.now), Generation::Next, Event::EdgeDown { edge: edge(0) }, &mut actions);
-    assert_eq!((actions, group.leader.counts().unawaited), (Vec::new(), 1));
+    let answer = from_edge(0, 1, edge_output(0b101, &SURE, &[9; MAP]));
+    for event in [Event::EdgeUp { edge: edge(0) }, answer, Event::EdgeDown { edge: edge(0) }] {
+        assert_eq!(group.under_next(event.clone()), [], "{event:?}");
+    }
+    assert_eq!(group.leader.counts().unawaited, 1);
     assert_eq!(decision(&group.edge_answer(0, 0b101, &SURE)).presence.present_count(), 3);
 }
 
@@ -313,7 +303,7 @@ fn a_slot_without_features_at_its_edge_is_missing_at_the_later_exits() {
     group.edge_answer(0, 0b001, &UNSURE);
     let actions = group.edge_answer(1, 0b010, &UNSURE);
     assert!(matches!(&actions[..], [Action::AskCloud { presence, .. }] if *presence == [true, true]));
-    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let actions = group.cloud(1, &SURE);
     let found = decision(&actions);
     assert_eq!(
         (found.presence.get(slot(2)), &found.degraded[..]),
@@ -328,7 +318,7 @@ fn features_that_devices_send_to_their_edges_are_not_counted_as_unawaited() {
     assert_eq!(group.features(0, 1), []);
     group.unsure();
     assert_eq!(group.features(0, 1), []);
-    assert_eq!(group.event(Event::Gone { slot: slot(0), sample: SampleId(1) }), []);
+    assert_eq!(group.gone(0, 1), []);
     assert_eq!(group.leader.counts(), Counts::default());
 }
 
@@ -371,15 +361,8 @@ fn maps_of_an_earlier_sample_are_not_sent_again() {
     group.edge_answer(0, 0b101, &SURE);
     group.edge_answer(1, 0b010, &SURE);
     group.edge_down(1);
-    for index in 0..3 {
-        group.summary(index, 2, &UNSURE);
-    }
-    let answer = Event::EdgeAnswer {
-        edge: edge(0),
-        sample: SampleId(2),
-        answer: Some(EdgeAnswer { slots: slots(0b101), scores: &UNSURE, map: &[7; MAP], body_bytes: BODY }),
-    };
-    let actions = group.event(answer);
+    group.all(2, &UNSURE);
+    let actions = group.event(from_edge(0, 2, edge_output(0b101, &UNSURE, &[7; MAP])));
     let [Action::AskCloud { features, presence, .. }] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!((&features[..], &presence[..]), (&[7, 7, 7, 0, 0, 0][..], &[true, false][..]));
 }

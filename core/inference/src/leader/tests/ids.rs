@@ -78,15 +78,7 @@ fn a_board_that_boots_in_1970_is_named_and_moves_nothing() {
     let mut group = Group::numbered(CLOCK);
     let sample = group.clock_id(100);
     opens(&mut group, 0, sample);
-    let since_boot = Event::DeviceAnswer {
-        slot: slot(1),
-        sample: SampleId(600),
-        age_ms: 0,
-        late: false,
-        answer: DeviceAnswer::Summary(&SURE),
-    };
-    let refusal = group.leader.handle(at(group.now), Generation::Current, since_boot, &mut Vec::new());
-    let text = refusal.expect("a refusal").to_string();
+    let (text, _) = group.refused(answer(1, 600, DeviceAnswer::Summary(&SURE)));
     assert!(text.contains("its clock is 56 years behind the aggregator's"), "{text}");
     assert_eq!((group.leader.newest(), group.leader.counts().implausible), (SampleId(sample), 1));
     assert_eq!(group.leader.counts().implausible_slots, SlotSet::from_bits(0b10));
@@ -126,16 +118,9 @@ fn a_device_whose_clock_is_ahead_is_named_and_left_out_and_the_others_decide() {
     let decided = group.leader.settled().decided;
     for round in 0..100 {
         let ahead = group.clock_id(100) + 600;
-        let event = Event::DeviceAnswer {
-            slot: slot(2),
-            sample: SampleId(ahead),
-            age_ms: 5,
-            late: round % 2 == 1,
-            answer: DeviceAnswer::Summary(&SURE),
-        };
-        let mut actions = Vec::new();
-        let refusal = group.leader.handle(at(group.now), Generation::Current, event, &mut actions);
-        let text = refusal.expect("a refusal").to_string();
+        let scores = DeviceAnswer::Summary(&SURE);
+        let event = if round % 2 == 1 { late(2, ahead, scores) } else { aged(2, ahead, 5, scores) };
+        let (text, actions) = group.refused(event);
         assert!(
             text.contains("1 minute ahead of those of the group, expected at most 25 milliseconds"),
             "{text}"
@@ -221,7 +206,7 @@ fn the_leader_s_own_clock_leaves_nobody_out() {
     for _ in 0..100 {
         // Five minutes ahead of the leader, all of them.
         let sample = group.clock_id(100) + 3000;
-        (0..3).for_each(|index| _ = group.summary(index, sample, &SURE));
+        group.all(sample, &SURE);
         group.after_ms(100);
     }
     let found =
@@ -246,11 +231,7 @@ fn a_restart_remembers_which_implausible_samples_were_dropped_and_does_not_begin
 
 /// A refused trigger: what the leader says, and its actions.
 fn refused_trigger(group: &mut Group, sample: u64) -> (String, Vec<Action>) {
-    let event = Event::Trigger { sample: SampleId(sample) };
-    let mut actions = Vec::new();
-    let refusal = group.leader.handle(at(group.now), Generation::Current, event, &mut actions);
-    group.done.extend(actions.iter().cloned());
-    (refusal.expect("a refusal").to_string(), actions)
+    group.refused(Event::Trigger { sample: SampleId(sample) })
 }
 
 #[test]
@@ -284,9 +265,7 @@ fn a_trigger_far_ahead_is_answered_when_a_second_one_near_it_confirms_it() {
     assert_eq!((group.leader.newest(), group.leader.newest_known()), (SampleId(0), SampleId(5)));
     let both = [far, far + 1].map(|sample| Action::Await(SampleId(sample)));
     assert_eq!(group.trigger(far + 1), both);
-    for index in 0..SLOTS as u8 {
-        group.summary(index, far, &SURE);
-    }
+    group.all(far, &SURE);
     assert_eq!(decided(&group, far).presence.missing_count(), 0);
 }
 
@@ -318,9 +297,7 @@ fn the_first_trigger_may_have_any_id_that_leaves_room_for_others() {
     for first in [0, 1 << 40, headwater_protocol::Trigger::MAX_ID.0] {
         let mut group = Group::numbered(Numbering::Trigger);
         group.trigger(first);
-        for index in 0..SLOTS as u8 {
-            group.summary(index, first, &SURE);
-        }
+        group.all(first, &SURE);
         assert_eq!((group.leader.settled().decided, group.closed()), (1, vec![(first, first)]));
         assert_eq!(group.leader.settled().highest, SampleId(first));
     }
@@ -352,9 +329,7 @@ fn ids_of_another_period_are_refused_until_a_new_numbering() {
     assert_eq!(next.summary(0, other, &SURE), [], "the journal has the numbering");
     next.leader.begin_numbering(&mut Vec::new());
     next.event(Event::Numbering(Numbering::Clock { period_ms: 200 }));
-    for index in 0..SLOTS as u8 {
-        next.summary(index, other, &SURE);
-    }
+    next.all(other, &SURE);
     assert_eq!((next.leader.settled().decided, next.leader.settled().highest), (1, SampleId(other)));
 }
 
@@ -444,9 +419,7 @@ fn one_device_cannot_have_samples_decided_before_they_exist() {
     group.after_ms(window_ms + 1);
     // The honest samples are whole.
     group.trigger(1001);
-    for index in 0..SLOTS as u8 {
-        group.summary(index, 1001, &SURE);
-    }
+    group.all(1001, &SURE);
     let decision = decided(&group, 1001);
     assert_eq!((decision.presence.missing_count(), decision.class.unwrap()), (0, 2));
 }
@@ -456,7 +429,7 @@ fn the_only_device_that_is_up_is_believed() {
     let mut group = Group::numbered(Numbering::Trigger);
     group.trigger(1000);
     for index in 1..SLOTS as u8 {
-        group.event(Event::DeviceDown { slot: slot(index) });
+        group.down(index);
     }
     assert!(group.summary(0, 1001, &SURE).contains(&Action::Open(SampleId(1001))));
 }
@@ -470,9 +443,7 @@ fn answers_before_the_first_trigger_belong_to_no_sample_and_harm_none() {
         }
         assert_eq!((group.leader.counts().implausible, group.leader.newest_known()), (3, SampleId(0)));
         group.trigger(first + 1);
-        for index in 0..SLOTS as u8 {
-            group.summary(index, first + 1, &SURE);
-        }
+        group.all(first + 1, &SURE);
         assert_eq!(decided(&group, first + 1).presence.missing_count(), 0);
     }
 }

@@ -5,32 +5,8 @@ use headwater_protocol::Stages;
 use super::*;
 
 impl Group {
-    pub(super) fn late(&mut self, index: u8, sample: u64, scores: &[f32]) -> Vec<Action> {
-        let (slot, sample) = (slot(index), SampleId(sample));
-        self.event(Event::DeviceAnswer {
-            slot,
-            sample,
-            age_ms: u16::MAX,
-            late: true,
-            answer: DeviceAnswer::Summary(scores),
-        })
-    }
-
     pub(super) fn given_up(&mut self, index: u8, sample: u64) -> Vec<Action> {
-        self.event(Event::DeviceAnswer {
-            slot: slot(index),
-            sample: SampleId(sample),
-            age_ms: 0,
-            late: true,
-            answer: DeviceAnswer::GivenUp,
-        })
-    }
-
-    /// Decides a sample that came in time.
-    fn in_time(&mut self, sample: u64) {
-        for index in 0..SLOTS as u8 {
-            self.summary(index, sample, &SURE);
-        }
+        self.event(late(index, sample, DeviceAnswer::GivenUp))
     }
 
     fn published_late(&mut self) -> Vec<u64> {
@@ -43,7 +19,7 @@ impl Group {
 #[test]
 fn a_late_sample_waits_for_every_device_and_is_named_in_the_notice() {
     let mut group = Group::new();
-    group.in_time(100);
+    group.all(100, &SURE);
     group.late(0, 90, &SURE);
     // The window of a sample in time would be over.
     group.after_ms(1500);
@@ -64,22 +40,16 @@ fn a_late_sample_without_other_answers_is_decided_after_its_longer_window() {
     let mut group = Group::new();
     group.late(0, 90, &UNSURE);
     assert_eq!(group.after_ms(1999), []);
-    let actions = group.after_ms(1);
-    let request = Action::Request {
-        generation: Generation::Current,
-        sample: SampleId(90),
-        slots: SlotSet::from_bits(1),
-    };
-    assert_eq!(actions, [request]);
+    assert_eq!(group.after_ms(1), [request(90, 1)]);
     let actions = group.features(0, 90);
     // A whole deadline follows the window.
     assert!(matches!(actions[..], [Action::AskCloud { deadline_ms: 300, .. }]), "{actions:?}");
     assert_eq!(group.published_late(), [] as [u64; 0], "the sample is still open");
-    group.event(Event::CloudAnswer { sample: SampleId(90), logits: &SURE });
+    group.cloud(90, &SURE);
     assert_eq!(group.published_late(), [90]);
     let counts = group.leader.counts();
     assert_eq!(counts.missing, 2);
-    group.in_time(100);
+    group.all(100, &SURE);
     assert_eq!(
         group.leader.counts().windows_timed_out,
         counts.windows_timed_out,
@@ -90,7 +60,7 @@ fn a_late_sample_without_other_answers_is_decided_after_its_longer_window() {
 #[test]
 fn a_late_message_of_a_closed_sample_is_named_at_once_and_changes_nothing() {
     let mut group = Group::new();
-    group.in_time(100);
+    group.all(100, &SURE);
     assert_eq!(group.late(0, 100, &UNSURE), []);
     assert_eq!(group.published_late(), [100]);
     assert_eq!(group.leader.settled().decided, 1);
@@ -110,7 +80,7 @@ fn a_late_message_joins_the_sample_that_other_devices_opened() {
 fn late_samples_do_not_hold_back_the_account() {
     let mut group = Group::new();
     group.late(0, 90, &SURE);
-    group.in_time(100);
+    group.all(100, &SURE);
     let notice = group.leader.notice();
     assert_eq!(notice.account.highest, SampleId(100));
     assert!(!notice.covers(SampleId(95)), "it may lie in a spool");
@@ -134,7 +104,7 @@ fn a_sample_that_every_device_gave_up_is_dropped_with_its_reason() {
 #[test]
 fn after_a_restart_late_samples_that_were_never_decided_are_opened() {
     let mut group = Group::new();
-    group.in_time(100);
+    group.all(100, &SURE);
     let recovered = replay(entries(&group.done));
     let mut next = Group::new();
     next.leader.recover(recovered, &mut Vec::new());
@@ -145,23 +115,20 @@ fn after_a_restart_late_samples_that_were_never_decided_are_opened() {
 
 #[test]
 fn late_features_that_overtake_their_scores_open_a_late_sample() {
-    let (mut leader, mut actions) = (alone(), Vec::new());
-    let (sample, slot) = (SampleId(90), slot(0));
+    let mut group = Group::alone();
+    let (slot, sample) = (slot(0), SampleId(90));
     let features =
         Event::Features { slot, sample, late: true, bits: &[7; PACKED], body_bytes: PACKED as u64 };
-    leader.handle(at(Micros(0)), Generation::Current, features, &mut actions);
-    assert_eq!(actions, [Action::Open(sample)]);
-    let summary =
-        Event::DeviceAnswer { slot, sample, age_ms: 0, late: true, answer: DeviceAnswer::Summary(&UNSURE) };
-    leader.handle(at(Micros(0)), Generation::Current, summary, &mut actions);
-    assert!(matches!(actions[..], [_, Action::AskCloud { .. }]), "{actions:?}");
+    assert_eq!(group.event(features), [Action::Open(sample)]);
+    let actions = group.late(0, 90, &UNSURE);
+    assert!(matches!(actions[..], [Action::AskCloud { .. }]), "{actions:?}");
 }
 
 #[test]
 fn late_samples_that_do_not_fit_in_one_notice_are_named_in_the_next() {
     let mut group = Group::new();
     for sample in 0..SettledNotice::MAX_LATE as u64 + 5 {
-        group.in_time(sample);
+        group.all(sample, &SURE);
         group.late(0, sample, &SURE);
     }
     assert_eq!(group.published_late().len(), SettledNotice::MAX_LATE);
@@ -190,7 +157,7 @@ fn a_sample_is_named_in_the_notice_however_many_late_messages_came() {
 #[test]
 fn a_message_in_time_of_a_closed_sample_is_not_named_in_the_notice() {
     let mut group = Group::new();
-    group.in_time(100);
+    group.all(100, &SURE);
     group.summary(0, 100, &SURE);
     assert_eq!((group.leader.counts().after_close, group.published_late()), (1, vec![]));
 }
@@ -234,10 +201,10 @@ fn a_window_of_late_messages_does_not_count_as_missed_by_a_device() {
 #[test]
 fn a_late_sample_waits_for_devices_that_are_down() {
     let mut group = Group::new();
-    group.event(Event::DeviceDown { slot: slot(2) });
+    group.down(2);
     group.late(0, 90, &SURE);
     assert_eq!(group.late(1, 90, &SURE), []);
-    group.event(Event::DeviceUp { slot: slot(2) });
+    group.up(2);
     assert_eq!(decision(&group.late(2, 90, &SURE)).presence.present_count(), 3);
 }
 

@@ -53,7 +53,7 @@ fn confidences(decision: &Decision) -> Vec<f32> {
 #[test]
 fn devices_of_another_class_make_the_local_exit_less_sure() {
     let mut group = group(0.3);
-    let agreeing = (0..3).map(|index| group.summary(index, 1, &SURE)).last().expect("three devices");
+    let agreeing = group.all(1, &SURE);
     assert_eq!(confidences(decision(&agreeing)), [confidence(3, 0)]);
     assert_eq!((decision(&agreeing).exit, decision(&agreeing).left), (Exit::LOCAL, LeaveReason::Sure));
     let disagreeing = group.disagreeing(2);
@@ -76,18 +76,9 @@ fn a_missing_device_and_its_class_of_an_earlier_sample_do_not_count() {
 #[test]
 fn a_late_sample_is_judged_by_its_own_devices() {
     let mut group = group(1.0);
-    let mut late = |index, class| {
-        group.event(Event::DeviceAnswer {
-            slot: slot(index),
-            sample: SampleId(1),
-            age_ms: 0,
-            late: true,
-            answer: DeviceAnswer::Summary(&scores(class, 1.0)),
-        })
-    };
-    late(0, 2);
-    late(1, 1);
-    let actions = late(2, 2);
+    group.late(0, 1, &scores(2, 1.0));
+    group.late(1, 1, &scores(1, 1.0));
+    let actions = group.late(2, 1, &scores(2, 1.0));
     assert_eq!(confidences(decision(&actions)), [confidence(3, 1)]);
 }
 
@@ -100,13 +91,13 @@ fn the_cloud_is_judged_by_the_devices_whose_features_it_has_in_time_and_in_a_rev
         group.features(2, sample);
     }
     group.after_ms(50);
-    let in_time = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let in_time = group.cloud(1, &SURE);
     assert_eq!(confidences(decision(&in_time)), [confidence(3, 1), confidence(2, 1)]);
     let at_deadline = group.after_ms(250);
     assert_eq!(decision(&at_deadline).left, LeaveReason::Deadline);
     // Another sample takes the buffers.
     group.disagreeing(3);
-    let revised = group.event(Event::CloudAnswer { sample: SampleId(2), logits: &SURE });
+    let revised = group.cloud(2, &SURE);
     let [Action::Revise(revised)] = &revised[..] else { panic!("{revised:?}") };
     assert_eq!(confidences(revised), [confidence(3, 1), confidence(2, 1)]);
     assert_eq!(revised.confidence, confidence(2, 1));

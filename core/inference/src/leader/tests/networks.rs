@@ -30,26 +30,27 @@ pub(super) fn group() -> Group {
 
 impl Group {
     fn switch(&mut self, index: u8) {
-        self.event(Event::DeviceDown { slot: slot(index) });
+        self.down(index);
         self.under_next(Event::DeviceUp { slot: slot(index) });
     }
 
-    fn under_next(&mut self, event: Event<'_>) -> Vec<Action> {
-        let mut actions = Vec::new();
-        self.leader.handle(at(self.now), Generation::Next, event, &mut actions);
-        self.done.extend(actions.iter().cloned());
-        actions
+    pub(super) fn under_next(&mut self, event: Event<'_>) -> Vec<Action> {
+        self.under(Generation::Next, event).1
     }
 
     pub(super) fn next_summary(&mut self, index: u8, sample: u64, scores: &[f32]) -> Vec<Action> {
-        let (slot, sample) = (slot(index), SampleId(sample));
-        self.under_next(Event::DeviceAnswer {
-            slot,
-            sample,
-            age_ms: 0,
-            late: false,
-            answer: DeviceAnswer::Summary(scores),
-        })
+        self.under_next(answer(index, sample, DeviceAnswer::Summary(scores)))
+    }
+
+    /// Features of slot 2 under the next network.
+    fn next_features(&mut self, sample: u64) -> Vec<Action> {
+        let (slot, sample) = (slot(2), SampleId(sample));
+        self.under_next(Event::Features { slot, sample, late: false, bits: &[1, 2, 3], body_bytes: 3 })
+    }
+
+    /// Slot 2 gives a sample up under the next network.
+    fn next_gives_up(&mut self, sample: u64) {
+        self.under_next(late(2, sample, DeviceAnswer::GivenUp));
     }
 }
 
@@ -81,14 +82,12 @@ fn each_network_asks_its_own_devices_and_its_own_cloud_section() {
     let request = Action::Request { generation, sample: SampleId(1), slots: SlotSet::from_bits(0b100) };
     assert_eq!(actions, [Action::Open(SampleId(1)), request]);
     assert_eq!(group.features(2, 1), [], "features under the current network do not count");
-    let (slot, sample) = (slot(2), SampleId(1));
-    let actions =
-        group.under_next(Event::Features { slot, sample, late: false, bits: &[1, 2, 3], body_bytes: 3 });
+    let actions = group.next_features(1);
     let [Action::AskCloud { generation: Generation::Next, features, .. }] = &actions[..] else {
         panic!("{actions:?}");
     };
     assert_eq!(features[6..], [1, 2, 3]);
-    let actions = group.event(Event::CloudAnswer { sample, logits: &NEXT_SURE });
+    let actions = group.cloud(1, &NEXT_SURE);
     assert_eq!(decision(&actions).label.as_deref().unwrap(), "warm");
 }
 
@@ -96,13 +95,7 @@ fn each_network_asks_its_own_devices_and_its_own_cloud_section() {
 fn a_device_that_leaves_the_current_network_is_not_waited_for_in_it() {
     let mut group = group();
     group.summary(0, 1, &UNSURE);
-    let actions = group.summary(1, 1, &UNSURE);
-    let request = Action::Request {
-        generation: Generation::Current,
-        sample: SampleId(1),
-        slots: SlotSet::from_bits(0b11),
-    };
-    assert_eq!(actions, [request]);
+    assert_eq!(group.summary(1, 1, &UNSURE), [request(1, 0b11)]);
     // The device owes features and comes back under the other network: the sample goes on without them.
     group.features(0, 1);
     group.switch(1);
@@ -115,9 +108,7 @@ fn after_the_last_switch_the_next_network_decides_every_sample() {
     let mut group = group();
     group.switch(0);
     group.switch(1);
-    for index in 0..SLOTS as u8 {
-        group.next_summary(index, 7, &NEXT_SURE);
-    }
+    (0..SLOTS as u8).for_each(|index| _ = group.next_summary(index, 7, &NEXT_SURE));
     let Some(Action::Decide(found)) = group.done.last() else { panic!("{:?}", group.done) };
     assert_eq!((found.network, found.presence.missing_count()), (NetworkId([5; 32]), 0));
     assert_eq!(group.leader.slots_up().bits(), 0b111);
@@ -133,28 +124,15 @@ fn an_answer_under_a_network_that_is_not_there_is_a_misfit() {
 #[test]
 fn a_sample_that_a_switched_device_gave_up_is_decided_by_the_others() {
     let mut group = group();
-    let (slot, sample) = (slot(2), SampleId(90));
     // The spool belongs to the network that the device ran before.
-    group.under_next(Event::DeviceAnswer {
-        slot,
-        sample,
-        age_ms: 0,
-        late: true,
-        answer: DeviceAnswer::GivenUp,
-    });
+    group.next_gives_up(90);
     assert_eq!(group.late(0, 90, &SURE), []);
     let actions = group.late(1, 90, &SURE);
     let found = decision(&actions);
     assert_eq!((found.network, found.presence.present_count()), (NetworkId([3; 32]), 2));
-    assert_eq!(group.leader.notice().late, [sample]);
+    assert_eq!(group.leader.notice().late, [SampleId(90)]);
     // A sample that no device has is dropped under either network.
-    group.under_next(Event::DeviceAnswer {
-        slot,
-        sample: SampleId(91),
-        age_ms: 0,
-        late: true,
-        answer: DeviceAnswer::GivenUp,
-    });
+    group.next_gives_up(91);
     let actions = group.after_ms(2000);
     assert_eq!(actions, [Action::Drop { sample: SampleId(91), reason: Dropped::SpoolFull }]);
 }
@@ -162,14 +140,7 @@ fn a_sample_that_a_switched_device_gave_up_is_decided_by_the_others() {
 #[test]
 fn a_sample_that_moves_to_the_other_network_keeps_its_times() {
     let mut group = group();
-    let (slot, sample) = (slot(2), SampleId(90));
-    group.under_next(Event::DeviceAnswer {
-        slot,
-        sample,
-        age_ms: 0,
-        late: true,
-        answer: DeviceAnswer::GivenUp,
-    });
+    group.next_gives_up(90);
     let due = group.leader.next_timer();
     group.now = group.now.plus_ms(500);
     group.late(0, 90, &SURE);
@@ -185,13 +156,7 @@ fn a_sample_that_moves_to_the_other_network_keeps_its_times() {
 fn a_sample_that_a_device_answered_does_not_move_to_the_other_network() {
     let mut group = group();
     group.late(0, 90, &SURE);
-    group.under_next(Event::DeviceAnswer {
-        slot: slot(2),
-        sample: SampleId(90),
-        age_ms: 0,
-        late: true,
-        answer: DeviceAnswer::GivenUp,
-    });
+    group.next_gives_up(90);
     assert_eq!(group.leader.counts().other_network, 1);
     let actions = group.late(1, 90, &SURE);
     assert!(actions.is_empty(), "slot 2 may still come back: {actions:?}");
@@ -202,15 +167,9 @@ fn a_sample_that_a_device_answered_does_not_move_to_the_other_network() {
 fn a_revision_is_one_of_the_network_that_decided() {
     let mut group = group();
     group.next_summary(2, 1, &[0.0, 0.1]);
-    group.under_next(Event::Features {
-        slot: slot(2),
-        sample: SampleId(1),
-        late: false,
-        bits: &[1, 2, 3],
-        body_bytes: 3,
-    });
+    group.next_features(1);
     group.after_ms(300);
-    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &NEXT_SURE });
+    let actions = group.cloud(1, &NEXT_SURE);
     assert!(
         matches!(&actions[..], [Action::Revise(found)] if found.label.as_deref() == Some("warm")),
         "{actions:?}"

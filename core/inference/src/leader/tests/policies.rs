@@ -15,13 +15,6 @@ fn policy(threshold: f32) -> Policy {
     policy
 }
 
-impl Group {
-    /// Sends scores of every device, and returns the actions of the last one.
-    fn all_summaries(&mut self, sample: u64, scores: &[f32]) -> Vec<Action> {
-        (0..SLOTS as u8).map(|index| self.summary(index, sample, scores)).last().expect("there are slots")
-    }
-}
-
 #[test]
 fn a_sample_is_decided_under_the_policy_of_its_opening_and_names_it() {
     let mut group = Group::new();
@@ -31,14 +24,14 @@ fn a_sample_is_decided_under_the_policy_of_its_opening_and_names_it() {
     let actions = group.summary(2, 1, &UNSURE);
     assert!(matches!(actions[..], [Action::Request { .. }]), "unsure under the old policy: {actions:?}");
 
-    let actions = group.all_summaries(2, &UNSURE);
+    let actions = group.all(2, &UNSURE);
     let later = decision(&actions);
     assert_eq!((later.exit, later.policy), (Exit::LOCAL, NEW), "the new policy lets every sample leave");
 
     group.features(0, 1);
     group.features(1, 1);
     group.features(2, 1);
-    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let actions = group.cloud(1, &SURE);
     let first = decision(&actions);
     assert_eq!((first.exit, first.policy), (Exit::CLOUD, OLD));
 }
@@ -85,7 +78,7 @@ fn a_revision_has_the_policy_of_the_decision_that_it_revises() {
     sharp.of_mut(Exit::CLOUD).temperature = Temperature::new(1000.0).expect("above 0");
     group.leader.set_policy(sharp.clone(), NEW);
     group.leader.set_policy(Policy { window_ms: 60, ..sharp }, PolicyId([9; 8]));
-    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let actions = group.cloud(1, &SURE);
     let [Action::Revise(revised)] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!(revised.policy, OLD);
     assert!(revised.confidence > 0.9, "the temperature of the old policy: {}", revised.confidence);

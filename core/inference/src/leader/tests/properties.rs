@@ -65,14 +65,14 @@ impl Group {
             }
             RandomEvent::NotInView(s, n) => drop(self.not_in_view(s, n)),
             RandomEvent::Features(s, n) => drop(self.features(s, n)),
-            RandomEvent::Gone(s, n) => drop(self.event(Event::Gone { slot: slot(s), sample: SampleId(n) })),
-            RandomEvent::Up(s) => drop(self.event(Event::DeviceUp { slot: slot(s) })),
-            RandomEvent::Down(s) => drop(self.event(Event::DeviceDown { slot: slot(s) })),
+            RandomEvent::Gone(s, n) => drop(self.gone(s, n)),
+            RandomEvent::Up(s) => self.up(s),
+            RandomEvent::Down(s) => drop(self.down(s)),
             RandomEvent::CloudAnswer(n) => {
-                self.event(Event::CloudAnswer { sample: SampleId(n), logits: &SURE });
+                self.cloud(n, &SURE);
             }
             RandomEvent::CloudFailed(n) => {
-                self.event(Event::CloudFailed { sample: SampleId(n), reason: Degraded::CloudUnreachable });
+                self.cloud_fails(n, Degraded::CloudUnreachable);
             }
             RandomEvent::Pass(ms) => drop(self.after_ms(ms)),
             RandomEvent::Trigger(n) => drop(self.trigger(n)),

@@ -28,16 +28,9 @@ fn check_captured(numbering: Option<Numbering>, sample: u64, expected: (Option<u
     if let Some(numbering) = numbering {
         group.event(Event::Numbering(numbering));
     }
-    group.event(Event::Trigger { sample: SampleId(sample) });
+    group.trigger(sample);
     for (index, age_ms) in [(0, 7), (1, 0), (2, 0)] {
-        let answer = DeviceAnswer::Summary(&SURE);
-        group.event(Event::DeviceAnswer {
-            slot: slot(index),
-            sample: SampleId(sample),
-            age_ms,
-            late: false,
-            answer,
-        });
+        group.event(aged(index, sample, age_ms, DeviceAnswer::Summary(&SURE)));
         group.now = group.now.plus_ms(1);
     }
     let found = last(&group);
@@ -58,22 +51,13 @@ fn the_time_of_capture_comes_from_the_id_or_from_the_age_of_the_first_answer() {
 #[test]
 fn a_triggered_sample_from_a_spool_or_under_a_clock_that_was_never_set_has_no_time() {
     let mut group = Group::new();
-    for index in 0..3 {
-        group.event(Event::DeviceAnswer {
-            slot: slot(index),
-            sample: SampleId(90),
-            age_ms: 3,
-            late: true,
-            answer: DeviceAnswer::Summary(&SURE),
-        });
-    }
+    (0..3).for_each(|index| _ = group.late(index, 90, &SURE));
     assert_eq!((last(&group).captured_at, last(&group).captured_by), (None, TimeSource::Unknown));
 
     let mut leader = Group::new().leader;
     let mut actions = Vec::new();
-    for slot in Slot::first(SLOTS) {
-        let (sample, answer) = (SampleId(1), DeviceAnswer::Summary(&SURE));
-        let event = Event::DeviceAnswer { slot, sample, age_ms: 3, late: false, answer };
+    for index in 0..SLOTS as u8 {
+        let event = aged(index, 1, 3, DeviceAnswer::Summary(&SURE));
         let now = Now { since_start: Micros::from_ms(1000), wall_ms: 5000 };
         leader.handle(now, Generation::Current, event, &mut actions);
     }
@@ -82,25 +66,21 @@ fn a_triggered_sample_from_a_spool_or_under_a_clock_that_was_never_set_has_no_ti
 
 #[test]
 fn the_first_answer_in_time_tells_the_age_even_after_features_that_overtook_it() {
-    let (mut leader, mut actions) = (alone(), Vec::new());
-    let (sample, slot) = (SampleId(1), slot(0));
-    let features =
-        Event::Features { slot, sample, late: false, bits: &[7; PACKED], body_bytes: PACKED as u64 };
-    leader.handle(at(Micros::from_ms(20)), Generation::Current, features, &mut actions);
-    let answer = DeviceAnswer::Summary(&UNSURE);
-    let summary = Event::DeviceAnswer { slot, sample, age_ms: 5, late: false, answer };
-    leader.handle(at(Micros::from_ms(21)), Generation::Current, summary, &mut actions);
-    let answer = Event::CloudAnswer { sample, logits: &SURE };
-    leader.handle(at(Micros::from_ms(30)), Generation::Current, answer, &mut actions);
+    let mut group = Group::alone();
+    group.features(0, 1);
+    group.after_ms(1);
+    group.event(aged(0, 1, 5, DeviceAnswer::Summary(&UNSURE)));
+    group.after_ms(9);
+    let actions = group.cloud(1, &SURE);
     let found = decision(&actions);
-    assert_eq!(found.captured_at.map(UtcTime::ms), Some(WALL_MS + 16));
+    assert_eq!(found.captured_at.map(UtcTime::ms), Some(WALL_MS + 1000 + 1 - 5));
     assert_eq!(exits(found), [(Exit::DEVICE, LOCAL_THRESHOLD), (Exit::CLOUD, None)]);
 }
 
 #[test]
 fn a_sure_sample_names_one_exit_with_its_threshold() {
     let mut group = Group::new();
-    (0..3).for_each(|index| _ = group.summary(index, 1, &SURE));
+    group.all(1, &SURE);
     let found = last(&group);
     let confidence = found.confidence;
     assert_eq!(found.left, LeaveReason::Sure);
@@ -112,7 +92,7 @@ fn a_sure_sample_names_one_exit_with_its_threshold() {
 fn a_sample_of_the_cloud_names_both_exits_and_its_revision_too() {
     let mut group = Group::new();
     group.ask_cloud(1);
-    group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    group.cloud(1, &SURE);
     let found = last(&group);
     assert_eq!(found.left, LeaveReason::LastExit);
     assert_eq!(exits(&found), [(Exit::LOCAL, LOCAL_THRESHOLD), (Exit::CLOUD, None)]);
@@ -125,7 +105,7 @@ fn a_sample_of_the_cloud_names_both_exits_and_its_revision_too() {
         (last(&group).left, exits(&last(&group))),
         (LeaveReason::Deadline, vec![(Exit::LOCAL, LOCAL_THRESHOLD)])
     );
-    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let actions = group.cloud(1, &SURE);
     let [Action::Revise(revised)] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!(revised.left, LeaveReason::LastExit);
     assert_eq!(exits(revised), [(Exit::LOCAL, LOCAL_THRESHOLD), (Exit::CLOUD, None)]);
@@ -136,12 +116,12 @@ fn a_sample_of_the_cloud_names_both_exits_and_its_revision_too() {
 fn each_answer_without_the_last_exit_says_why() {
     let mut group = Group::new();
     group.ask_cloud(1);
-    group.event(Event::CloudFailed { sample: SampleId(1), reason: Degraded::CloudRefused });
+    group.cloud_fails(1, Degraded::CloudRefused);
     assert_eq!(last(&group).left, LeaveReason::CloudFailed);
 
     let mut group = Group::new();
-    (0..3).for_each(|index| _ = group.summary(index, 1, &UNSURE));
-    (0..3).for_each(|index| _ = group.event(Event::Gone { slot: slot(index), sample: SampleId(1) }));
+    group.all(1, &UNSURE);
+    (0..3).for_each(|index| _ = group.gone(index, 1));
     assert_eq!(last(&group).left, LeaveReason::NoFeatures);
 
     let mut group = Group::new();
@@ -171,26 +151,23 @@ fn a_slot_without_an_answer_is_a_missing_device_and_one_without_features_is_not(
     assert_eq!(last(&group).degraded, [Degraded::DeviceMissing]);
 
     group.ask_cloud(2);
-    group.event(Event::CloudAnswer { sample: SampleId(2), logits: &SURE });
+    group.cloud(2, &SURE);
     assert_eq!(last(&group).degraded, []);
-    (0..3).for_each(|index| _ = group.summary(index, 3, &UNSURE));
+    group.all(3, &UNSURE);
     (0..2).for_each(|index| _ = group.features(index, 3));
-    group.event(Event::Gone { slot: slot(2), sample: SampleId(3) });
-    group.event(Event::CloudAnswer { sample: SampleId(3), logits: &SURE });
+    group.gone(2, 3);
+    group.cloud(3, &SURE);
     assert_eq!(last(&group).degraded, [Degraded::FeaturesMissing]);
 }
 
 #[test]
 fn a_device_that_decides_names_its_exit_and_the_threshold_if_it_has_the_leaders_policy() {
     for (policy, threshold) in [(PolicyId([9; 8]), None), (PolicyId([4; 8]), Some(0.5))] {
-        let (mut leader, mut actions) = (alone(), Vec::new());
         let answer = DeviceAnswer::Decided(DeviceDecision { class: 2, confidence: 0.75, policy });
-        let event =
-            Event::DeviceAnswer { slot: slot(0), sample: SampleId(1), age_ms: 2, late: false, answer };
-        leader.handle(at(Micros::from_ms(9)), Generation::Current, event, &mut actions);
+        let actions = Group::alone().event(aged(0, 1, 2, answer));
         let found = decision(&actions);
         let applied = AppliedExit { exit: Exit::DEVICE, confidence: 0.75, threshold_confidence: threshold };
         assert_eq!((found.left, &found.exits[..]), (LeaveReason::Sure, &[applied][..]));
-        assert_eq!(found.captured_at.map(UtcTime::ms), Some(WALL_MS + 7));
+        assert_eq!(found.captured_at.map(UtcTime::ms), Some(WALL_MS + 1000 - 2));
     }
 }

@@ -6,13 +6,7 @@ use super::*;
 
 impl Group {
     fn aged(&mut self, index: u8, age_ms: u16, scores: &[f32]) -> Vec<Action> {
-        self.event(Event::DeviceAnswer {
-            slot: slot(index),
-            sample: SampleId(1),
-            age_ms,
-            late: false,
-            answer: DeviceAnswer::Summary(scores),
-        })
+        self.event(aged(index, 1, age_ms, DeviceAnswer::Summary(scores)))
     }
 }
 
@@ -30,7 +24,7 @@ fn every_stage_has_its_time_since_capture() {
     let asked = group.done.last();
     assert!(matches!(asked, Some(Action::AskCloud { deadline_ms: 282, .. })), "{asked:?}");
     group.now = group.now.plus_ms(20);
-    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let actions = group.cloud(1, &SURE);
     let stages = Stages {
         opened_us: 5_000,
         window_us: 15_000,
@@ -55,9 +49,7 @@ fn a_sample_that_leaves_locally_has_no_time_at_later_stages() {
     assert_eq!(decision(&actions).stages, stages);
     // The next sample begins without the times and bytes of this one.
     group.now = group.now.plus_ms(100);
-    for index in 0..3 {
-        group.summary(index, 2, &SURE);
-    }
+    group.all(2, &SURE);
     let Some(Action::Decide(found)) = group.done.last() else { panic!("{:?}", group.done) };
     // Everything came while the clock stood still: a stage that ended has at least 1 us.
     let stages = Stages { opened_us: 1, window_us: 1, decided_us: 1, ..Stages::default() };
@@ -68,7 +60,7 @@ fn a_sample_that_leaves_locally_has_no_time_at_later_stages() {
 fn a_stage_that_ends_in_the_round_in_which_it_begins_is_told_from_one_that_is_not_reached() {
     let mut group = Group::new();
     group.ask_cloud(1);
-    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let actions = group.cloud(1, &SURE);
     let stages =
         Stages { opened_us: 1, window_us: 1, features_us: 1, edge_us: 0, cloud_us: 1, decided_us: 1 };
     assert_eq!(decision(&actions).stages, stages);
@@ -80,14 +72,13 @@ fn a_failing_cloud_has_a_time_too() {
     group.ask_cloud(1);
     group.now = group.now.plus_ms(7);
     let reason = Degraded::CloudUnreachable;
-    let actions = group.event(Event::CloudFailed { sample: SampleId(1), reason });
+    let actions = group.cloud_fails(1, reason);
     assert_eq!((decision(&actions).stages.cloud_us, decision(&actions).stages.decided_us), (7_000, 7_000));
 }
 
 #[test]
 fn a_decision_of_a_device_closes_the_window() {
-    let (mut leader, mut actions) = (alone(), Vec::new());
-    leader.handle(at(Micros::from_ms(9)), Generation::Current, decided(2), &mut actions);
+    let actions = Group::alone().event(decided(2));
     let stages = Stages { opened_us: 2_000, window_us: 2_000, decided_us: 2_000, ..Stages::default() };
     assert_eq!(decision(&actions).stages, stages);
 }
@@ -96,13 +87,7 @@ fn a_decision_of_a_device_closes_the_window() {
 fn a_view_that_a_device_sends_counts_its_bytes_and_goes_to_the_cloud() {
     let config = LeaderConfig { configuration: Configuration::A, ..config() };
     let mut group = Group::of(config);
-    let view = |index: u8, pixels: &'static [u8]| Event::DeviceAnswer {
-        slot: slot(index),
-        sample: SampleId(1),
-        age_ms: 0,
-        late: false,
-        answer: DeviceAnswer::Input(pixels),
-    };
+    let view = |index: u8, pixels: &'static [u8]| answer(index, 1, DeviceAnswer::Input(pixels));
     assert_eq!(group.event(view(0, &[9])), [], "too short");
     assert_eq!(group.leader.counts().misfits, 1);
     group.event(view(0, &[1, 2]));
@@ -110,7 +95,7 @@ fn a_view_that_a_device_sends_counts_its_bytes_and_goes_to_the_cloud() {
     let actions = group.event(view(2, &[5, 6]));
     let [Action::AskCloud { features, presence, .. }] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!((&features[..], &presence[..]), (&[1, 2, 0, 0, 5, 6][..], &[true, false, true][..]));
-    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let actions = group.cloud(1, &SURE);
     assert_eq!(decision(&actions).bytes.device_edge, 2 * 2);
 }
 
@@ -140,7 +125,7 @@ fn a_sample_at_its_deadline_is_not_late_and_one_behind_it_is() {
     group.features(0, 1);
     let asked = group.done.last();
     assert!(matches!(asked, Some(Action::AskCloud { deadline_ms: 250, .. })), "{asked:?}");
-    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let actions = group.cloud(1, &SURE);
     assert_eq!(decision(&actions).degraded, [Degraded::DeviceMissing, Degraded::Late]);
 }
 
@@ -156,7 +141,7 @@ fn the_wait_for_features_ends_at_the_deadline_and_the_cloud_is_then_not_asked() 
     let found = decision(&actions);
     assert_eq!(found.degraded, [Degraded::FeaturesMissing, Degraded::CloudTimeout]);
     assert_eq!((found.exit, found.presence.present_count()), (Exit::LOCAL, 3));
-    let actions = group.event(Event::CloudAnswer { sample: SampleId(1), logits: &SURE });
+    let actions = group.cloud(1, &SURE);
     let [Action::Revise(revised)] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!(
         (revised.exit, revised.class.unwrap(), revised.label.as_deref().unwrap()),
@@ -169,22 +154,17 @@ fn the_wait_for_features_ends_at_the_deadline_and_the_cloud_is_then_not_asked() 
 
 #[test]
 fn a_cloud_with_less_than_a_millisecond_left_is_not_asked() {
-    let mut group = Group::new();
-    for index in 0..3 {
-        group.aged(index, 270, &UNSURE);
+    for (past_us, is_asked) in [(29_000, true), (29_001, false)] {
+        let mut group = Group::new();
+        (0..3).for_each(|index| _ = group.aged(index, 270, &UNSURE));
+        group.features(0, 1);
+        group.features(1, 1);
+        group.now = Micros(group.now.0 + past_us);
+        let actions = group.features(2, 1);
+        if is_asked {
+            assert!(matches!(actions[..], [Action::AskCloud { deadline_ms: 1, .. }]), "{actions:?}");
+        } else {
+            assert_eq!(decision(&actions).degraded, [Degraded::CloudTimeout]);
+        }
     }
-    group.features(0, 1);
-    group.features(1, 1);
-    group.now = Micros(group.now.0 + 29_001);
-    let actions = group.features(2, 1);
-    assert_eq!(decision(&actions).degraded, [Degraded::CloudTimeout]);
-    let mut group = Group::new();
-    for index in 0..3 {
-        group.aged(index, 270, &UNSURE);
-    }
-    group.features(0, 1);
-    group.features(1, 1);
-    group.now = group.now.plus_ms(29);
-    let actions = group.features(2, 1);
-    assert!(matches!(actions[..], [Action::AskCloud { deadline_ms: 1, .. }]), "{actions:?}");
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_protocol::Exit;
 use puruspe::betai;
 
-use super::figures::{GroupRight, RunFigures};
+use crate::figures::{GroupRight, RunFigures};
 use headwater_calibration::random::Random;
 use headwater_calibration::tuning::interval::{LEAST_UNITS, percentiles};
 

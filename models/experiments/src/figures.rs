@@ -7,9 +7,9 @@ use headwater_inference::policy::{ExitPolicy, ExitRule, Policy, PolicyError, Pro
 use headwater_protocol::{Exit, SlotSet};
 use serde::Serialize;
 
-use super::metrics::{self, Hits};
-use super::plan::{Plan, Run};
-use super::run::RunLogits;
+use crate::metrics::{self, Hits};
+use crate::plan::{Plan, Run};
+use crate::run::RunLogits;
 use headwater_calibration::account::PartReport;
 use headwater_calibration::account::answers;
 use headwater_calibration::by_exit::ByExit;

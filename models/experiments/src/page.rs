@@ -6,12 +6,12 @@ use headwater_inference::policy::Policy;
 use headwater_protocol::Exit;
 use headwater_samples::Part;
 
-use super::figures::RunFigures;
-use super::metrics::{Hits, balanced_accuracy, hits};
-use super::paired::{ComparedAnswers, Pairs, group_count, holm, t_test};
-use super::plan::{Plan, Row};
-use super::simple::SimpleAnswers;
-use super::spread::{Spread, percent, wilson};
+use crate::figures::RunFigures;
+use crate::metrics::{Hits, balanced_accuracy, hits};
+use crate::paired::{ComparedAnswers, Pairs, group_count, holm, t_test};
+use crate::plan::{Plan, Row};
+use crate::simple::SimpleAnswers;
+use crate::spread::{Spread, percent, wilson};
 use headwater_calibration::account::PartReport;
 
 /// Where the figures come from.

@@ -13,7 +13,7 @@ use crate::loss::LossSums;
 use crate::optimiser::{Moments, OptimiserStep};
 use crate::recipe::{Recipe, ScaleOutRecipe};
 use crate::reduction::sums_of;
-use crate::scale_out::{Communicator, NotFinite, Rank, RankState, RankStep};
+use crate::scale_out::{Communicator, NotFinite, Rank, RankPlan, RankState, RankStep};
 use headwater_calibration::data::Samples;
 use headwater_calibration::message::{Reader, put_u64};
 use headwater_calibration::part_logits::{ExitCounts, ExitShares};
@@ -108,12 +108,16 @@ impl<'a> Trainer<'a> {
         let class_prior = counts.iter().map(|count| *count as f32 / samples.max(1) as f32).collect();
         let recipe = experiment.recipe.on_ranks(ranks.ranks());
         let own = (ranks.rank(), ranks.ranks());
-        let shards = OwnShards::of(train, experiment.recipe.shards.unwrap_or(1), own);
+        let shards = OwnShards::of(train, experiment.recipe.shards, own);
         let (mut checkpoint, states) = from.unwrap_or_else(|| (first_checkpoint(experiment), Vec::new()));
         let layout = &experiment.network.layout;
         let parameters = (layout, checkpoint.state.parameters.as_slice());
-        let mut rank =
-            Rank::new(ranks, scale_out, parameters, recipe.batch, recipe.uncompressed_steps(samples));
+        let plan = RankPlan {
+            batch: recipe.batch,
+            uncompressed_steps: recipe.uncompressed_steps(samples),
+            exits: experiment.network.spec.network.configuration().exits(),
+        };
+        let mut rank = Rank::new(ranks, scale_out, parameters, plan);
         if !states.is_empty() {
             rank.resume(&mut checkpoint, &states);
         }

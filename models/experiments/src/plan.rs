@@ -8,8 +8,8 @@ use headwater_protocol::{Slot, SlotSet};
 use headwater_samples::Part;
 use headwater_toml_file::{Mistake, with_lines};
 
-use super::plan_file::PlanFile;
-pub use super::plan_file::{DataPlan, MetricsPlan, Row, SimplePlan};
+use crate::plan_file::PlanFile;
+pub use crate::plan_file::{DataPlan, MetricsPlan, Row, SimplePlan};
 use headwater_calibration::data::AbsentView;
 use headwater_spec::file_error::{self, FileError};
 use headwater_training::experiment::RunInfo;
@@ -203,6 +203,8 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use headwater_protocol::Exit;
+
     use super::*;
 
     const PLAN: &str = r#"
@@ -218,7 +220,7 @@ mod tests {
         [[axes]]
         values = [
             { name = "f = 4", network = { device = { blocks = [{ kind = "convp", filters = 4 }] } } },
-            { name = "f = 8", recipe = { loss = { local = 0.5 } } },
+            { name = "f = 8", recipe = { loss = { exits = { local = 0.5 } } } },
         ]
         [[axes]]
         values = [{ name = "mean" }, { name = "sum", absent = "absent" }]
@@ -226,8 +228,7 @@ mod tests {
 
     fn plan(text: &str) -> Result<Plan, FileError> {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("network.toml"), include_str!("../../../networks/ddnn-c.toml"))
-            .unwrap();
+        std::fs::write(dir.path().join("network.toml"), include_str!("../../networks/ddnn-c.toml")).unwrap();
         let file = dir.path().join("a-table.toml");
         std::fs::write(&file, text).unwrap();
         Plan::read(&file)
@@ -243,7 +244,7 @@ mod tests {
         let filters = plan.rows.iter().map(|row| row.spec.shapes.features.channels).collect::<Vec<_>>();
         assert_eq!(filters, [4, 4, 8, 8]);
         assert_eq!(
-            plan.rows.iter().map(|row| row.recipe.loss.local).collect::<Vec<_>>(),
+            plan.rows.iter().map(|row| row.recipe.loss.weight(Exit::LOCAL)).collect::<Vec<_>>(),
             [1.0, 1.0, 0.5, 0.5]
         );
         let absent = plan.rows.iter().map(|row| row.absent).collect::<Vec<_>>();
@@ -309,7 +310,7 @@ mod tests {
             }
             assert_eq!(found, expected, "{name}");
             let first = plan.rows.iter().map(|row| row.recipe.cloud_first_epochs()).max().unwrap();
-            assert_eq!(first, if name == "recipe-ablation-eth80" { 2 } else { 0 }, "{name}");
+            assert_eq!(first, if name == "recipe-ablation-eth80" { 1 } else { 0 }, "{name}");
         }
     }
 

@@ -8,7 +8,7 @@ use headwater_protocol::SlotSet;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::plan::{Plan, Run};
+use crate::plan::{Plan, Run};
 use headwater_calibration::data::{AbsentView, Parts, Samples};
 use headwater_calibration::logits_file::{self, LogitsFileError, PartFile};
 use headwater_calibration::number_file::write_whole;
@@ -16,9 +16,9 @@ use headwater_samples::Part;
 use headwater_training::coding_fit::fitted_coding;
 use headwater_training::evaluation::evaluate;
 use headwater_training::experiment::{Experiment, RunInfo};
+use headwater_training::joint::Event;
 use headwater_training::run::{RunError, RunFolder, train};
 use headwater_training::scale_out::Alone;
-use headwater_training::training::Event;
 
 /// Parts of the data, as one group of runs uses them.
 pub struct LoadedParts {

@@ -35,7 +35,11 @@ fn gradients(experiment: &Experiment, state: &State, batch: &Batch, epoch: u32) 
     }
     let pass = Pass::training(TrainedState { layout, state });
     let output = network.forward(&pass, batch);
-    let loss = experiment.recipe.loss_of_epoch(epoch).of(&network.spec, &output, batch);
+    let loss = experiment.recipe.loss_of_epoch(epoch, network.spec.network.configuration().exits()).of(
+        &network.spec,
+        &output,
+        batch,
+    );
     let (gradient, statistics) = pass.finish(&loss.total.backward());
     Gradients { gradient, statistics, sums: loss.sums }
 }
@@ -120,17 +124,18 @@ mod tests {
 
     #[test]
     fn what_is_put_is_read_in_the_same_order() {
+        let exits = [Exit::LOCAL, Exit::CLOUD, Exit::from_name("cloud.1").unwrap()];
         let mut sums = LossSums { samples: 7, loss: 1.0 / 3.0, ..LossSums::default() };
         sums.correct.insert(Exit::CLOUD, 5);
         let norms =
             [None, Some(BatchStatistics { count: 3, mean: vec![0.1, -2.0], variance: vec![1.5, 0.0] })];
         let mut message = Vec::new();
         put_f32s(&mut message, &[1.5, f32::MIN_POSITIVE]);
-        sums.put(&mut message);
+        sums.put(&exits, &mut message);
         put_statistics(&mut message, &norms);
         let mut reader = Reader(&message);
         assert_eq!(reader.f32s(2), [1.5, f32::MIN_POSITIVE]);
-        assert_eq!(LossSums::read(&mut reader), sums);
+        assert_eq!(LossSums::read(&exits, &mut reader), sums);
         assert_eq!(read_statistics(&mut reader, [4, 2].into_iter()), norms);
         assert!(reader.0.is_empty());
     }
