@@ -15,7 +15,7 @@ const MAX_SHIPPED_BYTES: usize = 400_000;
 
 /// Ids of the bundle. A renamed serde field would change the ids.
 const NETWORK_ID: &str = "641d244c907cfb58334aac3b3e5807457faba4f8d517d5c38c15e807b739c4f1";
-const POLICY_ID: &str = "e1f384b9fa93f2d3";
+const POLICY_ID: &str = "1b34628ad2d633cf";
 
 #[test]
 fn the_shipped_bundle_is_complete_and_small_and_answers() {
