@@ -22,19 +22,19 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, warn};
 
-use crate::config::{AggregatorConfig, OpenedGroup};
-use crate::edge::GroupEdge;
 use crate::error::AggregatorError;
-use crate::group_policy::SharedPolicy;
-use crate::group_settings::GroupSettings;
-use crate::group_settings::Role;
-use crate::health::{CloudView, FailedGroups, GroupsHealth};
-use crate::leader::GroupLeader;
-use crate::live_settings::{GroupDevices, ListedDevices, start_policy};
-use crate::member::{Member, MemberReport};
+use crate::group::edge::GroupEdge;
+use crate::group::health::{CloudView, FailedGroups, GroupsHealth};
+use crate::group::leader::GroupLeader;
+use crate::group::member::{Member, MemberReport};
+use crate::group::shared::Shared;
+use crate::group::status::WatchedGroup;
 use crate::report::GroupReport;
-use crate::shared::Shared;
-use crate::status::WatchedGroup;
+use crate::settings::config::{AggregatorConfig, OpenedGroup};
+use crate::settings::group::GroupSettings;
+use crate::settings::group::Role;
+use crate::settings::group_policy::SharedPolicy;
+use crate::settings::live::{GroupDevices, ListedDevices, start_policy};
 
 /// A running aggregator with all its groups. Dropping the value stops the groups as [`Aggregator::shutdown`] does, without waiting.
 pub struct Aggregator {
@@ -294,7 +294,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::config::SharedConfig;
+    use crate::settings::config::SharedConfig;
 
     async fn get(address: SocketAddr, path: &str) -> String {
         let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn default_config() -> BreakerConfig {
-        headwater_settings::defaults::<crate::config::SharedConfig>().cloud.breaker
+        headwater_settings::defaults::<crate::settings::config::SharedConfig>().cloud.breaker
     }
 
     fn ms(ms: u64) -> Duration {

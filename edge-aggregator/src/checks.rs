@@ -10,9 +10,9 @@ use headwater_protocol::PolicyId;
 use headwater_settings::{Finding, Program, Written, add_mistakes, bundles, no_file, readable_secret};
 use headwater_transport::tls::End;
 
-use crate::group_settings::{GroupSettings, Role};
-use crate::leader::local_edges;
-use crate::settings::AggregatorSettings;
+use crate::group::leader::local_edges;
+use crate::settings::aggregator::AggregatorSettings;
+use crate::settings::group::{GroupSettings, Role};
 
 /// Networks of a group, and the policy in effect; `None` for settings that cannot be opened.
 type CheckedGroup = Option<(Networks, Option<PolicyId>)>;

@@ -27,9 +27,9 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
 use crate::breaker::{Admission, Breaker};
-use crate::config::{CloudConfig, infer_endpoint, model_endpoint};
-use crate::message_format::MessageFormat;
+use crate::devices::message_format::MessageFormat;
 use crate::report::LeaderReport;
+use crate::settings::config::{CloudConfig, infer_endpoint, model_endpoint};
 
 mod networks;
 

@@ -5,12 +5,12 @@ use std::fmt::Display;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::infer_endpoint;
-use crate::config::{AggregatorConfig, OpenedGroup};
 use crate::error::AggregatorError;
-use crate::group_settings::GroupSettings;
-use crate::group_settings::Role;
-use crate::leader::local_edges;
+use crate::group::leader::local_edges;
+use crate::settings::config::infer_endpoint;
+use crate::settings::config::{AggregatorConfig, OpenedGroup};
+use crate::settings::group::GroupSettings;
+use crate::settings::group::Role;
 
 impl AggregatorConfig {
     /// Every setting that cannot work, with key, expected and found. It opens no connection and changes no file. Groups with names that
@@ -157,7 +157,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::config::SharedConfig;
+    use crate::settings::config::SharedConfig;
 
     /// A leader of a network of that configuration.
     fn group(name: &str, configuration: Configuration) -> OpenedGroup {

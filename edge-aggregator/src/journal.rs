@@ -37,8 +37,8 @@ use thiserror::Error;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::group_settings::JournalSettings;
 use crate::report::JournalCounts;
+use crate::settings::group::JournalSettings;
 use disk::{Disk, SystemDisk};
 use reader::Reader;
 use store::{Room, Store, note_closed};

@@ -10,8 +10,8 @@ use headwater_protocol::{
 };
 use headwater_telemetry::{DurationCounts, MetricValue, report};
 
-use crate::device_watch::ReportedDevice;
-use crate::message_format::InboxCounts;
+use crate::devices::device_watch::ReportedDevice;
+use crate::devices::message_format::InboxCounts;
 
 /// Last levels of the topics whose refusals are counted: claims and results.
 pub(crate) const REFUSED_TOPICS: [&str; 2] = ["leader", "result"];

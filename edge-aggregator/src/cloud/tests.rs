@@ -9,9 +9,9 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::breaker::BreakerConfig;
-use crate::config::SharedConfig;
-use crate::inbox::tests::format;
+use crate::devices::inbox::tests::format;
 use crate::report::CloudCounts;
+use crate::settings::config::SharedConfig;
 
 /// Limit of every wait; long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 
 use super::disk::{Disk, beside, is_out_of_room, replace};
 use super::{Flush, MAX_WHOLE_LINES, RETRY};
-use crate::group_settings::{JournalSettings, JournalSync};
+use crate::settings::group::{JournalSettings, JournalSync};
 
 /// The file of a journal.
 #[derive(Debug)]

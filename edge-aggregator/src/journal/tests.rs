@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::disk::{RESERVE_BYTES, beside};
 use super::small_disk::SmallDisk;
 use super::*;
-use crate::group_settings::JournalSync;
+use crate::settings::group::JournalSync;
 
 fn config(folder: &TempDir, max_bytes: u64) -> JournalSettings {
     JournalSettings { path: Some(folder.path().join("journal")), max_bytes, sync: JournalSync::Never }

@@ -8,8 +8,8 @@ use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault
 use headwater_transport::LogLimit;
 use tracing::warn;
 
-use crate::message_format::{Change, MessageFormat, Refusal, Refusals};
-use crate::registry::wrong_network;
+use crate::devices::message_format::{Change, MessageFormat, Refusal, Refusals};
+use crate::devices::registry::wrong_network;
 
 /// Edges that are remembered: more than a group has, fewer than a flood of made-up names would need.
 const MAX_EDGES: usize = 256;
@@ -164,7 +164,7 @@ mod tests {
     use headwater_protocol::Schema;
 
     use super::*;
-    use crate::inbox::tests::format;
+    use crate::devices::inbox::tests::format;
 
     const OURS: NetworkId = NetworkId([7; 32]);
     const NEXT: NetworkId = NetworkId([8; 32]);

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::devices::message_format::InboxCounts;
 use crate::error::AggregatorError;
-use crate::message_format::InboxCounts;
 use crate::report::{BrokerLink, EdgeReport, GroupReport, LeaderReport};
 
 /// Messages taken from the link in one round.

@@ -7,7 +7,7 @@ use headwater_protocol::Boot;
 use headwater_protocol::DeviceState;
 
 use super::*;
-use crate::inbox::tests::{birth, format, status};
+use crate::devices::inbox::tests::{birth, format, status};
 use DeviceState::{Down, Up};
 
 mod connections;

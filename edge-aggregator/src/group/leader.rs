@@ -14,26 +14,26 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, info, warn};
 
-use crate::broker_answers::BrokerAnswers;
 use crate::claim::{HeldClaim, Process, Step, Waiting, Won, claim_text, instance_of_journal, new_claim};
 use crate::clock::Clock;
 use crate::cloud::{CloudClient, CloudModel};
-use crate::config::OpenedGroup;
-use crate::device_watch::DeviceWatch;
-use crate::edge::LocalEdges;
+use crate::devices::device_watch::DeviceWatch;
+use crate::devices::inbox::{Inbox, leader_subscriptions};
+use crate::devices::message_format::{InboxCounts, MessageFormat};
+use crate::devices::refused_devices::RefusedDevices;
 use crate::error::AggregatorError;
-use crate::group_settings::Role;
-use crate::inbox::{Inbox, leader_subscriptions};
+use crate::group::edge::LocalEdges;
+use crate::group::member::{Connections, Member, MemberReport};
+use crate::group::policy_desk::PolicyDesk;
+use crate::group::shared::Shared;
+use crate::group::worker::Worker;
 use crate::journal::Journal;
-use crate::member::{Connections, Member, MemberReport};
-use crate::message_format::{InboxCounts, MessageFormat};
-use crate::outbox::Outbox;
-use crate::policy_desk::PolicyDesk;
-use crate::refused_devices::RefusedDevices;
+use crate::publishing::broker_answers::BrokerAnswers;
+use crate::publishing::outbox::Outbox;
+use crate::publishing::settled_schedule::SettledSchedule;
 use crate::report::{LeadState, LeaderReport};
-use crate::settled_schedule::SettledSchedule;
-use crate::shared::Shared;
-use crate::worker::Worker;
+use crate::settings::config::OpenedGroup;
+use crate::settings::group::Role;
 
 /// A running leader of a group.
 pub type GroupLeader = Member<LeaderReport>;
@@ -403,8 +403,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::config::SharedConfig;
-    use crate::inbox::tests::{birth, status};
+    use crate::devices::inbox::tests::{birth, status};
+    use crate::settings::config::SharedConfig;
 
     /// A group of three slots whose broker is away.
     struct Group {

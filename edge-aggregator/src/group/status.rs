@@ -10,10 +10,10 @@ use headwater_protocol::status::{
 use headwater_protocol::{DeviceId, EdgeId, GroupId, NetworkId, SiteId};
 use tokio::time::Instant;
 
-use crate::config::OpenedGroup;
-use crate::device_watch::ReportedDevice;
-use crate::group_settings::Role;
+use crate::devices::device_watch::ReportedDevice;
 use crate::report::{BrokerLink, EdgeReport, GroupReport, LeadState, LeaderReport};
+use crate::settings::config::OpenedGroup;
+use crate::settings::group::Role;
 
 /// A group of this process, as the status shows it.
 #[derive(Clone)]

@@ -16,8 +16,8 @@ use hyper::Uri;
 use tokio::sync::watch;
 
 use crate::breaker::BreakerConfig;
-use crate::group_policy::SharedPolicy;
-use crate::group_settings::{GroupSettings, Role};
+use crate::settings::group::{GroupSettings, Role};
+use crate::settings::group_policy::SharedPolicy;
 
 /// Configuration of one aggregator process.
 #[derive(Clone, Debug)]

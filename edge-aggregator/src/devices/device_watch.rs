@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::clock::Clock;
-use crate::registry::{ClaimState, RegisteredDevice, Registry};
+use crate::devices::registry::{ClaimState, RegisteredDevice, Registry};
 
 /// Time between two checks.
 const EVERY: Duration = Duration::from_millis(250);
@@ -271,8 +271,8 @@ mod tests {
 
     use super::ReportedState::{ClockOff, Down, Flapping, Late, Refused, Silent, Up, WrongNetwork};
     use super::*;
-    use crate::inbox::tests::{birth, format, status};
-    use crate::message_format::Arrival;
+    use crate::devices::inbox::tests::{birth, format, status};
+    use crate::devices::message_format::Arrival;
 
     const LIVE: Arrival = Arrival { now: Micros(0), is_retained: false };
 

@@ -3,7 +3,7 @@
 use headwater_transport::LOG_WINDOW;
 
 use super::*;
-use crate::registry::owners::{MAX_BIRTHS_TO_CLEAR, MAX_CLEARS};
+use crate::devices::registry::owners::{MAX_BIRTHS_TO_CLEAR, MAX_CLEARS};
 
 #[test]
 fn a_slot_is_filled_by_the_device_that_the_settings_name_alone() {

@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::group_policy::SharedPolicy;
-use crate::outbox::Outbox;
-use crate::registry::Registry;
+use crate::devices::registry::Registry;
+use crate::publishing::outbox::Outbox;
+use crate::settings::group_policy::SharedPolicy;
 
 /// Most commands that wait; further ones are dropped without an answer.
 const MAX_WAITING: usize = 16;

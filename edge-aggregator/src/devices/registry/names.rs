@@ -4,7 +4,7 @@ use headwater_inference::leader::{Event, Generation};
 use headwater_protocol::{DeviceId, Slot};
 
 use super::Registry;
-use crate::message_format::Change;
+use crate::devices::message_format::Change;
 
 impl Registry {
     /// Tells the names that have changed.

@@ -9,8 +9,8 @@ use headwater_transport::BrokerAccess;
 use headwater_transport::tls::ClientIdentity;
 
 use crate::cloud::CloudConnection;
-use crate::config::{OpenedGroup, SharedConfig};
 use crate::error::AggregatorError;
+use crate::settings::config::{OpenedGroup, SharedConfig};
 
 /// Cloud client and limits that all groups of a process share.
 #[derive(Clone, Debug)]

@@ -8,9 +8,9 @@ use headwater_settings::{
 };
 use headwater_transport::tls::Certificate;
 
-use crate::config::{AggregatorConfig, OpenedGroup, SharedConfig};
-use crate::group_settings::{GroupSettings, Role};
-use crate::live_settings::ListedDevices;
+use crate::settings::config::{AggregatorConfig, OpenedGroup, SharedConfig};
+use crate::settings::group::{GroupSettings, Role};
+use crate::settings::live::ListedDevices;
 
 settings! {
     /// Leads the decisions of groups of devices, or runs an edge section for a leader (--role edge).

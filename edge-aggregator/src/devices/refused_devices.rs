@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use headwater_protocol::status::ReportedState;
 use headwater_protocol::{DeviceId, SettledNotice};
 
-use crate::device_watch::ReportedDevice;
+use crate::devices::device_watch::ReportedDevice;
 
 /// Refused devices now, and as last published.
 #[derive(Debug, Default)]

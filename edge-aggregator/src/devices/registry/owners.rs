@@ -9,7 +9,7 @@ use tracing::info;
 
 use super::device::Session;
 use super::{DeviceIndex, Registry};
-use crate::message_format::{Change, Refusal};
+use crate::devices::message_format::{Change, Refusal};
 
 /// Births that wait to be cleared. In an edge they wait for ever: only the leader may clear a birth.
 pub(super) const MAX_BIRTHS_TO_CLEAR: usize = 1024;

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::cloud::CloudConnection;
-use crate::config::OpenedGroup;
 use crate::error::AggregatorError;
+use crate::group::status::WatchedGroup;
 use crate::report::GroupReport;
-use crate::status::WatchedGroup;
+use crate::settings::config::OpenedGroup;
 
 /// The cloud service for the status: its address, and the connection to it.
 pub(crate) type CloudView = (Endpoint, Arc<CloudConnection>);

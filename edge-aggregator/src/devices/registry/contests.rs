@@ -5,7 +5,7 @@ use headwater_protocol::{Fault, Slot};
 use tracing::warn;
 
 use super::{Device, DeviceIndex, Registry};
-use crate::message_format::Change;
+use crate::devices::message_format::Change;
 
 impl Registry {
     /// Forgets silent devices whose birth was cleared, and gives the slots of silent devices to others that claim them.

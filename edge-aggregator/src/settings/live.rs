@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tracing::field::display;
 use tracing::{info, warn};
 
-use crate::config::OpenedGroup;
-use crate::group_policy::{GroupPolicy, SharedPolicy};
+use crate::settings::config::OpenedGroup;
+use crate::settings::group_policy::{GroupPolicy, SharedPolicy};
 
 /// Policies of a group's current network, the newest one kept.
 pub(crate) type PolicyUpdates = watch::Receiver<(Policy, PolicyId)>;
@@ -119,7 +119,7 @@ mod tests {
     use headwater_inference::testing::TinyNetwork;
 
     use super::*;
-    use crate::group_settings::Role;
+    use crate::settings::group::Role;
 
     fn ids(names: &[&str]) -> Vec<DeviceId> {
         names.iter().map(|name| DeviceId::new(*name).unwrap()).collect()

@@ -28,7 +28,7 @@ use headwater_transport::LogLimit;
 use parking_lot::Mutex;
 use tracing::{info, warn};
 
-use crate::message_format::{Arrival, Change, InboxCounts, MessageFormat, Refusal};
+use crate::devices::message_format::{Arrival, Change, InboxCounts, MessageFormat, Refusal};
 
 use device::{Device, NetworkSlot, Sign};
 use registered_device::CONNECTION_ENDED;

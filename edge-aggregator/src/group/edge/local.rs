@@ -11,8 +11,8 @@ use headwater_protocol::{EdgeIndex, SampleId, SlotSet};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::error;
 
+use crate::devices::remote_edges::NetworkEdge;
 use crate::error::AggregatorError;
-use crate::remote_edges::NetworkEdge;
 
 /// Edges that run in this process.
 pub(crate) struct LocalEdges {

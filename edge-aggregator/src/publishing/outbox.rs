@@ -13,7 +13,7 @@ use headwater_protocol::{
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::broker_answers::BrokerAnswers;
+use crate::publishing::broker_answers::BrokerAnswers;
 
 /// Results that wait for the broker. Without a broker no new samples come; only samples that are open already are decided.
 const MAX_WAITING: usize = 16_384;

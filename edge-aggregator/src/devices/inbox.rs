@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
-use crate::message_format::{Arrival, Change, InboxCounts, MessageFormat, Refusal};
-use crate::registry::{DeviceIndex, Registry};
-use crate::remote_edges::{NetworkEdge, RemoteEdgeIndex, RemoteEdges};
+use crate::devices::message_format::{Arrival, Change, InboxCounts, MessageFormat, Refusal};
+use crate::devices::registry::{DeviceIndex, Registry};
+use crate::devices::remote_edges::{NetworkEdge, RemoteEdgeIndex, RemoteEdges};
 
 /// Topic names whose meaning is remembered: a message on one of them costs a look-up and no allocation.
 const MAX_ROUTES: usize = 4096;

@@ -21,16 +21,16 @@ use tracing::{debug, info, warn};
 
 use super::{EdgeReply, LocalEdges};
 use crate::clock::Clock;
-use crate::config::OpenedGroup;
+use crate::devices::inbox::{Inbox, Received, edge_subscriptions};
+use crate::devices::message_format::{Arrival, MessageFormat};
+use crate::devices::remote_edges::NetworkEdge;
 use crate::error::AggregatorError;
-use crate::group_settings::Role;
-use crate::inbox::{Inbox, Received, edge_subscriptions};
-use crate::live_settings::{DeviceUpdates, PolicyUpdates, next_update};
-use crate::member::{Member, ROUND_MESSAGES};
-use crate::message_format::{Arrival, MessageFormat};
-use crate::remote_edges::NetworkEdge;
+use crate::group::member::{Member, ROUND_MESSAGES};
+use crate::group::shared::Shared;
 use crate::report::EdgeReport;
-use crate::shared::Shared;
+use crate::settings::config::OpenedGroup;
+use crate::settings::group::Role;
+use crate::settings::live::{DeviceUpdates, PolicyUpdates, next_update};
 
 /// A running edge of a group: an event loop for each network, two while the group switches its network.
 pub type GroupEdge = Member<EdgeReport>;
@@ -306,8 +306,8 @@ mod tests {
     use headwater_protocol::{DeviceTopic, EdgeIndex, GroupId, SiteId};
 
     use super::*;
-    use crate::config::SharedConfig;
-    use crate::inbox::tests::{birth, status};
+    use crate::devices::inbox::tests::{birth, status};
+    use crate::settings::config::SharedConfig;
 
     #[tokio::test]
     async fn an_edge_takes_no_birth_or_status_that_the_broker_kept_for_a_sign_of_life() {
