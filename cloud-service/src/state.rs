@@ -53,7 +53,10 @@ const READY: [ReportMetric<bool>; 1] = [ReportMetric::gauge(
 )];
 
 /// State of the own certificate.
-const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!("headwater_cloud");
+const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!(
+    "headwater_cloud_certificate_expiry_timestamp_seconds",
+    "headwater_cloud_certificate_reload_failed"
+);
 
 impl CloudState {
     /// Starts a model thread for each network, and waits until their sections are loaded.

@@ -51,7 +51,10 @@ pub struct Aggregator {
 }
 
 /// State of the certificate that a group shows the broker.
-const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!("headwater_aggregator");
+const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!(
+    "headwater_aggregator_certificate_expiry_timestamp_seconds",
+    "headwater_aggregator_certificate_reload_failed"
+);
 
 /// End of a group.
 #[derive(Debug)]

@@ -14,7 +14,10 @@ use crate::report::DeviceCounts;
 const PROGRAM: Program = Program { name: "headwater-device", version: env!("CARGO_PKG_VERSION") };
 
 /// State of the own certificate.
-const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!("headwater_device");
+const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!(
+    "headwater_device_certificate_expiry_timestamp_seconds",
+    "headwater_device_certificate_reload_failed"
+);
 
 impl DeviceHandle {
     /// Starts the admin listener if the settings have one.

@@ -289,18 +289,18 @@ macro_rules! report {
     };
 }
 
-/// Metrics of the state of a program's certificate, with the begin of the program's names.
+/// Metrics of the state of a program's certificate, under these whole names: whoever looks for one finds it.
 #[macro_export]
 macro_rules! certificate_metrics {
-    ($program:literal) => {
+    ($expiry:literal, $reload_failed:literal) => {
         [
             $crate::ReportMetric::gauge(
-                concat!($program, "_certificate_expiry_timestamp_seconds"),
+                $expiry,
                 "When the own certificate in use expires, in seconds since 1970.",
                 |state| state.expires_unix_s,
             ),
             $crate::ReportMetric::gauge(
-                concat!($program, "_certificate_reload_failed"),
+                $reload_failed,
                 "1 while newer files of the identity cannot be used, and the earlier ones stay in use.",
                 |state| state.has_failed_reload.into(),
             ),

@@ -203,9 +203,9 @@ impl GroupKnowledge {
         (self.topics.name(&Topic::Settled), json(&notice), round.is_multiple_of(2))
     }
 
-    /// A request to five of six devices: the leader's own ones go to all, and their sessions are the same.
+    /// A request to the devices and to a slot that the network does not have, so that it never equals one of the leader's own.
     fn request(&self, next: SampleId) -> Forged {
-        let slots: SlotSet = Slot::first(5).collect();
+        let slots: SlotSet = Slot::first(6).chain(Slot::new(63)).collect();
         self.on(&Topic::Request, self.message(&Body::Request(slots), (next, 0), None))
     }
 
