@@ -1,4 +1,4 @@
-//! What a group publishes, and the answers of the broker.
+//! Messages that a group publishes, and the answers of the broker to them.
 
 pub(crate) mod broker_answers;
 pub(crate) mod outbox;

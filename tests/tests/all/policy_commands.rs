@@ -195,7 +195,7 @@ async fn the_command_line_changes_a_running_group_and_says_why_it_cannot() {
         start_aggregator(folder.path(), &broker, &bundle, &["--policy", &file.display().to_string()]);
     twice(&log, "leading").await;
     let (code, said) = send(&["window_ms=40", "local.rule=margin", "--json"]);
-    // Behind the JSON stands what the command waited for.
+    // The output is the JSON, then lines of stderr about long waits.
     let answer = serde_json::Deserializer::from_str(&said).into_iter::<Value>().next();
     let answer = answer.expect(&said).expect(&said);
     assert_eq!((code, &answer["verdict"], &answer["pinned"]), (Some(0), &json!("accepted"), &json!(true)));

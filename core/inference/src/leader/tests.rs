@@ -130,7 +130,7 @@ impl Group {
         self.under(Generation::Current, event).1
     }
 
-    /// What the leader says to an event that it refuses, and the actions.
+    /// Hands an event to the leader; returns its reason where it refuses the event, and the actions.
     #[track_caller]
     fn refused(&mut self, event: Event<'_>) -> (String, Vec<Action>) {
         let (refusal, actions) = self.under(Generation::Current, event);
