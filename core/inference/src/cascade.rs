@@ -12,6 +12,7 @@
 //! hold that both agree.
 
 use headwater_protocol::Exit;
+use serde::{Deserialize, Serialize};
 
 use crate::exit::{Assessment, ExitInput};
 use crate::policy::Policy;
@@ -28,7 +29,7 @@ pub struct Cascade<'a> {
 }
 
 /// The exit at which a sample leaves, and the answer there.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExitAnswer {
     /// The exit.
     pub exit: Exit,

@@ -7,6 +7,8 @@ mod learned;
 
 pub use learned::LearnedInputs;
 
+use serde::{Deserialize, Serialize};
+
 use crate::policy::{ExitPolicy, ExitRule};
 
 /// Input of one exit for one sample.
@@ -41,7 +43,7 @@ impl<'a> ExitInput<'a> {
 }
 
 /// Answer of one exit to one sample.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assessment {
     /// The most likely class; the lowest one where several are equal.
     pub class: u16,

@@ -15,6 +15,8 @@
 //!
 //! Device, session, kind and sample identify a message; duplicates are normal.
 
+use serde::{Deserialize, Serialize};
+
 use crate::batch::Batch;
 use crate::bit_set::SlotSet;
 use crate::bits;
@@ -71,7 +73,7 @@ pub enum Body<'a> {
 }
 
 /// The decision of a device with an exit (configurations b and d).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceDecision {
     /// Index of the class in the network's labels.
     pub class: u16,

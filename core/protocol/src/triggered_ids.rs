@@ -6,11 +6,13 @@
 //!  refused        believed         waits for a second one near it
 //! ```
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::SampleId;
 use crate::trigger::Trigger;
 
 /// Ids of the triggers of a group, as one reader has seen them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriggeredIds {
     /// Newest believed id, whoever named it; `None` before the first.
     newest: Option<SampleId>,

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headwater_protocol::{NetworkId, Session};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{Bundle, Trust};
@@ -15,7 +16,7 @@ use super::{Bundle, Trust};
 pub struct Networks(PerNetwork<Arc<Bundle>>);
 
 /// One value for the current network of a group, and one for the next while its devices switch over.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerNetwork<T> {
     /// Value of the current network.
     pub current: T,
@@ -24,7 +25,8 @@ pub struct PerNetwork<T> {
 }
 
 /// Current or next network of a group. A sample is decided under the network of its first answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Generation {
     /// The current network.
     #[default]

@@ -19,6 +19,7 @@
 //! The median includes the leader's clock; with an even count the lower middle value counts. A device without others is never left out.
 
 use headwater_protocol::{Slot, SlotSet};
+use serde::{Deserialize, Serialize};
 
 /// Differences remembered of each slot.
 const MESSAGES: usize = 8;
@@ -30,14 +31,16 @@ const LEAST_LIMIT_MS: i64 = 10;
 const NEAR_MS: std::ops::RangeInclusive<i64> = -10..=5;
 
 /// Offsets of the devices' clocks from the leader's wall clock.
+#[derive(Serialize, Deserialize)]
 pub(super) struct ClockOffsets {
+    #[serde(with = "super::by_slot")]
     by_slot: [Differences; Slot::MAX],
     /// Milliseconds by which the leader's wall clock is ahead of its time since the start.
     wall_ahead_ms: i64,
 }
 
 /// The last differences of a slot, ms, from the leader's time since its start: a step of its wall clock changes none.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct Differences {
     ms: [i64; MESSAGES],
     count: u64,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use headwater_protocol::{Decision, Dropped, SampleId, Settled, SettledNotice};
+use serde::{Deserialize, Serialize};
 
 use super::Micros;
 use super::id_ranges::IdRanges;
@@ -38,7 +39,7 @@ const COMPLETE_EVERY: u32 = 10;
 /// ──────┤────────────■──■■────■■■──────> id
 ///  forgotten         only these closed
 /// ```
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct ClosedSamples {
     /// Closed samples above the floor.
     ranges: IdRanges,
@@ -54,6 +55,7 @@ pub(super) struct ClosedSamples {
 }
 
 /// A decision that the cloud's answer may still revise.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Revisable {
     /// The decision; its present slots are those whose features the cloud has.
     pub(super) decision: Decision,
@@ -61,7 +63,7 @@ pub(super) struct Revisable {
 }
 
 /// Times of the latest published notices.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct PublishedNotices {
     /// The latest [`NAMED_TIMES`], oldest first.
     times: VecDeque<Micros>,
@@ -182,13 +184,13 @@ impl ClosedSamples {
         self.revisable.push_back(revisable);
     }
 
-    /// Decisions that may still be revised.
-    pub(super) fn revisable(&self) -> impl Iterator<Item = &Decision> {
-        self.revisable.iter().map(|revisable| &revisable.decision)
+    /// Decisions that may still be revised, each with the classes of its devices.
+    pub(super) fn revisable(&self) -> impl Iterator<Item = &Revisable> {
+        self.revisable.iter()
     }
 
     pub(super) fn take_revisable(&mut self, sample: SampleId) -> Option<Revisable> {
-        let at = self.revisable().position(|decision| decision.sample == sample)?;
+        let at = self.revisable().position(|revisable| revisable.decision.sample == sample)?;
         self.revisable.remove(at)
     }
 

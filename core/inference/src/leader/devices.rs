@@ -1,6 +1,7 @@
 //! Which devices the leader waits for.
 
 use headwater_protocol::{Slot, SlotSet};
+use serde::{Deserialize, Serialize};
 
 use super::Micros;
 
@@ -8,8 +9,10 @@ use super::Micros;
 pub(super) const MAX_MISSED_WINDOWS: u8 = 3;
 
 /// Which slots are up, and how many windows in a row each missed.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Devices {
     pub(super) up: SlotSet,
+    #[serde(with = "super::by_slot")]
     missed_windows: [u8; Slot::MAX],
     /// When the latest windows closed, the oldest first; `None` before so many windows.
     closed: [Option<Micros>; MAX_MISSED_WINDOWS as usize],

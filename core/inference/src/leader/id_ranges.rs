@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use headwater_protocol::SampleId;
+use serde::{Deserialize, Serialize};
 
 use super::Micros;
 
@@ -10,13 +11,14 @@ use super::Micros;
 const MAX_SCANNED: usize = 4096;
 
 /// Ids as ranges that neither overlap nor touch.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct IdRanges {
     /// Ranges by their first id.
     ranges: BTreeMap<SampleId, Range>,
 }
 
 /// End of a range, and when it last changed.
+#[derive(Serialize, Deserialize)]
 struct Range {
     last: SampleId,
     changed: Micros,

@@ -36,14 +36,16 @@
 //!
 //! Every wait has an end ([`Leader::next_timer`]). Every sample that was opened or triggered is decided or dropped with a reason, once.
 
+mod by_slot;
 mod clock_offsets;
 mod closed;
 mod devices;
-mod earlier_policies;
+mod float_bits;
 mod id_ranges;
 mod implausible;
 pub mod journal;
 mod machine;
+mod network;
 mod network_state;
 mod open_sample;
 mod plausible_ids;
@@ -56,6 +58,7 @@ use std::time::Duration;
 use headwater_protocol::{
     Decision, Degraded, Dropped, EdgeIndex, Exit, NetworkId, Numbering, PolicyId, SampleId, Slot, SlotSet,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::bundle::{Bundle, BundleError};
 use crate::engine::Engine;
@@ -66,10 +69,10 @@ use crate::sections::{ScoresExit, SectionError};
 pub use crate::bundle::Generation;
 pub use clock_offsets::ClockOff;
 pub use implausible::Implausible;
-pub use machine::{Counts, DeviceAnswer, EdgeAnswer, Leader};
+pub use machine::{Counts, DeviceAnswer, EdgeAnswer, Leader, LeaderState, StateError};
 
 /// Microseconds since the leader started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Micros(pub u64);
 
 impl Micros {

@@ -1,78 +1,40 @@
-//! The state that a leader keeps for each of its networks.
+//! The part of a network that events and commands change.
 
-use headwater_protocol::{EdgeSet, SampleId};
+use headwater_protocol::{EdgeSet, NetworkId, PolicyId};
+use serde::{Deserialize, Serialize};
 
+use super::LeaderConfig;
 use super::devices::Devices;
-use super::earlier_policies::EarlierPolicies;
-use super::open_sample::OpenSample;
-use super::{Exits, Generation, LeaderConfig, Micros};
+use crate::policy::Policy;
 
-/// Largest number of closed samples kept for their buffers.
-const MAX_SPARE: usize = 64;
-
-/// One network with its exits, and the devices and edges that run it.
+/// The policy of one network, and the devices and edges that run it.
+#[derive(Serialize, Deserialize)]
 pub(super) struct NetworkState {
-    pub(super) config: LeaderConfig,
-    /// Policies before that of `config`.
-    pub(super) earlier_policies: EarlierPolicies,
-    pub(super) exits: Exits,
-    /// Logits of an exit; a field so that no event allocates.
-    pub(super) logits: Vec<f32>,
+    pub(super) network: NetworkId,
+    pub(super) policy: Policy,
+    pub(super) policy_id: PolicyId,
+    /// Policies that were replaced while samples under them were open, or their decisions could be revised.
+    pub(super) earlier_policies: Vec<(Policy, PolicyId)>,
     pub(super) devices: Devices,
     /// Edges that are up.
     pub(super) edges_up: EdgeSet,
-    #[expect(clippy::vec_box, reason = "an open sample moves between the map and here without being copied")]
-    spare: Vec<Box<OpenSample>>,
 }
 
 impl NetworkState {
-    pub(super) fn new(config: LeaderConfig, exits: Exits) -> Self {
-        let logits = vec![0.0; config.classes()];
-        let (devices, edges_up) = (Devices::new(), EdgeSet::EMPTY);
-        let earlier_policies = EarlierPolicies::default();
-        Self { config, earlier_policies, exits, logits, devices, edges_up, spare: Vec::new() }
-    }
-
-    /// A sample with buffers of this network's sizes, to be decided under the present policy.
-    pub(super) fn new_sample(
-        &mut self,
-        generation: Generation,
-        sample: SampleId,
-        captured: Micros,
-    ) -> Box<OpenSample> {
-        let spare = self.spare.pop();
-        let mut open = spare.unwrap_or_else(|| Box::new(OpenSample::new(&self.config, generation)));
-        open.reset(sample, captured);
-        open.policy = self.config.policy_id;
-        open
-    }
-
-    /// Keeps the buffers of a closed sample for the next one.
-    pub(super) fn recycle(&mut self, closed: Box<OpenSample>) {
-        if self.spare.len() < MAX_SPARE {
-            self.spare.push(closed);
+    pub(super) fn new(config: &LeaderConfig) -> Self {
+        Self {
+            network: config.network,
+            policy: config.policy.clone(),
+            policy_id: config.policy_id,
+            earlier_policies: Vec::new(),
+            devices: Devices::new(),
+            edges_up: EdgeSet::EMPTY,
         }
     }
 
-    /// Name of a class; empty for a class that the network does not have.
-    pub(super) fn label(&self, class: u16) -> String {
-        self.config.labels.get(usize::from(class)).cloned().unwrap_or_default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::config;
-    use super::*;
-
-    #[test]
-    fn a_bounded_number_of_closed_samples_is_kept_for_reuse() {
-        let mut state = NetworkState::new(config(), Exits { local: None, edge: None });
-        for _ in 0..=MAX_SPARE {
-            state.recycle(Box::new(OpenSample::new(&state.config, Generation::Current)));
-        }
-        assert_eq!(state.spare.len(), MAX_SPARE);
-        state.new_sample(Generation::Current, SampleId(1), Micros(0));
-        assert_eq!(state.spare.len(), MAX_SPARE - 1);
+    /// The policy of this id: the present one, or an earlier one.
+    pub(super) fn policy(&self, id: PolicyId) -> &Policy {
+        let earlier = || self.earlier_policies.iter().find(|(_, earlier)| *earlier == id);
+        if id == self.policy_id { &self.policy } else { earlier().map_or(&self.policy, |(policy, _)| policy) }
     }
 }

@@ -4,13 +4,14 @@ use headwater_protocol::{
     AppliedExit, Degraded, EdgeIndex, EdgeSet, HopBytes, PolicyId, Presence, SampleId, Slot, SlotPresence,
     SlotSet, Stages,
 };
+use serde::{Deserialize, Serialize};
 
 use super::{Generation, LeaderConfig, Micros};
 use crate::cascade::ExitAnswer;
 use crate::exit::{ExitInput, argmax};
 
 /// State of one open sample.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct OpenSample {
     pub(super) buffers: Buffers,
     /// The network that decides the sample.
@@ -54,9 +55,10 @@ pub(super) struct OpenSample {
 }
 
 /// Scores and maps of one sample, of its network's sizes. Later samples of the network reuse them.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct Buffers {
     /// `[slots, classes]`; only scores of present slots are read.
+    #[serde(with = "super::float_bits")]
     pub(super) scores: Vec<f32>,
     pub(super) device_classes: DeviceClasses,
     /// Maps for the cloud, `[sources, cloud_map_bytes]`, zero where none came. Sources are slots, or edges where there are some.
@@ -64,11 +66,12 @@ pub(super) struct Buffers {
     /// Bytes of each device's map as sent to its edge, by slot; 0 where the leader did not see it.
     map_body_bytes: Vec<u64>,
     /// `[edges, classes]`.
+    #[serde(with = "super::float_bits")]
     pub(super) edge_scores: Vec<f32>,
 }
 
 /// The most likely class of each device that sent scores.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct DeviceClasses {
     /// By slot; only those in `known` are of this sample.
     classes: Vec<u16>,
@@ -82,6 +85,11 @@ impl DeviceClasses {
         self.known.insert(slot);
     }
 
+    /// Whether the classes are those of a network with that many slots.
+    pub(super) fn fits(&self, slots: usize) -> bool {
+        self.classes.len() == slots && self.known.is_subset(SlotSet::first(slots))
+    }
+
     /// The input of an exit over `slots`, whose views reached the exit.
     pub(super) fn input<'a>(&self, logits: &'a [f32], slots: SlotSet) -> ExitInput<'a> {
         let classes = (slots & self.known).iter().map(|slot| self.classes[slot.index()]);
@@ -90,7 +98,8 @@ impl DeviceClasses {
 }
 
 /// Stage of an open sample: each variant says what the sample waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Stage {
     /// Summaries.
     #[default]
@@ -114,6 +123,20 @@ impl OpenSample {
             edge_scores: vec![0.0; config.edges.len() * config.classes()],
         };
         Self { buffers, generation, presence: Presence::missing(config.slots), ..Self::default() }
+    }
+
+    /// Whether buffers, slots and edges are those of a network.
+    pub(super) fn fits(&self, config: &LeaderConfig) -> bool {
+        let sizes = |Self { buffers, presence, .. }: &Self| {
+            let Buffers { scores, maps, map_body_bytes, edge_scores, .. } = buffers;
+            [scores.len(), maps.len(), map_body_bytes.len(), edge_scores.len(), presence.slots()]
+        };
+        let slots = self.given_up | self.delivered | self.owing_slots;
+        let edges = self.edges | self.owing_edges;
+        sizes(self) == sizes(&Self::new(config, self.generation))
+            && self.buffers.device_classes.fits(config.slots)
+            && slots.is_subset(SlotSet::first(config.slots))
+            && edges.is_subset(EdgeSet::first(config.edges.len()))
     }
 
     /// Begins another sample of the same network.

@@ -12,6 +12,7 @@
 //! a different one near it. The only device that is up confirms itself.
 
 use headwater_protocol::{JudgedTrigger, Numbering, SampleId, Slot, SlotSet, Trigger, TriggeredIds, is_near};
+use serde::{Deserialize, Serialize};
 
 use super::implausible::{DAY_MS, Implausible, Limit};
 
@@ -28,6 +29,7 @@ pub(super) const EARLIEST_WALL_MS: u64 = 1_577_836_800_000;
 const MAX_WALL_BEHIND_MS: u64 = 315_576_000_000;
 
 /// Knowledge of the ids of a group.
+#[derive(Serialize, Deserialize)]
 pub(super) struct PlausibleIds {
     /// Numbering of samples by the devices; `None` while no birth has named it.
     pub(super) numbering: Option<Numbering>,
@@ -36,6 +38,7 @@ pub(super) struct PlausibleIds {
     /// Ids of triggers, of decisions and of the journal.
     pub(super) believed: TriggeredIds,
     /// Newest id that each slot named.
+    #[serde(with = "super::by_slot")]
     by_slot: [SampleId; Slot::MAX],
 }
 

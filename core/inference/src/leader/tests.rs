@@ -25,6 +25,7 @@ mod policies;
 mod properties;
 mod results;
 mod stages;
+mod state;
 
 const SLOTS: usize = 3;
 const CLASSES: usize = 4;
@@ -201,7 +202,7 @@ impl Group {
 impl Leader {
     /// The newest sample that was opened or triggered.
     fn newest_known(&self) -> SampleId {
-        self.newest.max(self.plausible_ids.believed.newest().unwrap_or_default())
+        self.newest().max(self.state.plausible_ids.believed.newest().unwrap_or_default())
     }
 }
 

@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use headwater_protocol::SampleId;
+use serde::{Deserialize, Serialize};
 
 use super::Micros;
 
 /// Timers of samples, earliest first. A timer is not removed when its sample ends a stage; the owner ignores the old timer.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Micros, SampleId)>>,
 }

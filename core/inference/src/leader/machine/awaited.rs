@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use headwater_protocol::{Dropped, SampleId};
+use serde::{Deserialize, Serialize};
 
 use super::Leader;
 use crate::leader::{Action, Micros};
@@ -21,7 +22,7 @@ const MAX_AWAITED: usize = 65_536;
 const SEND_AGAIN_MS: u32 = 10_000;
 
 /// Awaited samples.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct AwaitedSamples {
     samples: BTreeMap<SampleId, Awaited>,
     /// Without a connection no answer can come, so that no sample is dropped.
@@ -29,7 +30,7 @@ pub(super) struct AwaitedSamples {
 }
 
 /// An awaited sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Awaited {
     /// Time at which the sample is dropped.
     due: Micros,
@@ -78,9 +79,9 @@ impl AwaitedSamples {
 impl Leader {
     /// Takes a trigger: the devices are asked for this sample.
     pub(super) fn trigger(&mut self, sample: SampleId) {
-        let waiting = self.plausible_ids.believed.unconfirmed();
-        let judged = self.plausible_ids.check_trigger(sample, self.wall_ms);
-        if waiting != self.plausible_ids.believed.unconfirmed() && judged != Ok(waiting) {
+        let waiting = self.state.plausible_ids.believed.unconfirmed();
+        let judged = self.state.plausible_ids.check_trigger(sample, self.wall_ms);
+        if waiting != self.state.plausible_ids.believed.unconfirmed() && judged != Ok(waiting) {
             waiting.into_iter().for_each(|waiting| self.drop_unconfirmed(waiting));
         }
         match judged {
@@ -89,11 +90,11 @@ impl Leader {
             }
             Err(_) if self.is_known(sample) => {}
             Err(implausible) => {
-                self.counts.implausible += 1;
+                self.state.counts.implausible += 1;
                 self.refusal = Some(implausible);
                 match implausible.is_final {
                     true => self.drop_refused(sample, Dropped::Implausible),
-                    false => self.timers.push(self.send_again_until(), sample),
+                    false => self.state.timers.push(self.send_again_until(), sample),
                 }
             }
         }
@@ -101,11 +102,11 @@ impl Leader {
 
     /// Awaits a sample whose trigger is believed.
     fn await_triggered(&mut self, sample: SampleId) {
-        self.plausible_ids.believed.believe(sample);
+        self.state.plausible_ids.believed.believe(sample);
         if self.is_known(sample) {
             return;
         }
-        if self.closed.is_too_old(sample) {
+        if self.state.closed.is_too_old(sample) {
             return self.drop_refused(sample, Dropped::TooOld);
         }
         self.actions.push(Action::Await(sample));
@@ -122,7 +123,9 @@ impl Leader {
 
     /// Whether the sample is open, awaited or closed.
     pub(super) fn is_known(&self, sample: SampleId) -> bool {
-        self.open.contains_key(&sample) || self.awaited.contains(sample) || self.closed.contains(sample)
+        self.state.open.contains_key(&sample)
+            || self.state.awaited.contains(sample)
+            || self.state.closed.contains(sample)
     }
 
     /// Awaits a sample that was open when the leader stopped.
@@ -132,54 +135,54 @@ impl Leader {
 
     /// The connection is new: devices send again what they hold.
     pub(super) fn connected(&mut self) {
-        self.plausible_ids.believed.connected();
-        self.awaited.is_disconnected = false;
+        self.state.plausible_ids.believed.connected();
+        self.state.awaited.is_disconnected = false;
         let due = self.send_again_until();
-        for (sample, awaited) in &mut self.awaited.samples {
+        for (sample, awaited) in &mut self.state.awaited.samples {
             awaited.due = due;
-            self.timers.push(due, *sample);
+            self.state.timers.push(due, *sample);
         }
     }
 
     /// The connection was lost: awaited samples stay until the next one.
     pub(super) fn disconnected(&mut self) {
-        self.awaited.is_disconnected = true;
+        self.state.awaited.is_disconnected = true;
     }
 
     /// Drops an awaited sample, or one whose trigger waits for a second one, when its time is over.
     pub(super) fn end_awaited(&mut self, sample: SampleId) {
-        if let Some(reason) = self.awaited.take_due(sample, self.now) {
+        if let Some(reason) = self.state.awaited.take_due(sample, self.state.now) {
             self.drop_awaited(sample, reason);
-        } else if self.plausible_ids.believed.unconfirmed() == Some(sample) {
+        } else if self.state.plausible_ids.believed.unconfirmed() == Some(sample) {
             self.drop_unconfirmed(sample);
         }
     }
 
     /// Drops all awaited samples.
     pub(super) fn drop_all_awaited(&mut self) {
-        for (sample, awaited) in std::mem::take(&mut self.awaited.samples) {
+        for (sample, awaited) in std::mem::take(&mut self.state.awaited.samples) {
             self.drop_awaited(sample, awaited.reason);
         }
     }
 
     fn await_answer(&mut self, sample: SampleId, reason: Dropped) {
         let due = self.send_again_until();
-        self.timers.push(due, sample);
-        if let Some((lowest, reason)) = self.awaited.insert(sample, Awaited { due, reason }) {
+        self.state.timers.push(due, sample);
+        if let Some((lowest, reason)) = self.state.awaited.insert(sample, Awaited { due, reason }) {
             self.drop_awaited(lowest, reason);
         }
     }
 
     fn drop_awaited(&mut self, sample: SampleId, reason: Dropped) {
-        self.closed.dropped(sample, reason, self.now);
+        self.state.closed.dropped(sample, reason, self.state.now);
         self.actions.push(Action::Drop { sample, reason });
-        self.settle(self.newest.max(sample));
+        self.settle(self.state.newest.max(sample));
     }
 
     /// The time until which devices may send again what they hold.
     fn send_again_until(&self) -> Micros {
-        let late_ms = self.networks.current.config.policy.late_ms;
-        self.now.plus_ms(late_ms).plus_ms(SEND_AGAIN_MS)
+        let late_ms = self.state.networks.current.policy.late_ms;
+        self.state.now.plus_ms(late_ms).plus_ms(SEND_AGAIN_MS)
     }
 }
 

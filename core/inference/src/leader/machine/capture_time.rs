@@ -10,7 +10,7 @@ use crate::leader::plausible_ids::EARLIEST_WALL_MS;
 impl Leader {
     /// Time of capture of a sample, and its origin. Ids of clocks and sources tell the time; for triggered samples the first answer does.
     pub(super) fn capture_time(&self, open: &OpenSample) -> (Option<UtcTime>, TimeSource) {
-        let (ms, source) = match self.plausible_ids.numbering {
+        let (ms, source) = match self.state.plausible_ids.numbering {
             Some(Numbering::Clock { period_ms }) => {
                 (open.sample.0.checked_mul(period_ms.into()), TimeSource::Clock)
             }

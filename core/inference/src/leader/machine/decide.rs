@@ -16,7 +16,7 @@ use crate::policy::NoAnswer;
 impl Leader {
     /// Decides a sample by the deepest exit so far, marked with the reason.
     pub(super) fn decide_without_cloud(&mut self, sample: SampleId, reason: Option<Degraded>) {
-        let Some(open) = self.open.get_mut(&sample) else { return };
+        let Some(open) = self.state.open.get_mut(&sample) else { return };
         let left = match reason {
             None => LeaveReason::NoFeatures,
             Some(reason) => {
@@ -37,9 +37,9 @@ impl Leader {
 
     /// Ends a sample that no exit answers, as the policy says.
     pub(super) fn end_without_answer(&mut self, sample: SampleId, reason: Undecided, left: LeaveReason) {
-        let Some(open) = self.open.get(&sample) else { return };
+        let Some(open) = self.state.open.get(&sample) else { return };
         let network = &self.networks[open.generation];
-        let policy = network.earlier_policies.find(&network.config, open.policy);
+        let policy = self.state.networks[open.generation].policy(open.policy);
         let undecided = (policy.no_answer == NoAnswer::Undecided).then_some(reason);
         let answer = ExitAnswer {
             exit: network.config.configuration.exits()[0],
@@ -72,7 +72,7 @@ impl Leader {
         left: LeaveReason,
         policy: Option<PolicyId>,
     ) {
-        let Some(mut open) = self.open.remove(&sample) else { return };
+        let Some(mut open) = self.state.open.remove(&sample) else { return };
         if open.is_past_deadline {
             open.degrade(Degraded::Late);
         }
@@ -99,7 +99,7 @@ impl Leader {
             degraded: std::mem::take(&mut open.degraded),
             network: network.config.network,
             policy: policy.unwrap_or(open.policy),
-            stages: Stages { decided_us: open.elapsed(self.now), ..open.stages },
+            stages: Stages { decided_us: open.elapsed(self.state.now), ..open.stages },
             bytes: open.bytes,
         };
         if decision.degraded.contains(&Degraded::CloudTimeout) {
@@ -108,31 +108,32 @@ impl Leader {
             let missing = self.missing_names(&open.presence);
             let decision = Decision { presence: open.presence, missing, ..decision.clone() };
             let device_classes = open.buffers.device_classes.clone();
-            self.closed.keep_revisable(Revisable { decision, device_classes });
+            self.state.closed.keep_revisable(Revisable { decision, device_classes });
         }
-        self.closed.decided(sample, self.now);
+        self.state.closed.decided(sample, self.state.now);
         // The devices of a group with a clock name no trigger: decisions are what confirms their ids.
-        self.plausible_ids.believed.believe(sample);
+        self.state.plausible_ids.believed.believe(sample);
         self.actions.push(Action::Decide(decision));
         self.close(open);
     }
 
     /// Names of the missing devices now. An unknown device has the name of its slot, which no device can have.
     fn missing_names(&self, presence: &Presence) -> Vec<String> {
-        let name = |slot| self.device_names.get(&slot).map(ToString::to_string);
+        let name = |slot| self.state.device_names.get(&slot).map(ToString::to_string);
         let slots = presence.missing_slots();
         slots.map(|slot| name(slot).unwrap_or_else(|| format!("slot {slot}"))).collect()
     }
 
     /// Publishes the cloud's answer, once, if the sample was decided without it at the deadline.
     pub(super) fn revise(&mut self, sample: SampleId, logits: &[f32]) {
-        let Some(Revisable { mut decision, device_classes }) = self.closed.take_revisable(sample) else {
-            self.counts.unawaited += 1;
+        let Some(Revisable { mut decision, device_classes }) = self.state.closed.take_revisable(sample)
+        else {
+            self.state.counts.unawaited += 1;
             return;
         };
         let decided_by = self.networks.iter().find(|(_, network)| network.config.network == decision.network);
-        let Some((_, network)) = decided_by else { return };
-        let policy = network.earlier_policies.find(&network.config, decision.policy);
+        let Some((generation, network)) = decided_by else { return };
+        let policy = self.state.networks[generation].policy(decision.policy);
         let input = device_classes.input(logits, decision.presence.present());
         let assessment = policy.of(Exit::CLOUD).assess(input);
         let confidence = assessment.confidence;
@@ -147,16 +148,16 @@ impl Leader {
     }
 
     pub(super) fn drop_sample(&mut self, sample: SampleId, reason: Dropped) {
-        let Some(open) = self.open.remove(&sample) else { return };
-        self.closed.dropped(sample, reason, self.now);
+        let Some(open) = self.state.open.remove(&sample) else { return };
+        self.state.closed.dropped(sample, reason, self.state.now);
         self.actions.push(Action::Drop { sample, reason });
         self.close(open);
     }
 
     /// Drops a sample that cannot be opened, once.
     pub(super) fn drop_refused(&mut self, sample: SampleId, reason: Dropped) {
-        if !self.closed.contains(sample) {
-            self.closed.refused(sample, reason);
+        if !self.state.closed.contains(sample) {
+            self.state.closed.refused(sample, reason);
             self.actions.push(Action::Drop { sample, reason });
         }
     }
@@ -164,16 +165,16 @@ impl Leader {
     /// Brings the account up to date after a sample was decided or dropped.
     fn close(&mut self, open: Box<OpenSample>) {
         if open.is_awaited_late {
-            self.closed.add_late(open.sample);
+            self.state.closed.add_late(open.sample);
         }
-        self.settle(self.newest);
+        self.settle(self.state.newest);
         self.networks[open.generation].recycle(open);
     }
 
     /// Raises the highest settled sample, up to `newest` if none is open.
     pub(super) fn settle(&mut self, newest: SampleId) {
         // Late samples are settled one by one, so an open late sample does not delay `highest`.
-        let oldest = self.open.values().find(|open| !open.is_from_spool).map(|open| open.sample);
-        self.closed.settle(oldest, newest);
+        let oldest = self.state.open.values().find(|open| !open.is_from_spool).map(|open| open.sample);
+        self.state.closed.settle(oldest, newest);
     }
 }

@@ -3,6 +3,7 @@
 use headwater_protocol::{
     Body, DeviceDecision, Dropped, Exit, LeaveReason, Numbering, SampleId, Slot, SlotPresence, SlotSet,
 };
+use serde::{Deserialize, Serialize};
 
 use super::Leader;
 use crate::cascade::ExitAnswer;
@@ -29,7 +30,7 @@ pub enum DeviceAnswer<'a> {
 }
 
 /// The sender of a device's message, the sample that it is about, and when it was sent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct DeviceMessage {
     /// The network that the device runs.
     pub(super) generation: Generation,
@@ -44,7 +45,7 @@ pub(super) struct DeviceMessage {
 impl Leader {
     pub(super) fn device_answer(&mut self, message: DeviceMessage, answer: DeviceAnswer<'_>) {
         if !self.fits(message, answer) {
-            self.counts.misfits += 1;
+            self.state.counts.misfits += 1;
             return;
         }
         if self.is_early(message) {
@@ -82,25 +83,28 @@ impl Leader {
     }
 
     fn device_decided(&mut self, message: DeviceMessage, decision: DeviceDecision) {
-        let Some(open) = self.open.get_mut(&message.sample) else { return };
+        let Some(open) = self.state.open.get_mut(&message.sample) else { return };
         open.presence.set(message.slot, SlotPresence::Present);
         open.bytes.device_edge += Body::Decided(decision).len() as u64;
-        open.stages.window_us = open.elapsed(self.now);
+        open.stages.window_us = open.elapsed(self.state.now);
         if !open.is_from_spool {
             let answered = open.presence.answered();
-            self.networks[message.generation].devices.window_closed(self.now, answered);
+            self.state.networks[message.generation].devices.window_closed(self.state.now, answered);
         }
         let DeviceDecision { class, confidence, policy } = decision;
         let assessment = Assessment { class, confidence, leaves: true };
         let answer = ExitAnswer { exit: Exit::DEVICE, assessment };
-        let config = &self.networks[message.generation].config;
-        let is_our_policy = policy == config.policy_id;
-        open.note_exit(answer, is_our_policy.then(|| config.policy.of(Exit::DEVICE).threshold_confidence(1)));
+        let network = &self.state.networks[message.generation];
+        let is_our_policy = policy == network.policy_id;
+        open.note_exit(
+            answer,
+            is_our_policy.then(|| network.policy.of(Exit::DEVICE).threshold_confidence(1)),
+        );
         self.decide_under(message.sample, answer, LeaveReason::Sure, policy);
     }
 
     /// Whether the network has answers of this kind and size.
-    fn fits(&self, message: DeviceMessage, answer: DeviceAnswer<'_>) -> bool {
+    pub(super) fn fits(&self, message: DeviceMessage, answer: DeviceAnswer<'_>) -> bool {
         let Some(network) = self.networks.get(message.generation) else { return false };
         let configuration = network.config.configuration;
         let has_section = configuration.has_device_section();
@@ -119,16 +123,16 @@ impl Leader {
     /// the network.
     pub(super) fn open_for(&mut self, message: DeviceMessage) -> Option<&mut OpenSample> {
         let DeviceMessage { generation, slot, sample, late, .. } = message;
-        if self.open.contains_key(&sample) {
+        if self.state.open.contains_key(&sample) {
             // Later answers also confirm the id: one device may always be the first.
-            self.plausible_ids.claim(slot, sample);
+            self.state.plausible_ids.claim(slot, sample);
         } else if self.has_ended(message) {
             self.after_close(message);
             return None;
         } else if let Err(implausible) = self.check_new(message) {
             self.refuse(message, implausible);
             return None;
-        } else if self.closed.is_too_old(sample) {
+        } else if self.state.closed.is_too_old(sample) {
             if late {
                 self.drop_refused(sample, Dropped::TooOld);
             }
@@ -138,24 +142,25 @@ impl Leader {
             self.open_sample(message);
         }
         if self
+            .state
             .open
             .get(&sample)
             .is_some_and(|open| open.generation != generation && !open.has_device_answer())
         {
             self.move_to(generation, sample);
         }
-        let open = self.open.get_mut(&sample)?;
+        let open = self.state.open.get_mut(&sample)?;
         if open.generation != generation {
-            self.counts.other_network += 1;
+            self.state.counts.other_network += 1;
             return None;
         }
         open.is_awaited_late |= late;
         if open.stage != Stage::Window {
-            self.counts.after_close += 1;
+            self.state.counts.after_close += 1;
             return None;
         }
         if open.presence.answered().contains(slot) {
-            self.counts.duplicates += 1;
+            self.state.counts.duplicates += 1;
             return None;
         }
         Some(open)
@@ -163,32 +168,36 @@ impl Leader {
 
     /// Whether the sample of a message has ended. Where ids tell the time, one that was only refused has not ended for answers in time.
     fn has_ended(&self, DeviceMessage { sample, late, .. }: DeviceMessage) -> bool {
-        let tells_time = self.plausible_ids.period_ms().is_some();
-        if tells_time && !late { self.closed.has_ended(sample) } else { self.closed.contains(sample) }
+        let tells_time = self.state.plausible_ids.period_ms().is_some();
+        if tells_time && !late {
+            self.state.closed.has_ended(sample)
+        } else {
+            self.state.closed.contains(sample)
+        }
     }
 
     /// Checks the id of a sample that is not open. An awaited sample is known to be one.
     pub(super) fn check_new(&mut self, message: DeviceMessage) -> Result<(), Implausible> {
         let DeviceMessage { slot, sample, late, .. } = message;
-        if self.awaited.contains(sample) {
-            self.plausible_ids.claim(slot, sample);
+        if self.state.awaited.contains(sample) {
+            self.state.plausible_ids.claim(slot, sample);
             return Ok(());
         }
         let up = self.slots_up();
-        self.plausible_ids.check(Claim { slot, sample, late }, up, self.wall_ms)?;
+        self.state.plausible_ids.check(Claim { slot, sample, late }, up, self.wall_ms)?;
         self.check_clock(message, up)
     }
 
     /// Checks the clock of a message's device against those of its group, where ids tell the time of captures.
     fn check_clock(&self, message: DeviceMessage, up: SlotSet) -> Result<(), Implausible> {
         let DeviceMessage { generation, slot, sample, late, .. } = message;
-        let Some(Numbering::Clock { period_ms }) = self.plausible_ids.numbering else { return Ok(()) };
-        let allowed = Allowed::new(period_ms.into(), self.networks[generation].config.policy.window_ms);
+        let Some(Numbering::Clock { period_ms }) = self.state.plausible_ids.numbering else { return Ok(()) };
+        let allowed = Allowed::new(period_ms.into(), self.state.networks[generation].policy.window_ms);
         let ahead = if late {
             let least_ms = sample.0.saturating_mul(period_ms.into()).saturating_sub(self.wall_ms);
-            self.clock_offsets.names_future(slot, least_ms, allowed, up)
+            self.state.clock_offsets.names_future(slot, least_ms, allowed, up)
         } else {
-            self.clock_offsets.ahead(slot, allowed, up)
+            self.state.clock_offsets.ahead(slot, allowed, up)
         };
         ahead.map_or(Ok(()), |off| Err(Implausible::ahead_of_group(sample, off)))
     }
@@ -196,21 +205,21 @@ impl Leader {
     /// Measures the clock of a device by a message that it sent in time.
     fn measure_clock(&mut self, message: DeviceMessage) {
         let DeviceMessage { slot, sample, age_ms, late, .. } = message;
-        if let Some(Numbering::Clock { period_ms }) = self.plausible_ids.numbering
+        if let Some(Numbering::Clock { period_ms }) = self.state.plausible_ids.numbering
             && !late
             && age_ms < u16::MAX
         {
             let captured_ms = sample.0.saturating_mul(period_ms.into());
             let sent_ms = captured_ms.saturating_add(age_ms.into());
-            self.clock_offsets.measure(slot, sent_ms, self.now.0 / 1000);
+            self.state.clock_offsets.measure(slot, sent_ms, self.state.now.0 / 1000);
         }
     }
 
     /// Counts a message of a closed sample. Its device is told if it waits for that.
     fn after_close(&mut self, message: DeviceMessage) {
-        self.counts.after_close += 1;
+        self.state.counts.after_close += 1;
         if message.late {
-            self.closed.add_late(message.sample);
+            self.state.closed.add_late(message.sample);
         }
     }
 
@@ -220,34 +229,35 @@ impl Leader {
         self.refusal = Some(implausible);
         if implausible.is_final {
             self.drop_refused(message.sample, Dropped::Implausible);
-            self.closed.add_late(message.sample);
+            self.state.closed.add_late(message.sample);
         }
     }
 
     /// Moves a sample without answers to the network of its first answer. Reports of giving up do not count.
     fn move_to(&mut self, generation: Generation, sample: SampleId) {
-        let Some(mut open) = self.open.remove(&sample) else { return };
-        let mut moved = self.networks[generation].new_sample(generation, sample, open.captured);
+        let Some(mut open) = self.state.open.remove(&sample) else { return };
+        let policy = self.state.networks[generation].policy_id;
+        let mut moved = self.networks[generation].new_sample(generation, sample, open.captured, policy);
         moved.take_over(&mut open);
         self.networks[open.generation].recycle(open);
-        self.open.insert(sample, moved);
+        self.state.open.insert(sample, moved);
     }
 
     fn open_sample(&mut self, message: DeviceMessage) {
         let DeviceMessage { generation, sample, age_ms, late, .. } = message;
         // The current network's bound holds for the samples of both networks.
-        if self.open.len() >= self.networks.current.config.max_open_samples
-            && let Some((&oldest, _)) = self.open.first_key_value()
+        if self.state.open.len() >= self.networks.current.config.max_open_samples
+            && let Some((&oldest, _)) = self.state.open.first_key_value()
         {
             self.drop_sample(oldest, Dropped::Shed);
         }
-        let now = self.now;
-        let network = &mut self.networks[generation];
+        let now = self.state.now;
+        let state = &self.state.networks[generation];
         // The age of a late sample says nothing about its deadline, so its times count from now.
         let age_us = if late { 0 } else { u64::from(age_ms) * 1000 };
         let captured = Micros(now.0.saturating_sub(age_us));
-        let mut open = network.new_sample(generation, sample, captured);
-        let policy = &network.config.policy;
+        let mut open = self.networks[generation].new_sample(generation, sample, captured, state.policy_id);
+        let policy = &state.policy;
         open.is_past_deadline = late || age_us > u64::from(policy.deadline_ms) * 1000;
         open.is_from_spool = late;
         open.deadline = if open.is_past_deadline { now } else { captured }.plus_ms(policy.deadline_ms);
@@ -257,10 +267,10 @@ impl Leader {
             open.deadline = open.due.plus_ms(policy.deadline_ms);
         }
         open.stages.opened_us = age_us.max(1);
-        self.timers.push(open.due, sample);
-        self.newest = self.newest.max(sample);
-        self.awaited.remove(sample);
-        self.open.insert(sample, open);
+        self.state.timers.push(open.due, sample);
+        self.state.newest = self.state.newest.max(sample);
+        self.state.awaited.remove(sample);
+        self.state.open.insert(sample, open);
         self.actions.push(Action::Open(sample));
     }
 }

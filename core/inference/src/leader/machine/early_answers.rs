@@ -11,6 +11,7 @@
 //! So one faulty device cannot have samples decided before they exist. The only device that is up is believed.
 
 use headwater_protocol::{DeviceDecision, SampleId, Slot, SlotSet};
+use serde::{Deserialize, Serialize};
 
 use super::Leader;
 use super::device_answers::DeviceAnswer;
@@ -21,9 +22,10 @@ use crate::leader::Micros;
 const MAX_HELD: usize = 256;
 
 /// Answers that are held, oldest first.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct EarlyAnswers(Vec<EarlyAnswer>);
 
+#[derive(Serialize, Deserialize)]
 struct EarlyAnswer {
     message: DeviceMessage,
     received: Micros,
@@ -31,9 +33,10 @@ struct EarlyAnswer {
 }
 
 /// Content of a held message: a [`DeviceAnswer`] that owns its values, or features.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum EarlyContent {
-    Summary(Vec<f32>),
+    Summary(#[serde(with = "crate::leader::float_bits")] Vec<f32>),
     NotInView,
     Input(Vec<u8>),
     Decided(DeviceDecision),
@@ -51,6 +54,20 @@ impl From<DeviceAnswer<'_>> for EarlyContent {
             DeviceAnswer::Decided(decision) => Self::Decided(decision),
             DeviceAnswer::GivenUp => Self::GivenUp,
         }
+    }
+}
+
+impl EarlyContent {
+    /// The answer; for features their bits, and bytes as sent.
+    fn as_answer(&self) -> Result<DeviceAnswer<'_>, (&[u8], u64)> {
+        Ok(match self {
+            Self::Summary(scores) => DeviceAnswer::Summary(scores),
+            Self::NotInView => DeviceAnswer::NotInView,
+            Self::Input(pixels) => DeviceAnswer::Input(pixels),
+            Self::Decided(decision) => DeviceAnswer::Decided(*decision),
+            Self::GivenUp => DeviceAnswer::GivenUp,
+            Self::Features(bits, body_bytes) => return Err((bits, *body_bytes)),
+        })
     }
 }
 
@@ -77,60 +94,62 @@ impl Leader {
         let others = self.slots_up() - SlotSet::single(message.slot);
         !self.is_known(sample)
             && !others.is_empty()
-            && self.plausible_ids.is_before_trigger(sample)
-            && !self.plausible_ids.is_named_by(others, sample)
+            && self.state.plausible_ids.is_before_trigger(sample)
+            && !self.state.plausible_ids.is_named_by(others, sample)
             && self.check_new(message).is_ok()
     }
 
     /// Holds an early message.
     pub(super) fn hold(&mut self, message: DeviceMessage, content: EarlyContent) {
         self.refuse_expired();
-        if self.early.of_slot(message.slot) == MAX_HELD {
+        if self.state.early.of_slot(message.slot) == MAX_HELD {
             return self.count_implausible(message.slot);
         }
-        self.early.0.push(EarlyAnswer { message, received: self.now, content });
+        self.state.early.0.push(EarlyAnswer { message, received: self.state.now, content });
     }
 
     /// Takes the answers to a sample that is known now.
     pub(super) fn take_early(&mut self, sample: SampleId) {
-        if self.early.0.is_empty() {
+        if self.state.early.0.is_empty() {
             return;
         }
         self.refuse_expired();
         for EarlyAnswer { message, received, content } in
-            self.early.take(|held| held.message.sample == sample)
+            self.state.early.take(|held| held.message.sample == sample)
         {
-            let held_ms = u16::try_from(self.now.since(received) / 1000).unwrap_or(u16::MAX);
+            let held_ms = u16::try_from(self.state.now.since(received) / 1000).unwrap_or(u16::MAX);
             let age_ms = message.age_ms.saturating_add(held_ms);
             self.take_content(DeviceMessage { age_ms, ..message }, &content);
         }
     }
 
     fn take_content(&mut self, message: DeviceMessage, content: &EarlyContent) {
-        let answer = match content {
-            EarlyContent::Summary(scores) => DeviceAnswer::Summary(scores),
-            EarlyContent::NotInView => DeviceAnswer::NotInView,
-            EarlyContent::Input(pixels) => DeviceAnswer::Input(pixels),
-            EarlyContent::Decided(decision) => DeviceAnswer::Decided(*decision),
-            EarlyContent::GivenUp => DeviceAnswer::GivenUp,
-            EarlyContent::Features(bits, body_bytes) => {
-                return self.take_features(message, Some((bits, *body_bytes)));
-            }
+        match content.as_answer() {
+            Ok(answer) => self.take_answer(message, answer),
+            Err(features) => self.take_features(message, Some(features)),
+        }
+    }
+
+    /// The first sample of held messages that do not fit their network.
+    pub(super) fn first_early_misfit(&self, early: &EarlyAnswers) -> Option<SampleId> {
+        let fits = |EarlyAnswer { message, content, .. }: &EarlyAnswer| match content.as_answer() {
+            Ok(answer) => self.fits(*message, answer),
+            Err((bits, _)) => self.features_fit(*message, Some(bits)),
         };
-        self.take_answer(message, answer);
+        early.0.iter().find(|held| !fits(held)).map(|held| held.message.sample)
     }
 
     /// Refuses the answers that were held for a window.
     fn refuse_expired(&mut self) {
-        let (now, window_ms) = (self.now, self.networks.current.config.policy.window_ms);
-        for expired in self.early.take(|held| held.received.plus_ms(window_ms) < now) {
+        let (now, window_ms) = (self.state.now, self.state.networks.current.policy.window_ms);
+        for expired in self.state.early.take(|held| held.received.plus_ms(window_ms) < now) {
             self.count_implausible(expired.message.slot);
         }
     }
 
     /// Counts a refused message of a device.
     pub(super) fn count_implausible(&mut self, slot: Slot) {
-        self.counts.implausible += 1;
-        self.counts.implausible_slots.insert(slot);
+        self.state.counts.implausible += 1;
+        self.state.counts.implausible_slots.insert(slot);
     }
 }

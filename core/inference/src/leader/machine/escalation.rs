@@ -6,6 +6,7 @@ use super::Leader;
 use super::device_answers::DeviceMessage;
 use super::early_answers::EarlyContent;
 use crate::cascade::ExitAnswer;
+use crate::leader::network::Network;
 use crate::leader::open_sample::{OpenSample, Stage};
 use crate::leader::{Action, Generation};
 
@@ -34,7 +35,7 @@ pub struct EdgeAnswer<'a> {
 impl Leader {
     /// Requests the features that the next exit still lacks.
     pub(super) fn escalate(&mut self, sample: SampleId) {
-        let Some(open) = self.open.get_mut(&sample) else { return };
+        let Some(open) = self.state.open.get_mut(&sample) else { return };
         let generation = open.generation;
         let network = &self.networks[generation];
         let edges = &network.config.edges;
@@ -46,9 +47,9 @@ impl Leader {
         if !wanted.is_empty() {
             self.actions.push(Action::Request { generation, sample, slots: wanted });
         }
-        let policy = network.earlier_policies.find(&network.config, open.policy);
-        open.due = self.now.plus_ms(policy.features_ms).min(open.deadline);
-        self.timers.push(open.due, sample);
+        let policy = self.state.networks[open.generation].policy(open.policy);
+        open.due = self.state.now.plus_ms(policy.features_ms).min(open.deadline);
+        self.state.timers.push(open.due, sample);
         if edges.is_empty() {
             (open.stage, open.owing_slots) = (Stage::Features, wanted);
             return;
@@ -58,7 +59,8 @@ impl Leader {
         open.delivered = SlotSet::EMPTY;
         let with_view = EdgeIndex::first(edges.len()).zip(edges);
         let with_view = with_view.filter(|(_, slots)| !(**slots & present).is_empty());
-        open.owing_edges = with_view.map(|(edge, _)| edge).collect::<EdgeSet>() & network.edges_up;
+        open.owing_edges =
+            with_view.map(|(edge, _)| edge).collect::<EdgeSet>() & self.state.networks[generation].edges_up;
         let is_complete = open.owing_edges.is_empty();
         self.actions.push(Action::Collect { generation, sample, slots: present });
         if is_complete {
@@ -68,11 +70,10 @@ impl Leader {
 
     /// Takes the features of a slot and their bytes as sent; `None` if the device does not keep them any more.
     pub(super) fn features(&mut self, message: DeviceMessage, map: Option<(&[u8], u64)>) {
-        let DeviceMessage { generation, slot, sample, .. } = message;
+        let DeviceMessage { generation, sample, .. } = message;
         let Some(network) = self.networks.get(generation) else { return };
-        let packed = network.config.packed_bytes;
-        if map.is_some_and(|(bits, _)| bits.len() != packed) || slot.index() >= network.config.slots {
-            self.counts.misfits += 1;
+        if !self.features_fit(message, map.map(|(bits, _)| bits)) {
+            self.state.counts.misfits += 1;
             return;
         }
         let pushes = network.config.configuration.pushes_maps();
@@ -86,17 +87,24 @@ impl Leader {
         self.take_features(message, map);
     }
 
+    /// Whether the network of a message has this slot and maps of this size.
+    pub(super) fn features_fit(&self, message: DeviceMessage, bits: Option<&[u8]>) -> bool {
+        self.networks.get(message.generation).is_some_and(|Network { config, .. }| {
+            message.slot.index() < config.slots && bits.is_none_or(|bits| bits.len() == config.packed_bytes)
+        })
+    }
+
     /// Takes features that fit their network.
     pub(super) fn take_features(&mut self, message: DeviceMessage, map: Option<(&[u8], u64)>) {
         let DeviceMessage { generation, slot, sample, .. } = message;
         let config = &self.networks[generation].config;
         let (pushes, has_edges) = (config.configuration.pushes_maps(), !config.edges.is_empty());
-        if pushes && map.is_some() && !self.open.contains_key(&sample) {
+        if pushes && map.is_some() && !self.state.open.contains_key(&sample) {
             // Features may overtake the summary, since they have another topic.
             self.open_for(message);
         }
         // Edges take the features where there are some; the leader only notes that they were sent unasked.
-        if let (true, Some((_, body_bytes)), Some(open)) = (has_edges, map, self.open.get_mut(&sample))
+        if let (true, Some((_, body_bytes)), Some(open)) = (has_edges, map, self.state.open.get_mut(&sample))
             && open.generation == generation
         {
             open.note_map_bytes(slot, body_bytes);
@@ -106,8 +114,8 @@ impl Leader {
             let is_wanted = open.owes(slot) || pushes && is_new && open.stage == Stage::Window;
             is_wanted && open.generation == generation
         };
-        let Some(open) = self.open.get_mut(&sample).filter(|open| takes(open)) else {
-            self.counts.unawaited += u64::from(!has_edges);
+        let Some(open) = self.state.open.get_mut(&sample).filter(|open| takes(open)) else {
+            self.state.counts.unawaited += u64::from(!has_edges);
             return;
         };
         open.owing_slots.remove(slot);
@@ -139,14 +147,14 @@ impl Leader {
                 && answer.map.len() == network.config.cloud_map_bytes
         };
         if edge_slots.is_empty() || answer.as_ref().is_some_and(|answer| !fits(answer)) {
-            self.counts.misfits += 1;
+            self.state.counts.misfits += 1;
             return;
         }
         let awaits = |open: &OpenSample| {
             open.generation == generation && open.stage == Stage::Edges && !open.edges.contains(edge)
         };
-        let Some(open) = self.open.get_mut(&sample).filter(|open| awaits(open)) else {
-            self.counts.unawaited += 1;
+        let Some(open) = self.state.open.get_mut(&sample).filter(|open| awaits(open)) else {
+            self.state.counts.unawaited += 1;
             return;
         };
         open.owing_edges.remove(edge);
@@ -163,13 +171,13 @@ impl Leader {
     }
 
     pub(super) fn edge_down(&mut self, generation: Generation, edge: EdgeIndex) {
-        let Some(network) = self.networks.get_mut(generation) else { return };
+        let Some(network) = self.state.networks.get_mut(generation) else { return };
         network.edges_up.remove(edge);
         let owes = |open: &OpenSample| {
             open.generation == generation && open.stage == Stage::Edges && open.owing_edges.contains(edge)
         };
         let waiting: Vec<SampleId> =
-            self.open.values().filter(|open| owes(open)).map(|open| open.sample).collect();
+            self.state.open.values().filter(|open| owes(open)).map(|open| open.sample).collect();
         for sample in waiting {
             self.edge_answer(EdgeSender { generation, edge, sample }, None);
         }
@@ -177,11 +185,11 @@ impl Leader {
 
     /// Applies the exit `edge`, when every edge has answered or their time is over.
     pub(super) fn apply_edge_exit(&mut self, sample: SampleId) {
-        let Some(open) = self.open.get_mut(&sample) else { return };
-        open.stages.edge_us = open.elapsed(self.now);
+        let Some(open) = self.state.open.get_mut(&sample) else { return };
+        open.stages.edge_us = open.elapsed(self.state.now);
         let network = &mut self.networks[open.generation];
         let present = open.delivered.len() as u32;
-        let policy = network.earlier_policies.find(&network.config, open.policy).of(Exit::EDGE);
+        let policy = self.state.networks[open.generation].policy(open.policy).of(Exit::EDGE);
         let assessed = network.exits.edge.as_mut().and_then(|exit| {
             exit.scores(&open.buffers.edge_scores, open.edges.sources(), &mut network.logits).ok()?;
             Some(policy.assess(open.buffers.device_classes.input(&network.logits, open.delivered)))
@@ -200,14 +208,14 @@ impl Leader {
     /// Asks the cloud with the maps that came. Slots whose map did not come are missing once the cloud has answered.
     pub(super) fn ask_cloud(&mut self, sample: SampleId) {
         self.note_undelivered(sample);
-        let Some(open) = self.open.get_mut(&sample) else { return };
+        let Some(open) = self.state.open.get_mut(&sample) else { return };
         let generation = open.generation;
         let config = &self.networks[generation].config;
         let present = if config.edges.is_empty() { open.delivered.sources() } else { open.edges.sources() };
         if open.stage == Stage::Features {
-            open.stages.features_us = open.elapsed(self.now);
+            open.stages.features_us = open.elapsed(self.state.now);
         }
-        let left_ms = u32::try_from(open.deadline.since(self.now) / 1000).unwrap_or(u32::MAX);
+        let left_ms = u32::try_from(open.deadline.since(self.state.now) / 1000).unwrap_or(u32::MAX);
         if present.is_empty() {
             return self.decide_without_cloud(sample, None);
         }
@@ -218,23 +226,23 @@ impl Leader {
         open.due = open.deadline;
         let presence = present.row(config.cloud_sources());
         open.bytes.edge_cloud = (open.buffers.maps.len() + presence.len()) as u64;
-        self.timers.push(open.due, sample);
+        self.state.timers.push(open.due, sample);
         let features = open.buffers.maps.clone();
         self.actions.push(Action::AskCloud { generation, sample, features, presence, deadline_ms: left_ms });
     }
 
     pub(super) fn cloud_answer(&mut self, sample: SampleId, logits: &[f32]) {
-        let Some(open) = self.open.get_mut(&sample).filter(|open| open.stage == Stage::Cloud) else {
+        let Some(open) = self.state.open.get_mut(&sample).filter(|open| open.stage == Stage::Cloud) else {
             return self.revise(sample, logits);
         };
         let network = &self.networks[open.generation];
         if logits.len() != network.config.classes() {
-            self.counts.misfits += 1;
+            self.state.counts.misfits += 1;
             return self.cloud_failed(sample, Degraded::CloudRefused);
         }
-        open.stages.cloud_us = open.elapsed(self.now);
+        open.stages.cloud_us = open.elapsed(self.state.now);
         open.set_undelivered_missing();
-        let policy = network.earlier_policies.find(&network.config, open.policy);
+        let policy = self.state.networks[open.generation].policy(open.policy);
         let assessment =
             policy.of(Exit::CLOUD).assess(open.buffers.device_classes.input(logits, open.delivered));
         let answer = ExitAnswer { exit: Exit::CLOUD, assessment };
@@ -243,18 +251,18 @@ impl Leader {
     }
 
     pub(super) fn cloud_failed(&mut self, sample: SampleId, reason: Degraded) {
-        match self.open.get_mut(&sample).filter(|open| open.stage == Stage::Cloud) {
+        match self.state.open.get_mut(&sample).filter(|open| open.stage == Stage::Cloud) {
             Some(open) => {
-                open.stages.cloud_us = open.elapsed(self.now);
+                open.stages.cloud_us = open.elapsed(self.state.now);
                 self.decide_without_cloud(sample, Some(reason));
             }
-            None => self.counts.unawaited += 1,
+            None => self.state.counts.unawaited += 1,
         }
     }
 
     /// Marks the sample as degraded when the features of a present slot did not arrive.
     fn note_undelivered(&mut self, sample: SampleId) {
-        if let Some(open) = self.open.get_mut(&sample)
+        if let Some(open) = self.state.open.get_mut(&sample)
             && open.delivered != open.presence.present()
         {
             open.degrade(Degraded::FeaturesMissing);

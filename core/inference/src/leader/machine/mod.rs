@@ -7,62 +7,49 @@ mod device_answers;
 mod early_answers;
 mod escalation;
 mod policies;
+mod state;
 mod window;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use headwater_protocol::{
     Degraded, EdgeSet, Numbering, SampleId, Schema, Settled, SettledNotice, Slot, SlotSet, TriggeredIds,
 };
+use serde::{Deserialize, Serialize};
 
-use self::awaited::AwaitedSamples;
 use self::device_answers::DeviceMessage;
-use self::early_answers::EarlyAnswers;
 use self::escalation::EdgeSender;
 use crate::bundle::PerNetwork;
-use crate::leader::clock_offsets::{Allowed, ClockOff, ClockOffsets};
-use crate::leader::closed::ClosedSamples;
+use crate::leader::clock_offsets::{Allowed, ClockOff};
 use crate::leader::implausible::Implausible;
 use crate::leader::journal::{Entry, Recovered};
+use crate::leader::network::Network;
 use crate::leader::network_state::NetworkState;
-use crate::leader::open_sample::{OpenSample, Stage};
-use crate::leader::plausible_ids::{DEFAULT_CLOCK_DIFFERENCE_MS, PlausibleIds};
-use crate::leader::timers::Timers;
+use crate::leader::open_sample::Stage;
+use crate::leader::plausible_ids::PlausibleIds;
 use crate::leader::{Action, Event, Exits, Generation, LeaderConfig, Micros, Now};
 
 pub use device_answers::DeviceAnswer;
 pub use escalation::EdgeAnswer;
+pub use state::{LeaderState, StateError};
 
 /// Decides the samples of one group.
 ///
-/// Each network has its own exits, devices and buffers (`NetworkState`). Both networks share samples, ids, timers, counts and the journal.
+/// Each network has its own exits and buffers (`Network`), and its own devices (`NetworkState`). Both networks share samples, ids, timers,
+/// counts and the journal.
 pub struct Leader {
-    pub(super) networks: PerNetwork<NetworkState>,
-    pub(super) plausible_ids: PlausibleIds,
-    pub(super) clock_offsets: ClockOffsets,
-    /// Names of the devices by slot, for decisions.
-    device_names: BTreeMap<Slot, Arc<str>>,
-    pub(super) open: BTreeMap<SampleId, Box<OpenSample>>,
-    awaited: AwaitedSamples,
-    /// Answers that came before their triggers.
-    early: EarlyAnswers,
-    pub(super) closed: ClosedSamples,
-    pub(super) timers: Timers,
-    pub(super) newest: SampleId,
-    pub(super) counts: Counts,
-    /// Time of the event being handled.
-    pub(super) now: Micros,
+    networks: PerNetwork<Network>,
+    pub(super) state: LeaderState,
     /// Wall clock at the event being handled, ms since 1970.
-    pub(super) wall_ms: u64,
+    wall_ms: u64,
     /// Why the event being handled was refused.
-    pub(super) refusal: Option<Implausible>,
+    refusal: Option<Implausible>,
     /// Actions that the caller gave and that the event being handled has caused; empty between events.
-    pub(super) actions: Vec<Action>,
+    actions: Vec<Action>,
 }
 
 /// Counts of ignored messages by reason, and of windows without all answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// A slot answered twice; normal on a busy link.
     pub duplicates: u64,
@@ -88,18 +75,8 @@ impl Leader {
     /// A leader with no samples. `exits` must be of the same network as `config`.
     pub fn new(config: LeaderConfig, exits: Exits) -> Self {
         Self {
-            networks: PerNetwork::new(NetworkState::new(config, exits)),
-            plausible_ids: PlausibleIds::new(DEFAULT_CLOCK_DIFFERENCE_MS),
-            clock_offsets: ClockOffsets::new(),
-            device_names: BTreeMap::new(),
-            open: BTreeMap::new(),
-            awaited: AwaitedSamples::default(),
-            early: EarlyAnswers::default(),
-            closed: ClosedSamples::default(),
-            timers: Timers::default(),
-            newest: SampleId(0),
-            counts: Counts::default(),
-            now: Micros(0),
+            state: LeaderState::new(NetworkState::new(&config)),
+            networks: PerNetwork::new(Network::new(config, exits)),
             wall_ms: 0,
             refusal: None,
             actions: Vec::new(),
@@ -109,21 +86,22 @@ impl Leader {
     /// Adds the next network, for devices that run it already; see [`Generation`]. Call it before the first event.
     #[must_use]
     pub fn with_next(mut self, config: LeaderConfig, exits: Exits) -> Self {
-        self.networks.next = Some(NetworkState::new(config, exits));
+        self.state.networks.next = Some(NetworkState::new(&config));
+        self.networks.next = Some(Network::new(config, exits));
         self
     }
 
     /// Takes samples whose time differs from the wall clock by at most `max_ms`, where ids tell the time. Call it before the first event.
     #[must_use]
     pub fn with_max_clock_difference_ms(mut self, max_ms: u32) -> Self {
-        self.plausible_ids.max_clock_difference_ms = max_ms.into();
+        self.state.plausible_ids.max_clock_difference_ms = max_ms.into();
         self
     }
 
     /// Continues the counts of an earlier leader of the same process. Call it before the first event.
     #[must_use]
     pub fn with_counts(mut self, counts: Counts) -> Self {
-        self.counts = counts;
+        self.state.counts = counts;
         self
     }
 
@@ -132,17 +110,17 @@ impl Leader {
     pub fn recover(&mut self, mut journal: Recovered, actions: &mut Vec<Action>) {
         std::mem::swap(&mut self.actions, actions);
         let last = journal.open.last().copied().unwrap_or_default();
-        self.newest = journal.settled.highest.max(last);
-        self.plausible_ids.numbering = journal.numbering;
-        if self.newest > SampleId(0) {
-            self.plausible_ids.believed.believe(self.newest);
+        self.state.newest = journal.settled.highest.max(last);
+        self.state.plausible_ids.numbering = journal.numbering;
+        if self.state.newest > SampleId(0) {
+            self.state.plausible_ids.believed.believe(self.state.newest);
         }
-        self.closed.restore(&mut journal);
+        self.state.closed.restore(&mut journal);
         self.actions.extend(journal.decisions.into_iter().map(Action::Republish));
         for sample in journal.open {
             self.await_again(sample);
         }
-        self.closed.settle(None, self.newest);
+        self.state.closed.settle(None, self.state.newest);
         std::mem::swap(&mut self.actions, actions);
     }
 
@@ -150,11 +128,11 @@ impl Leader {
     pub fn begin_numbering(&mut self, actions: &mut Vec<Action>) {
         std::mem::swap(&mut self.actions, actions);
         self.drop_all_awaited();
-        self.early.clear();
+        self.state.early.clear();
         self.actions.push(Action::Numbering(None));
-        self.closed.forget_ids();
-        self.newest = SampleId(0);
-        let PlausibleIds { numbering, believed, .. } = &mut self.plausible_ids;
+        self.state.closed.forget_ids();
+        self.state.newest = SampleId(0);
+        let PlausibleIds { numbering, believed, .. } = &mut self.state.plausible_ids;
         (*numbering, *believed) = (None, TriggeredIds::default());
         std::mem::swap(&mut self.actions, actions);
     }
@@ -168,14 +146,16 @@ impl Leader {
         event: Event<'_>,
         actions: &mut Vec<Action>,
     ) -> Option<Implausible> {
-        (self.now, self.wall_ms) = (now.since_start, now.wall_ms);
-        self.clock_offsets.set_now(now.wall_ms, now.since_start.0 / 1000);
+        (self.state.now, self.wall_ms) = (now.since_start, now.wall_ms);
+        self.state.clock_offsets.set_now(now.wall_ms, now.since_start.0 / 1000);
         std::mem::swap(&mut self.actions, actions);
         let sent = |slot, sample, age_ms, late| DeviceMessage { generation, slot, sample, age_ms, late };
         match event {
-            Event::DeviceNamed { slot, name } => _ = self.device_names.insert(slot, name),
+            Event::DeviceNamed { slot, name } => {
+                self.state.device_names.insert(slot, name.as_ref().into());
+            }
             Event::DeviceUp { slot } => {
-                if let Some(network) = self.networks.get_mut(generation) {
+                if let Some(network) = self.state.networks.get_mut(generation) {
                     network.devices.set_up(slot);
                 }
             }
@@ -188,7 +168,7 @@ impl Leader {
             }
             Event::Gone { slot, sample } => self.features(sent(slot, sample, 0, false), None),
             Event::EdgeUp { edge } => {
-                if let Some(network) = self.networks.get_mut(generation) {
+                if let Some(network) = self.state.networks.get_mut(generation) {
                     network.edges_up.insert(edge);
                 }
             }
@@ -211,44 +191,44 @@ impl Leader {
 
     /// When [`Event::Tick`] is needed next; `None` while nothing is open or awaited. It may be early, never late.
     pub fn next_timer(&self) -> Option<Micros> {
-        self.timers.earliest()
+        self.state.timers.earliest()
     }
 
     /// The account of decided and dropped samples.
     pub fn settled(&self) -> &Settled {
-        &self.closed.settled
+        &self.state.closed.settled
     }
 
     /// The newest sample that was opened.
     pub fn newest(&self) -> SampleId {
-        self.newest
+        self.state.newest
     }
 
     /// Numbering of samples by the devices; `None` while no birth has named it.
     pub fn numbering(&self) -> Option<Numbering> {
-        self.plausible_ids.numbering
+        self.state.plausible_ids.numbering
     }
 
     /// Samples that are open, oldest first.
     pub fn open_samples(&self) -> impl ExactSizeIterator<Item = SampleId> + '_ {
-        self.open.keys().copied()
+        self.state.open.keys().copied()
     }
 
     /// Number of samples that were triggered, or open at a restart, and that no device has answered.
     pub fn awaited_samples(&self) -> usize {
-        self.awaited.len()
+        self.state.awaited.len()
     }
 
     /// Samples that are open or awaited, the open ones first.
     pub fn unfinished_samples(&self) -> impl Iterator<Item = SampleId> + '_ {
-        self.open_samples().chain(self.awaited.ids())
+        self.open_samples().chain(self.state.awaited.ids())
     }
 
     /// The account that devices are sent, with at most [`SettledNotice::MAX_LATE`] late samples and the ranges of samples that were closed
     /// lately. Three notices name each change; the first one on a connection and every tenth name the changes of 30 seconds.
     pub fn notice(&self) -> SettledNotice {
-        let late = self.closed.late.iter().copied().take(SettledNotice::MAX_LATE).collect();
-        let closed = self.closed.named_ranges(self.now);
+        let late = self.state.closed.late.iter().copied().take(SettledNotice::MAX_LATE).collect();
+        let closed = self.state.closed.named_ranges(self.state.now);
         SettledNotice {
             schema: Schema,
             account: self.settled().clone(),
@@ -261,33 +241,33 @@ impl Leader {
 
     /// Forgets the late samples of a notice that was published.
     pub fn notice_published(&mut self, notice: &SettledNotice) {
-        self.closed.notice_published(&notice.late, self.now);
+        self.state.closed.notice_published(&notice.late, self.state.now);
     }
 
     /// Makes the next notice complete: the broker may have lost the retained one.
     pub fn begin_notices(&mut self) {
-        self.closed.begin_notices();
+        self.state.closed.begin_notices();
     }
 
     /// Number of closed late samples that no published notice named.
     pub fn unpublished_late(&self) -> usize {
-        self.closed.late.len()
+        self.state.closed.late.len()
     }
 
     /// Entries that a compacted journal needs after its account: the numbering and the closed samples.
     pub fn journal_entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        let numbering = self.plausible_ids.numbering.map(|numbering| Entry::Numbering(Some(numbering)));
-        numbering.into_iter().chain(std::iter::once_with(|| self.closed.entry()))
+        let numbering = self.state.plausible_ids.numbering.map(|numbering| Entry::Numbering(Some(numbering)));
+        numbering.into_iter().chain(std::iter::once_with(|| self.state.closed.entry()))
     }
 
     /// Slots that are up under either network.
     pub fn slots_up(&self) -> SlotSet {
-        self.networks.iter().fold(SlotSet::EMPTY, |up, (_, network)| up | network.devices.up)
+        self.state.networks.iter().fold(SlotSet::EMPTY, |up, (_, network)| up | network.devices.up)
     }
 
     /// Since when the device in a slot has answered no window, where it missed the latest three or more; `None` for any other slot.
     pub fn unanswered_since(&self, generation: Generation, slot: Slot) -> Option<Micros> {
-        self.networks.get(generation)?.devices.unanswered_since(slot)
+        self.state.networks.get(generation)?.devices.unanswered_since(slot)
     }
 
     /// Slots of the current network.
@@ -297,21 +277,21 @@ impl Leader {
 
     /// Longest time in ms from capture until a sample of the current network is decided.
     pub fn deadline_ms(&self) -> u32 {
-        self.networks.current.config.policy.deadline_ms
+        self.state.networks.current.policy.deadline_ms
     }
 
     /// Longest time, ms, for which devices may collect answers into one message; 0 where they must not.
     pub fn max_batch_ms(&self) -> u32 {
-        let of_networks = self.networks.iter().map(|(_, network)| network.config.policy.max_batch_ms());
+        let of_networks = self.state.networks.iter().map(|(_, network)| network.policy.max_batch_ms());
         of_networks.min().unwrap_or(0)
     }
 
     /// Devices whose clocks are ahead of their group, which are left out, or behind it by more than a quarter of the period.
     pub fn clocks_off(&self) -> Vec<(Slot, ClockOff)> {
-        match self.plausible_ids.numbering {
+        match self.state.plausible_ids.numbering {
             Some(Numbering::Clock { period_ms }) => {
-                let window_ms = self.networks.current.config.policy.window_ms;
-                self.clock_offsets.off(Allowed::new(period_ms.into(), window_ms), self.slots_up())
+                let window_ms = self.state.networks.current.policy.window_ms;
+                self.state.clock_offsets.off(Allowed::new(period_ms.into(), window_ms), self.slots_up())
             }
             Some(Numbering::Source | Numbering::Trigger) | None => Vec::new(),
         }
@@ -319,18 +299,18 @@ impl Leader {
 
     /// Edges that are up under either network.
     pub fn edges_up(&self) -> EdgeSet {
-        self.networks.iter().fold(EdgeSet::EMPTY, |up, (_, network)| up | network.edges_up)
+        self.state.networks.iter().fold(EdgeSet::EMPTY, |up, (_, network)| up | network.edges_up)
     }
 
     /// Messages that changed nothing.
     pub fn counts(&self) -> Counts {
-        self.counts
+        self.state.counts
     }
 
     fn device_down(&mut self, generation: Generation, slot: Slot) {
-        let Some(network) = self.networks.get_mut(generation) else { return };
+        let Some(network) = self.state.networks.get_mut(generation) else { return };
         network.devices.up.remove(slot);
-        let open = self.open.values().filter(|open| open.generation == generation);
+        let open = self.state.open.values().filter(|open| open.generation == generation);
         let waiting: Vec<(SampleId, bool)> = open.map(|open| (open.sample, open.owes(slot))).collect();
         for (sample, owes) in waiting {
             if owes {
@@ -344,25 +324,25 @@ impl Leader {
 
     /// Takes the numbering of an accepted device, if it is the first one.
     fn learn_numbering(&mut self, numbering: Numbering) {
-        if self.plausible_ids.numbering.is_none() {
-            self.plausible_ids.numbering = Some(numbering);
+        if self.state.plausible_ids.numbering.is_none() {
+            self.state.plausible_ids.numbering = Some(numbering);
             self.actions.push(Action::Numbering(Some(numbering)));
         }
     }
 
     fn end_due_stages(&mut self) {
-        while let Some(sample) = self.timers.pop_due(self.now) {
-            let Some(open) = self.open.get(&sample) else {
+        while let Some(sample) = self.state.timers.pop_due(self.state.now) {
+            let Some(open) = self.state.open.get(&sample) else {
                 self.end_awaited(sample);
                 continue;
             };
             // The timer of a stage that ended before means nothing.
-            if open.due > self.now {
+            if open.due > self.state.now {
                 continue;
             }
             match open.stage {
                 Stage::Window => {
-                    self.counts.windows_timed_out += 1;
+                    self.state.counts.windows_timed_out += 1;
                     self.close_window(sample);
                 }
                 Stage::Features => self.ask_cloud(sample),

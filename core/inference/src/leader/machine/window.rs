@@ -10,11 +10,12 @@ use crate::leader::open_sample::Stage;
 
 impl Leader {
     pub(super) fn close_window_if_complete(&mut self, sample: SampleId) {
-        let complete = self.open.get(&sample).is_some_and(|open| {
+        let complete = self.state.open.get(&sample).is_some_and(|open| {
             let network = &self.networks[open.generation];
+            let state = &self.state.networks[open.generation];
             // Devices come back from an outage one after the other, so a late sample waits for every slot.
             let every = SlotSet::first(network.config.slots);
-            let awaited = if open.is_from_spool { every } else { network.devices.awaited() };
+            let awaited = if open.is_from_spool { every } else { state.devices.awaited() };
             let pushes = network.config.configuration.pushes_maps();
             let has_maps = !pushes || open.presence.present().is_subset(open.delivered);
             open.stage == Stage::Window
@@ -29,16 +30,17 @@ impl Leader {
 
     /// Joins the summaries and applies the first exit.
     pub(super) fn close_window(&mut self, sample: SampleId) {
-        let Some(open) = self.open.get_mut(&sample) else { return };
+        let Some(open) = self.state.open.get_mut(&sample) else { return };
         let network = &mut self.networks[open.generation];
-        open.stages.window_us = open.elapsed(self.now);
-        self.counts.missing += u64::from(open.presence.missing_count());
+        let state = &mut self.state.networks[open.generation];
+        open.stages.window_us = open.elapsed(self.state.now);
+        self.state.counts.missing += u64::from(open.presence.missing_count());
         if open.is_from_spool {
             // The sample's own time begins when every device has answered.
-            let policy = network.earlier_policies.find(&network.config, open.policy);
-            open.deadline = open.deadline.min(self.now.plus_ms(policy.deadline_ms));
+            let policy = state.policy(open.policy);
+            open.deadline = open.deadline.min(self.state.now.plus_ms(policy.deadline_ms));
         } else {
-            network.devices.window_closed(self.now, open.presence.answered());
+            state.devices.window_closed(self.state.now, open.presence.answered());
         }
         let has_scores = open.presence.present_count() > 0;
         if network.config.configuration.pushes_maps() {
@@ -70,7 +72,7 @@ impl Leader {
             }),
             ExitWord::Edge | ExitWord::Cloud => None,
         };
-        let policy = network.earlier_policies.find(&network.config, open.policy).of(first);
+        let policy = state.policy(open.policy).of(first);
         let input = logits.map(|logits| open.buffers.device_classes.input(logits, open.presence.present()));
         open.best = input.map(|input| ExitAnswer { exit: first, assessment: policy.assess(input) });
         if let Some(answer) = open.best {

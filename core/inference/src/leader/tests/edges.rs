@@ -5,7 +5,7 @@ use headwater_protocol::{EdgeIndex, HopBytes};
 use super::*;
 
 /// Bytes of an edge's map.
-const MAP: usize = 3;
+pub(super) const MAP: usize = 3;
 /// Bytes of an edge's message.
 const BODY: u64 = 30;
 
@@ -13,7 +13,7 @@ fn slots(bits: u64) -> SlotSet {
     SlotSet::from_bits(bits)
 }
 
-fn edge(index: u8) -> EdgeIndex {
+pub(super) fn edge(index: u8) -> EdgeIndex {
     EdgeIndex::new(index).expect("below 64")
 }
 
@@ -27,15 +27,15 @@ fn edges_config() -> LeaderConfig {
     }
 }
 
-fn edge_output<'a>(bits: u64, scores: &'a [f32], map: &'a [u8]) -> Option<EdgeAnswer<'a>> {
+pub(super) fn edge_output<'a>(bits: u64, scores: &'a [f32], map: &'a [u8]) -> Option<EdgeAnswer<'a>> {
     Some(EdgeAnswer { slots: slots(bits), scores, map, body_bytes: BODY })
 }
 
-fn from_edge(index: u8, sample: u64, answer: Option<EdgeAnswer<'_>>) -> Event<'_> {
+pub(super) fn from_edge(index: u8, sample: u64, answer: Option<EdgeAnswer<'_>>) -> Event<'_> {
     Event::EdgeAnswer { edge: edge(index), sample: SampleId(sample), answer }
 }
 
-fn group() -> Group {
+pub(super) fn group() -> Group {
     let mut group = Group::of(edges_config());
     group.edge_up(0);
     group.edge_up(1);

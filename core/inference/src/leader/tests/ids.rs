@@ -4,7 +4,7 @@ use super::super::ClockOff;
 use super::account::dropped;
 use super::*;
 
-const CLOCK: Numbering = Numbering::Clock { period_ms: 100 };
+pub(super) const CLOCK: Numbering = Numbering::Clock { period_ms: 100 };
 
 impl Group {
     fn numbered(numbering: Numbering) -> Self {
@@ -14,7 +14,7 @@ impl Group {
     }
 
     /// The id of a clock with this period, now.
-    fn clock_id(&self, period_ms: u64) -> u64 {
+    pub(super) fn clock_id(&self, period_ms: u64) -> u64 {
         at(self.now).wall_ms / period_ms
     }
 

@@ -43,7 +43,7 @@ impl Group {
     }
 
     /// Features of slot 2 under the next network.
-    fn next_features(&mut self, sample: u64) -> Vec<Action> {
+    pub(super) fn next_features(&mut self, sample: u64) -> Vec<Action> {
         let (slot, sample) = (slot(2), SampleId(sample));
         self.under_next(Event::Features { slot, sample, late: false, bits: &[1, 2, 3], body_bytes: 3 })
     }

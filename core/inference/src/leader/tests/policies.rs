@@ -97,7 +97,7 @@ fn a_policy_comes_back_and_earlier_ones_are_forgotten_with_their_samples() {
     for id in 10..100 {
         group.leader.set_policy(policy(0.5), PolicyId([id; 8]));
     }
-    assert_eq!(group.leader.networks.current.earlier_policies.len(), 1, "that of the open sample");
+    assert_eq!(group.leader.state.networks.current.earlier_policies.len(), 1, "that of the open sample");
 }
 
 #[test]

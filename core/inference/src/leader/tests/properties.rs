@@ -8,7 +8,7 @@ use super::*;
 
 /// One random event.
 #[derive(Clone, Debug)]
-enum RandomEvent {
+pub(super) enum RandomEvent {
     Summary(u8, u64, bool),
     Late(u8, u64, bool),
     GivenUp(u8, u64),
@@ -28,7 +28,7 @@ enum RandomEvent {
     Restart,
 }
 
-fn any_event() -> impl Strategy<Value = RandomEvent> {
+pub(super) fn any_event() -> impl Strategy<Value = RandomEvent> {
     let slot = 0..SLOTS as u8;
     let sample = prop_oneof![30 => 1..12u64, 1 => Just(1 << 40), 1 => Just(u64::MAX)];
     prop_oneof![
@@ -55,7 +55,7 @@ fn any_event() -> impl Strategy<Value = RandomEvent> {
 }
 
 impl Group {
-    fn random_event(&mut self, event: &RandomEvent) {
+    pub(super) fn random_event(&mut self, event: &RandomEvent) {
         match *event {
             RandomEvent::Summary(s, n, sure) => drop(self.summary(s, n, if sure { &SURE } else { &UNSURE })),
             RandomEvent::Late(s, n, sure) => drop(self.late(s, n, if sure { &SURE } else { &UNSURE })),
