@@ -107,7 +107,7 @@ impl NetworkId {
 /// Hash of a network id and a boot, or of a network id alone, which every binary message carries.
 ///
 /// The hash is FNV-1a of 32 bits, its two halves joined by exclusive or, little endian. It reads the id's 32 bytes, then the boot's two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Session(pub [u8; 2]);
 
 impl Session {

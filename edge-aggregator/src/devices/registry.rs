@@ -14,6 +14,7 @@ mod device;
 mod names;
 mod owners;
 mod registered_device;
+mod session;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,17 +23,19 @@ use std::time::Duration;
 use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::{Event, Generation, Micros};
 use headwater_protocol::{
-    Birth, DeviceId, DeviceState, Fault, MqttHandling, NetworkId, Numbering, Session, Slot, SlotSet, Status,
+    Birth, DeviceId, DeviceState, Fault, MqttHandling, NetworkId, Numbering, Slot, SlotSet, Status,
 };
 use headwater_transport::LogLimit;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use crate::devices::message_format::{Arrival, Change, InboxCounts, MessageFormat, Refusal};
 
-use device::{Device, NetworkSlot, Sign};
+use device::Device;
 use registered_device::CONNECTION_ENDED;
 pub(crate) use registered_device::{ClaimState, RegisteredDevice};
+use session::{Heard, NetworkSlot, Session, SessionEvent, Sign};
 
 /// Time in which a broker that stops ends the connections of devices and leader.
 const BROKER_STOP: Duration = Duration::from_secs(10);
@@ -56,7 +59,7 @@ const MAX_REFUSAL_LINES: u32 = 128;
 const SILENT_AFTER: Duration = Duration::from_secs(10);
 
 /// A device in the registry. A name that was forgotten and comes back is another device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeviceIndex {
     at: usize,
     /// Number of the name among all names so far.
@@ -67,6 +70,21 @@ pub(crate) struct DeviceIndex {
 #[derive(Debug)]
 pub(crate) struct Registry {
     formats: Arc<PerNetwork<MessageFormat>>,
+    /// Time without a message after which a device that another one would replace is silent.
+    pub(crate) silent_after: Duration,
+    pub(crate) state: RegistryState,
+    /// Locked for single updates.
+    counts: Arc<Mutex<InboxCounts>>,
+    stranger_log: LogLimit<Micros>,
+    refusal_log: LogLimit<Micros>,
+    up_down_log: LogLimit<Micros>,
+    forgotten_log: LogLimit<Micros>,
+    clear_limit: LogLimit<Micros>,
+}
+
+/// What the registry knows of the devices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RegistryState {
     devices: Vec<Device>,
     by_id: HashMap<DeviceId, DeviceIndex>,
     /// Numbering of the group's samples; the first device in a slot that tells it decides.
@@ -81,8 +99,6 @@ pub(crate) struct Registry {
     contests: Vec<(Slot, Micros)>,
     /// Devices whose retained birth was cleared while they were up, and when.
     cleared: Vec<(DeviceIndex, Micros)>,
-    /// Time without a message after which a device that another one would replace is silent.
-    pub(crate) silent_after: Duration,
     /// Ids of the devices by slot; empty where any device may claim any slot.
     owners: Vec<DeviceId>,
     /// Devices that the setting `devices` does not name, and whose retained birth is to be cleared at the broker.
@@ -91,17 +107,10 @@ pub(crate) struct Registry {
     last_accepted: Option<Micros>,
     /// Names so far.
     names: u64,
-    /// Locked for single updates.
-    counts: Arc<Mutex<InboxCounts>>,
-    stranger_log: LogLimit<Micros>,
-    refusal_log: LogLimit<Micros>,
-    up_down_log: LogLimit<Micros>,
-    forgotten_log: LogLimit<Micros>,
-    clear_limit: LogLimit<Micros>,
 }
 
 /// The device in a slot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Holder {
     device: DeviceIndex,
     generation: Generation,
@@ -109,11 +118,9 @@ struct Holder {
     spoke: Option<Micros>,
 }
 
-impl Registry {
-    pub(crate) fn new(formats: Arc<PerNetwork<MessageFormat>>, counts: Arc<Mutex<InboxCounts>>) -> Self {
-        let slots = formats.iter().map(|(_, format)| format.slots).max().unwrap_or(0);
+impl RegistryState {
+    fn new(slots: usize) -> Self {
         Self {
-            formats,
             devices: Vec::new(),
             by_id: HashMap::new(),
             numbering: None,
@@ -122,11 +129,21 @@ impl Registry {
             told_names: vec![None; slots],
             contests: Vec::new(),
             cleared: Vec::new(),
-            silent_after: SILENT_AFTER,
             owners: Vec::new(),
             births_to_clear: VecDeque::new(),
             last_accepted: None,
             names: 0,
+        }
+    }
+}
+
+impl Registry {
+    pub(crate) fn new(formats: Arc<PerNetwork<MessageFormat>>, counts: Arc<Mutex<InboxCounts>>) -> Self {
+        let slots = formats.iter().map(|(_, format)| format.slots).max().unwrap_or(0);
+        Self {
+            formats,
+            silent_after: SILENT_AFTER,
+            state: RegistryState::new(slots),
             counts,
             stranger_log: LogLimit::new(MAX_STRANGER_LINES),
             refusal_log: LogLimit::new(MAX_REFUSAL_LINES),
@@ -138,14 +155,12 @@ impl Registry {
 
     /// Notes a new connection to the broker: what was known before says nothing about the present connections of devices.
     pub(crate) fn connected(&mut self) {
-        for device in self.devices.iter_mut().filter(|device| device.sign == Sign::Live && device.is_up()) {
-            device.sign = Sign::Kept;
-        }
+        self.state.devices.iter_mut().for_each(|device| device.session.on(SessionEvent::LeaderConnected));
     }
 
     /// Notes the end of the leader's own connection to the broker.
     pub(crate) fn disconnected(&mut self, now: Micros) {
-        for device in &mut self.devices {
+        for device in &mut self.state.devices {
             let latest_end = device.ends.iter().flatten().max();
             device.ended_with_broker = latest_end.is_some_and(|end| now < *end + BROKER_STOP);
         }
@@ -153,48 +168,51 @@ impl Registry {
 
     /// Notes that a device has sent a message while the leader is connected.
     fn note_live(&mut self, index: DeviceIndex, now: Micros) {
-        let sign = std::mem::replace(&mut self.devices[index.at].sign, Sign::Live);
-        if sign == Sign::KeptAfterEnd
+        let session = &mut self.state.devices[index.at].session;
+        let sign = session.sign();
+        session.on(SessionEvent::Message);
+        if sign == Some(Sign::KeptAfterEnd)
             && let Some(slot) = self.slot_of(index)
             && self.up_down_log.take(now).is_some()
         {
-            info!(device = %self.devices[index.at].id, %slot, "device up");
+            info!(device = %self.state.devices[index.at].id, %slot, "device up");
         }
     }
 
     /// The device of that name. A new name takes the place of the name without an accepted birth that was silent longest, where
     /// [`MAX_STRANGERS`] are remembered.
     pub(crate) fn device(&mut self, id: &DeviceId, now: Micros) -> DeviceIndex {
-        if let Some(&index) = self.by_id.get(id) {
+        if let Some(&index) = self.state.by_id.get(id) {
             return index;
         }
-        let strangers = || self.devices.iter().enumerate().filter(|(_, device)| device.is_stranger());
+        let strangers =
+            || self.state.devices.iter().enumerate().filter(|(_, device)| device.session.is_of_stranger());
         let place = if strangers().count() < MAX_STRANGERS {
             None
         } else {
             strangers().min_by_key(|(_, device)| device.heard).map(|(at, _)| at)
         };
-        self.names += 1;
-        let index = DeviceIndex { at: place.unwrap_or(self.devices.len()), number: self.names };
+        self.state.names += 1;
+        let index = DeviceIndex { at: place.unwrap_or(self.state.devices.len()), number: self.state.names };
         let device = Device::new(id.clone(), index, now);
         match place {
             Some(at) => {
-                let forgotten = std::mem::replace(&mut self.devices[at], device);
+                let forgotten = std::mem::replace(&mut self.state.devices[at], device);
                 self.forget(&forgotten, now);
             }
-            None => self.devices.push(device),
+            None => self.state.devices.push(device),
         }
-        self.by_id.insert(id.clone(), index);
+        self.state.by_id.insert(id.clone(), index);
         index
     }
 
     /// Whether the device is still remembered.
     pub(crate) fn is_current(&self, index: DeviceIndex) -> bool {
-        self.devices.get(index.at).is_some_and(|device| device.index == index)
+        self.state.devices.get(index.at).is_some_and(|device| device.index == index)
     }
 
     fn forget(&mut self, device: &Device, now: Micros) {
-        self.by_id.remove(&device.id);
+        self.state.by_id.remove(&device.id);
         let mut counts = self.counts.lock();
         counts.forgotten_devices += 1;
         counts.forget(&device.id);
@@ -208,14 +226,14 @@ impl Registry {
 
     /// Makes a stranger of the device that was silent longest, where too many have an accepted birth. A device in a slot stays.
     fn bound_accepted(&mut self, newest: DeviceIndex) {
-        let accepted = || self.devices.iter().filter(|device| !device.is_stranger());
+        let accepted = || self.state.devices.iter().filter(|device| !device.session.is_of_stranger());
         if accepted().count() <= MAX_DEVICES {
             return;
         }
         let may_go = |device: &&Device| device.index != newest && self.slot_of(device.index).is_none();
         let Some(oldest) = accepted().filter(may_go).min_by_key(|device| device.heard) else { return };
         let at = oldest.index.at;
-        (self.devices[at].session, self.devices[at].status) = (None, None);
+        self.state.devices[at].session = Session::WithoutBirth(None);
     }
 
     /// Takes the birth certificate of a device.
@@ -232,7 +250,7 @@ impl Registry {
         if !is_retained {
             self.note_live(index, now);
         }
-        let device = &mut self.devices[index.at];
+        let device = &mut self.state.devices[index.at];
         device.set_birth(birth, generation, refusal.as_ref().map(|(fault, _)| *fault));
         match refusal {
             Some((fault, why)) => self.refuse_birth(index, fault, &why, now),
@@ -242,14 +260,14 @@ impl Registry {
             }
         }
         self.clear_if_foreign(index);
-        self.cleared.retain(|(cleared, _)| *cleared != index);
+        self.state.cleared.retain(|(cleared, _)| *cleared != index);
         self.update_holders(index, now, changes);
         self.tell_names(changes);
     }
 
     /// The reason why a birth is refused. `slots` is the number of slots of its network; `None` for a network of another group.
     fn refusal(&self, index: DeviceIndex, birth: &Birth, slots: Option<usize>) -> Option<Refusal> {
-        let id = &self.devices[index.at].id;
+        let id = &self.state.devices[index.at].id;
         if birth.device != *id {
             let why = format!("birth: the topic names {id}, the text {}", birth.device);
             return Some((Fault::Malformed, why));
@@ -277,7 +295,7 @@ impl Registry {
 
     /// The refusal of a device that numbers its samples in another way than the group.
     fn wrong_numbering(&self, found: Option<Numbering>) -> Option<Refusal> {
-        let (ours, found) = self.numbering.zip(found).filter(|(ours, found)| ours != found)?;
+        let (ours, found) = self.state.numbering.zip(found).filter(|(ours, found)| ours != found)?;
         let why = format!(
             "numbering: expected {ours}, found {found}: give it the group's, or start the aggregator once with \
              --new-numbering and the group's name"
@@ -287,18 +305,15 @@ impl Registry {
 
     /// Takes the numbering of a device in a slot, if the group has none, and refuses the devices that told another one before.
     fn learn_numbering(&mut self, index: DeviceIndex, now: Micros, changes: &mut Vec<Change>) {
-        let Some(session) = self.devices[index.at].session else { return };
-        let Some(numbering) = session.numbering.filter(|_| self.numbering.is_none()) else { return };
-        self.numbering = Some(numbering);
-        changes.push((session.claim.generation, Event::Numbering(numbering)));
-        for other in 0..self.devices.len() {
-            let of_other = self.devices[other].session.filter(|session| session.refusal.is_none());
-            let refusal = of_other.and_then(|session| self.wrong_numbering(session.numbering));
-            if let Some((fault, why)) = refusal {
-                let device = &mut self.devices[other];
-                if let Some(session) = &mut device.session {
-                    session.refusal = Some(fault);
-                }
+        let Some(start) = self.state.devices[index.at].session.start() else { return };
+        let Some(numbering) = start.numbering.filter(|_| self.state.numbering.is_none()) else { return };
+        self.state.numbering = Some(numbering);
+        changes.push((start.claim.generation, Event::Numbering(numbering)));
+        for other in 0..self.state.devices.len() {
+            let of_other = self.state.devices[other].session.start().filter(|start| start.refusal.is_none());
+            if let Some((fault, why)) = of_other.and_then(|start| self.wrong_numbering(start.numbering)) {
+                let device = &mut self.state.devices[other];
+                device.session.on(SessionEvent::Judged(Some(fault)));
                 let index = device.index;
                 self.refuse_birth(index, fault, &why, now);
             }
@@ -316,10 +331,10 @@ impl Registry {
         if !is_retained && status.state == DeviceState::Up {
             self.note_live(index, now);
         }
-        let device = &mut self.devices[index.at];
+        let device = &mut self.state.devices[index.at];
         device.set_status(status, is_retained);
         device.heard = now;
-        if self.cleared.iter().any(|(cleared, _)| *cleared == index) && !device.is_up() {
+        if self.state.cleared.iter().any(|(cleared, _)| *cleared == index) && !device.session.is_up() {
             self.forget_session(index);
         }
         self.update_holders(index, now, changes);
@@ -327,10 +342,10 @@ impl Registry {
 
     /// The retained birth was cleared. A device that is down has left for good; one that is up keeps its session while it sends.
     pub(crate) fn clear_birth(&mut self, index: DeviceIndex, now: Micros, changes: &mut Vec<Change>) {
-        let device = &self.devices[index.at];
-        if device.is_up() && !device.is_stranger() {
-            if !self.cleared.iter().any(|(cleared, _)| *cleared == index) {
-                self.cleared.push((index, now));
+        let session = &self.state.devices[index.at].session;
+        if session.is_up() && !session.is_of_stranger() {
+            if !self.state.cleared.iter().any(|(cleared, _)| *cleared == index) {
+                self.state.cleared.push((index, now));
             }
             return;
         }
@@ -339,28 +354,31 @@ impl Registry {
     }
 
     fn forget_session(&mut self, index: DeviceIndex) {
-        self.devices[index.at].session = None;
-        self.cleared.retain(|(cleared, _)| *cleared != index);
+        self.state.devices[index.at].session.on(SessionEvent::BirthCleared);
+        self.state.cleared.retain(|(cleared, _)| *cleared != index);
     }
 
     /// The slot that a device fills.
     fn slot_of(&self, index: DeviceIndex) -> Option<Slot> {
-        let mut slots = Slot::first(self.holders.len()).zip(&self.holders);
+        let mut slots = Slot::first(self.state.holders.len()).zip(&self.state.holders);
         slots.find(|(_, holder)| holder.is_some_and(|holder| holder.device == index)).map(|(slot, _)| slot)
     }
 
     /// The network that the device runs by its birth, under which its messages are read; the current network before a birth.
     pub(crate) fn generation(&self, index: DeviceIndex) -> Generation {
-        self.devices[index.at].session.map_or(Generation::Current, |session| session.claim.generation)
+        self.state.devices[index.at]
+            .session
+            .start()
+            .map_or(Generation::Current, |start| start.claim.generation)
     }
 
     /// The session of the messages that are read under the birth.
     ///
     /// # Errors
     /// [`Fault::UnknownDevice`] before a birth, or the fault for which the birth was refused.
-    pub(crate) fn session(&self, index: DeviceIndex) -> Result<Session, Fault> {
-        let session = self.devices[index.at].session.ok_or(Fault::UnknownDevice)?;
-        session.refusal.map_or(Ok(session.messages), Err)
+    pub(crate) fn session(&self, index: DeviceIndex) -> Result<headwater_protocol::Session, Fault> {
+        let start = self.state.devices[index.at].session.start().ok_or(Fault::UnknownDevice)?;
+        start.refusal.map_or(Ok(start.messages), Err)
     }
 
     /// The slot of a message of the present session.
@@ -374,25 +392,25 @@ impl Registry {
         changes: &mut Vec<Change>,
     ) -> Result<Slot, Fault> {
         self.session(index)?;
-        let session = self.devices[index.at].session.ok_or(Fault::UnknownDevice)?;
-        if session.is_silent {
-            self.return_to_slot(index, session.claim.slot, now, changes);
+        let session = self.state.devices[index.at].session;
+        let slot = session.start().ok_or(Fault::UnknownDevice)?.claim.slot;
+        if matches!(session, Session::Replaced(..)) {
+            self.return_to_slot(index, slot, now, changes);
         }
-        let slot = session.claim.slot;
-        match self.holders.get_mut(slot.index()).and_then(Option::as_mut) {
+        match self.state.holders.get_mut(slot.index()).and_then(Option::as_mut) {
             // An empty slot: the status of this device is on the way, or the last messages of its session are.
             None => {}
             Some(holder) if holder.device == index => _ = holder.spoke.get_or_insert(now),
             Some(_) => return Err(Fault::SlotTaken),
         }
-        if self.devices[index.at].sign != Sign::Live {
+        if session.sign() != Some(Sign::Live) {
             self.note_live(index, now);
         }
-        let device = &mut self.devices[index.at];
+        let device = &mut self.state.devices[index.at];
         (device.heard, device.answered) = (now, Some(now));
-        self.last_accepted = Some(now);
-        if !self.cleared.is_empty() {
-            self.cleared.retain(|(cleared, _)| *cleared != index);
+        self.state.last_accepted = Some(now);
+        if !self.state.cleared.is_empty() {
+            self.state.cleared.retain(|(cleared, _)| *cleared != index);
         }
         Ok(slot)
     }
@@ -400,13 +418,14 @@ impl Registry {
     /// Counts a refusal of a device. Where the error table asks for it, the first refusal of a kind is logged in each session, at most
     /// once a minute, and a number of lines a minute over all names: fewer for those without an accepted birth.
     pub(crate) fn refuse(&mut self, index: DeviceIndex, fault: Fault, why: &str, now: Micros) {
-        let device = &mut self.devices[index.at];
+        let device = &mut self.state.devices[index.at];
         self.counts.lock().refuse(&device.id, fault);
         if fault.mqtt() != MqttHandling::CountAndName {
             return;
         }
         let Some(not_logged) = device.take_line(fault, now) else { return };
-        let log = if device.is_stranger() { &mut self.stranger_log } else { &mut self.refusal_log };
+        let log =
+            if device.session.is_of_stranger() { &mut self.stranger_log } else { &mut self.refusal_log };
         let Some(others) = log.take(now) else { return };
         device.logged(fault, now);
         warn!(
@@ -417,30 +436,28 @@ impl Registry {
 
     /// Slots that a device fills.
     pub(crate) fn filled(&self) -> SlotSet {
-        let slots = Slot::first(self.holders.len()).zip(&self.holders);
+        let slots = Slot::first(self.state.holders.len()).zip(&self.state.holders);
         slots.filter(|(_, holder)| holder.is_some()).map(|(slot, _)| slot).collect()
     }
 
     /// Whether a device in a slot sends batches where the leader reads them.
     pub(crate) fn any_sends_batches(&self) -> bool {
-        self.sessions().flatten().any(|session| session.sends_batches)
-    }
-
-    /// Sessions of the devices in the slots.
-    fn sessions(&self) -> impl Iterator<Item = Option<device::Session>> {
-        self.holders.iter().flatten().map(|holder| self.devices[holder.device.at].session)
+        let in_slots =
+            self.state.holders.iter().flatten().map(|holder| &self.state.devices[holder.device.at]);
+        in_slots.filter_map(|device| device.session.start()).any(|start| start.sends_batches)
     }
 
     /// Updates the holders of slots after a change of one device.
     fn update_holders(&mut self, index: DeviceIndex, now: Micros, changes: &mut Vec<Change>) {
-        let claim = self.devices[index.at].claimed_slot();
-        let holds = Slot::first(self.holders.len()).zip(&self.holders).find_map(|(slot, holder)| {
-            let holder = holder.filter(|holder| holder.device == index)?;
-            Some(NetworkSlot { slot, generation: holder.generation })
-        });
+        let claim = self.state.devices[index.at].session.claimed_slot();
+        let holds =
+            Slot::first(self.state.holders.len()).zip(&self.state.holders).find_map(|(slot, holder)| {
+                let holder = holder.filter(|holder| holder.device == index)?;
+                Some(NetworkSlot { slot, generation: holder.generation })
+            });
         if let Some(left) = holds.filter(|holds| claim != Some(*holds)) {
-            self.holders[left.slot.index()] = None;
-            self.devices[index.at].note_end(now);
+            self.state.holders[left.slot.index()] = None;
+            self.state.devices[index.at].note_end(now);
             self.log_end(index, left.slot, now);
             changes.push((left.generation, Event::DeviceDown { slot: left.slot }));
             if claim.map(|claim| claim.slot) != Some(left.slot)
@@ -454,14 +471,15 @@ impl Registry {
 
     /// Logs that a device lost its slot. A refusal, and a slot lost by silence, have lines of their own.
     fn log_end(&mut self, index: DeviceIndex, slot: Slot, now: Micros) {
-        let device = &self.devices[index.at];
+        let device = &self.state.devices[index.at];
         let reason = match device.session {
-            None => "its birth was cleared",
-            Some(session) if session.refusal.is_some() || session.is_silent => return,
-            Some(_) if device.status.as_ref().is_some_and(|status| status.state == DeviceState::Up) => {
+            Session::WithoutBirth(_) => "its birth was cleared",
+            session if session.is_of_stranger() => return,
+            Session::Replaced(..) => return,
+            Session::Up(..) | Session::Waiting(_, Some(Heard::Up(..))) => {
                 "it has started again, or claims another slot"
             }
-            Some(_) => CONNECTION_ENDED,
+            Session::Ended(_) | Session::Waiting(..) => CONNECTION_ENDED,
         };
         if self.up_down_log.take(now).is_some() {
             warn!(device = %device.id, %slot, state = "down", reason, "device down");
@@ -470,29 +488,29 @@ impl Registry {
 
     /// Puts a device into the slot that it claims, or refuses the device while another one holds the slot.
     fn fill(&mut self, index: DeviceIndex, now: Micros, changes: &mut Vec<Change>) {
-        let Some(claim) = self.devices[index.at].claimed_slot() else { return };
-        let Some(place) = self.holders.get_mut(claim.slot.index()) else { return };
+        let Some(claim) = self.state.devices[index.at].session.claimed_slot() else { return };
+        let Some(place) = self.state.holders.get_mut(claim.slot.index()) else { return };
         match *place {
             None => {
                 *place = Some(Holder { device: index, generation: claim.generation, spoke: None });
-                self.devices[index.at].up_since = Some(now);
-                self.last_holders[claim.slot.index()] = Some(self.devices[index.at].id.clone());
-                let is_up = self.devices[index.at].sign != Sign::KeptAfterEnd;
+                self.state.devices[index.at].up_since = Some(now);
+                self.state.last_holders[claim.slot.index()] = Some(self.state.devices[index.at].id.clone());
+                let is_up = self.state.devices[index.at].session.sign() != Some(Sign::KeptAfterEnd);
                 if is_up && self.up_down_log.take(now).is_some() {
-                    info!(device = %self.devices[index.at].id, slot = %claim.slot, "device up");
+                    info!(device = %self.state.devices[index.at].id, slot = %claim.slot, "device up");
                 }
                 self.learn_numbering(index, now, changes);
                 self.tell_name(claim.slot, changes);
                 changes.push((claim.generation, Event::DeviceUp { slot: claim.slot }));
                 // Others that claim the slot wait for this device now.
-                self.contests.retain(|(contested, _)| *contested != claim.slot);
+                self.state.contests.retain(|(contested, _)| *contested != claim.slot);
                 if self.successor(claim.slot, index).is_some() {
                     self.contest(claim.slot, now);
                 }
             }
             Some(holder) if holder.device == index => {}
             Some(holder) => {
-                let holder = &self.devices[holder.device.at].id;
+                let holder = &self.state.devices[holder.device.at].id;
                 let why = format!("slot {} is filled by {holder}: give one of them another slot", claim.slot);
                 self.refuse_birth(index, Fault::SlotTaken, &why, now);
                 self.contest(claim.slot, now);

@@ -6,6 +6,7 @@ use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::{Event, Generation, Micros};
 use headwater_protocol::{Boot, DeviceState, EdgeId, EdgeIndex, EdgeStatus, Fault, NetworkId, Session};
 use headwater_transport::LogLimit;
+use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use crate::devices::message_format::{Change, MessageFormat, Refusal, Refusals};
@@ -18,7 +19,7 @@ const MAX_EDGES: usize = 256;
 const MAX_LINES: u32 = 10;
 
 /// An edge of a network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NetworkEdge {
     pub(crate) generation: Generation,
     pub(crate) edge: EdgeIndex,
@@ -36,48 +37,56 @@ pub(crate) struct RemoteEdgeIndex {
 #[derive(Debug)]
 pub(crate) struct RemoteEdges {
     formats: Arc<PerNetwork<MessageFormat>>,
-    edges: Vec<RemoteEdge>,
-    /// Names so far.
-    names: u64,
+    pub(crate) state: RemoteEdgesState,
     log: LogLimit<Micros>,
 }
 
+/// What is known of the remote edges.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RemoteEdgesState {
+    edges: Vec<RemoteEdge>,
+    /// Names so far.
+    names: u64,
+}
+
 /// One edge, from its first message on.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct RemoteEdge {
     id: EdgeId,
     number: u64,
     /// Boot and section of an edge that is up and accepted.
     session: Option<(Boot, NetworkEdge)>,
+    /// For the log alone.
+    #[serde(skip)]
     refused: Refusals,
 }
 
 impl RemoteEdges {
     pub(crate) fn new(formats: Arc<PerNetwork<MessageFormat>>) -> Self {
-        Self { formats, edges: Vec::new(), names: 0, log: LogLimit::new(MAX_LINES) }
+        Self { formats, state: RemoteEdgesState::default(), log: LogLimit::new(MAX_LINES) }
     }
 
     /// The edge of that name; `None` when [`MAX_EDGES`] others are up. A new name takes the place of the oldest one that is not up.
     pub(crate) fn edge(&mut self, id: &EdgeId) -> Option<RemoteEdgeIndex> {
-        if let Some(at) = self.edges.iter().position(|known| known.id == *id) {
-            return Some(RemoteEdgeIndex { at, number: self.edges[at].number });
+        if let Some(at) = self.state.edges.iter().position(|known| known.id == *id) {
+            return Some(RemoteEdgeIndex { at, number: self.state.edges[at].number });
         }
-        self.names += 1;
-        let number = self.names;
+        self.state.names += 1;
+        let number = self.state.names;
         let edge = RemoteEdge { id: id.clone(), number, session: None, refused: Refusals::new() };
-        if self.edges.len() < MAX_EDGES {
-            self.edges.push(edge);
-            return Some(RemoteEdgeIndex { at: self.edges.len() - 1, number });
+        if self.state.edges.len() < MAX_EDGES {
+            self.state.edges.push(edge);
+            return Some(RemoteEdgeIndex { at: self.state.edges.len() - 1, number });
         }
-        let not_up = self.edges.iter().enumerate().filter(|(_, known)| known.session.is_none());
+        let not_up = self.state.edges.iter().enumerate().filter(|(_, known)| known.session.is_none());
         let (at, _) = not_up.min_by_key(|(_, known)| known.number)?;
-        self.edges[at] = edge;
+        self.state.edges[at] = edge;
         Some(RemoteEdgeIndex { at, number })
     }
 
     /// Whether the edge is still remembered.
     pub(crate) fn is_current(&self, index: RemoteEdgeIndex) -> bool {
-        self.edges.get(index.at).is_some_and(|known| known.number == index.number)
+        self.state.edges.get(index.at).is_some_and(|known| known.number == index.number)
     }
 
     /// Takes the status of an edge, which its last will may have sent.
@@ -87,16 +96,16 @@ impl RemoteEdges {
         status: &EdgeStatus,
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {
-        let session = self.edges[index.at].session;
+        let session = self.state.edges[index.at].session;
         // The last will of another boot must not end this session.
         let ended = session.filter(|(boot, _)| status.state == DeviceState::Up || *boot == status.boot);
         if let Some((_, NetworkEdge { generation, edge })) = ended {
-            self.edges[index.at].session = None;
+            self.state.edges[index.at].session = None;
             changes.push((generation, Event::EdgeDown { edge }));
         }
         if status.state == DeviceState::Up {
             let claim = self.claimed_edge(status.network, status.edge)?;
-            self.edges[index.at].session = Some((status.boot, claim));
+            self.state.edges[index.at].session = Some((status.boot, claim));
             changes.push((claim.generation, Event::EdgeUp { edge: claim.edge }));
         }
         Ok(())
@@ -113,7 +122,7 @@ impl RemoteEdges {
             return Err((Fault::Malformed, why));
         }
         let claim = NetworkEdge { generation, edge };
-        let mut taken = self.edges.iter().filter_map(|known| Some((&known.id, known.session?.1)));
+        let mut taken = self.state.edges.iter().filter_map(|known| Some((&known.id, known.session?.1)));
         match taken.find(|(_, taken)| *taken == claim) {
             Some((holder, _)) => {
                 let why = format!("edge {edge} is {holder} already: give one of them another");
@@ -125,7 +134,7 @@ impl RemoteEdges {
 
     /// The network under which a message of the edge is read.
     pub(crate) fn generation(&self, index: RemoteEdgeIndex) -> Generation {
-        self.edges[index.at].session.map_or(Generation::Current, |(_, edge)| edge.generation)
+        self.state.edges[index.at].session.map_or(Generation::Current, |(_, edge)| edge.generation)
     }
 
     /// The session of the edge's messages.
@@ -133,7 +142,7 @@ impl RemoteEdges {
     /// # Errors
     /// [`Fault::UnknownDevice`] for an edge that is not up and accepted.
     pub(crate) fn session(&self, index: RemoteEdgeIndex) -> Result<Session, Fault> {
-        let (boot, claim) = self.edges[index.at].session.ok_or(Fault::UnknownDevice)?;
+        let (boot, claim) = self.state.edges[index.at].session.ok_or(Fault::UnknownDevice)?;
         let format = self.formats.get(claim.generation).ok_or(Fault::WrongNetwork)?;
         Ok(Session::of_boot(format.network, boot))
     }
@@ -143,12 +152,12 @@ impl RemoteEdges {
     /// # Errors
     /// [`Fault::UnknownDevice`] for an edge that is not up and accepted.
     pub(crate) fn admit(&self, index: RemoteEdgeIndex) -> Result<NetworkEdge, Fault> {
-        self.edges[index.at].session.map(|(_, edge)| edge).ok_or(Fault::UnknownDevice)
+        self.state.edges[index.at].session.map(|(_, edge)| edge).ok_or(Fault::UnknownDevice)
     }
 
     /// Counts a refusal, and logs the first one of a kind.
     pub(crate) fn refuse(&mut self, index: RemoteEdgeIndex, fault: Fault, why: &str, now: Micros) {
-        let known = &mut self.edges[index.at];
+        let known = &mut self.state.edges[index.at];
         let count = known.refused.entry(fault.code()).or_default();
         *count += 1;
         if *count == 1 && self.log.take(now).is_some() {
@@ -242,8 +251,8 @@ mod tests {
         for edge in [0, 1, 3] {
             assert_eq!(changes(&mut registry, south, &status(DeviceState::Up, 1, edge)), [], "edge {edge}");
         }
-        assert!(registry.edges[north.at].refused.is_empty());
-        let refused = &registry.edges[south.at].refused;
+        assert!(registry.state.edges[north.at].refused.is_empty());
+        let refused = &registry.state.edges[south.at].refused;
         assert_eq!((refused[Fault::SlotTaken.code()], refused[Fault::Malformed.code()]), (1, 2));
     }
 

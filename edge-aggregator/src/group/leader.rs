@@ -233,7 +233,7 @@ impl LedGroup {
         inbox.set_owners(settings.devices.clone(), now.since_start, |generation, event| {
             leader.handle(now, generation, event, &mut actions)
         });
-        inbox.devices.numbering = leader.numbering();
+        inbox.devices.state.numbering = leader.numbering();
         let policies = self.config.policy_commands.clone();
         let calibrated = self.config.networks.current().policy();
         Ok(Worker {

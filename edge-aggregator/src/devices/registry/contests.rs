@@ -4,6 +4,7 @@ use headwater_inference::leader::{Event, Micros};
 use headwater_protocol::{Fault, Slot};
 use tracing::warn;
 
+use super::session::SessionEvent;
 use super::{Device, DeviceIndex, Registry};
 use crate::devices::message_format::Change;
 
@@ -11,61 +12,59 @@ impl Registry {
     /// Forgets silent devices whose birth was cleared, and gives the slots of silent devices to others that claim them.
     pub(crate) fn tick(&mut self, now: Micros, changes: &mut Vec<Change>) {
         let gone = |(index, at): &(DeviceIndex, Micros)| (now >= *at + self.silent_after).then_some(*index);
-        for index in self.cleared.iter().filter_map(gone).collect::<Vec<_>>() {
+        for index in self.state.cleared.iter().filter_map(gone).collect::<Vec<_>>() {
             if !self.is_current(index) {
-                self.cleared.retain(|(cleared, _)| *cleared != index);
+                self.state.cleared.retain(|(cleared, _)| *cleared != index);
                 continue;
             }
-            warn!(device = %self.devices[index.at].id, "a device whose birth was cleared is silent, and is forgotten");
+            warn!(device = %self.state.devices[index.at].id, "a device whose birth was cleared is silent, and is forgotten");
             self.forget_session(index);
             self.update_holders(index, now, changes);
         }
         let is_over = |(slot, since): &(Slot, Micros)| {
             self.contest_ends(*slot, *since).is_none_or(|end| end <= now).then_some(*slot)
         };
-        for slot in self.contests.iter().filter_map(is_over).collect::<Vec<_>>() {
+        for slot in self.state.contests.iter().filter_map(is_over).collect::<Vec<_>>() {
             self.end_contest(slot, now, changes);
         }
     }
 
     /// Time of the next [`Registry::tick`] that changes something.
     pub(crate) fn next_timer(&self) -> Option<Micros> {
-        let cleared = self.cleared.iter().map(|(_, at)| *at + self.silent_after);
-        let contests = self.contests.iter();
+        let cleared = self.state.cleared.iter().map(|(_, at)| *at + self.silent_after);
+        let contests = self.state.contests.iter();
         let contests = contests.map(|(slot, since)| self.contest_ends(*slot, *since).unwrap_or(*since));
         cleared.chain(contests).min()
     }
 
     /// Time at which the holder of a contested slot is silent; `None` for an empty slot.
     fn contest_ends(&self, slot: Slot, since: Micros) -> Option<Micros> {
-        let holder = self.holders.get(slot.index()).copied().flatten()?;
-        let heard = self.devices[holder.device.at].heard.max(since);
+        let holder = self.state.holders.get(slot.index()).copied().flatten()?;
+        let heard = self.state.devices[holder.device.at].heard.max(since);
         // While other devices answer samples, a living device would answer too.
-        let others_send = self.last_accepted.is_some_and(|accepted| accepted > heard);
+        let others_send = self.state.last_accepted.is_some_and(|accepted| accepted > heard);
         Some(heard + if others_send { self.silent_after / 2 } else { self.silent_after })
     }
 
     /// Ends the session of a silent holder, if another device still claims its slot.
     fn end_contest(&mut self, slot: Slot, now: Micros, changes: &mut Vec<Change>) {
-        self.contests.retain(|(contested, _)| *contested != slot);
-        let Some(holder) = self.holders.get(slot.index()).copied().flatten() else { return };
+        self.state.contests.retain(|(contested, _)| *contested != slot);
+        let Some(holder) = self.state.holders.get(slot.index()).copied().flatten() else { return };
         let Some(successor) = self.successor(slot, holder.device) else { return };
-        let silent_us = now.since(self.devices[holder.device.at].heard);
+        let silent_us = now.since(self.state.devices[holder.device.at].heard);
         warn!(
-            %slot, device = %self.devices[holder.device.at].id, successor = %self.devices[successor.at].id,
+            %slot, device = %self.state.devices[holder.device.at].id, successor = %self.state.devices[successor.at].id,
             silent_s = silent_us / 1_000_000, "a silent device loses its slot to another one that claims the slot"
         );
         self.counts.lock().replaced_devices += 1;
-        if let Some(session) = &mut self.devices[holder.device.at].session {
-            session.is_silent = true;
-        }
+        self.state.devices[holder.device.at].session.on(SessionEvent::Silent);
         self.update_holders(holder.device, now, changes);
     }
 
     /// The device that claims a slot beside its holder; of several the one that was heard last.
     pub(super) fn successor(&self, slot: Slot, holder: DeviceIndex) -> Option<DeviceIndex> {
-        let claims = |device: &&Device| device.claimed_slot().is_some_and(|claim| claim.slot == slot);
-        let others = self.devices.iter().filter(|device| device.index != holder);
+        let claims = |device: &&Device| device.session.claimed_slot().is_some_and(|claim| claim.slot == slot);
+        let others = self.state.devices.iter().filter(|device| device.index != holder);
         others.filter(claims).max_by_key(|device| device.heard).map(|device| device.index)
     }
 
@@ -78,27 +77,25 @@ impl Registry {
         now: Micros,
         changes: &mut Vec<Change>,
     ) {
-        let holder = self.holders.get(slot.index()).copied().flatten();
-        if let Some(session) = &mut self.devices[index.at].session {
-            session.is_silent = false;
-        }
+        let holder = self.state.holders.get(slot.index()).copied().flatten();
+        self.state.devices[index.at].session.on(SessionEvent::Returned);
         let Some(holder) = holder else { return self.update_holders(index, now, changes) };
         if holder.spoke.is_some_and(|spoke| now >= spoke + self.silent_after) {
             // From now on it claims the slot like any other device.
             return self.update_holders(index, now, changes);
         }
-        self.holders[slot.index()] = None;
+        self.state.holders[slot.index()] = None;
         changes.push((holder.generation, Event::DeviceDown { slot }));
         self.update_holders(index, now, changes);
-        let why = format!("slot {slot} is filled by {} again, which sends", self.devices[index.at].id);
+        let why = format!("slot {slot} is filled by {} again, which sends", self.state.devices[index.at].id);
         self.refuse_birth(holder.device, Fault::SlotTaken, &why, now);
         self.contest(slot, now);
     }
 
     /// Notes that another device claims a slot.
     pub(super) fn contest(&mut self, slot: Slot, now: Micros) {
-        if !self.contests.iter().any(|(contested, _)| *contested == slot) {
-            self.contests.push((slot, now));
+        if !self.state.contests.iter().any(|(contested, _)| *contested == slot) {
+            self.state.contests.push((slot, now));
         }
     }
 }

@@ -9,25 +9,27 @@ use crate::devices::message_format::Change;
 impl Registry {
     /// Tells the names that have changed.
     pub(super) fn tell_names(&mut self, changes: &mut Vec<Change>) {
-        Slot::first(self.holders.len()).for_each(|slot| self.tell_name(slot, changes));
+        Slot::first(self.state.holders.len()).for_each(|slot| self.tell_name(slot, changes));
     }
 
     /// Tells the name of a slot's device, if it has changed: the device that fills the slot or filled it last, else the owner by the setting
     /// `devices`, else one whose accepted birth names the slot.
     pub(super) fn tell_name(&mut self, slot: Slot, changes: &mut Vec<Change>) {
-        let last = self.last_holders[slot.index()].as_ref();
-        let known = last.or_else(|| self.owners.get(slot.index())).or_else(|| self.born_in(slot));
-        if let Some(id) = known.filter(|id| self.told_names[slot.index()].as_ref() != Some(*id)).cloned() {
+        let last = self.state.last_holders[slot.index()].as_ref();
+        let known = last.or_else(|| self.state.owners.get(slot.index())).or_else(|| self.born_in(slot));
+        if let Some(id) =
+            known.filter(|id| self.state.told_names[slot.index()].as_ref() != Some(*id)).cloned()
+        {
             changes.push((Generation::Current, Event::DeviceNamed { slot, name: id.as_str().into() }));
-            self.told_names[slot.index()] = Some(id);
+            self.state.told_names[slot.index()] = Some(id);
         }
     }
 
     /// A device whose accepted birth names the slot, such as the retained birth of a device that is down since before this start.
     fn born_in(&self, slot: Slot) -> Option<&DeviceId> {
-        let accepted = self.devices.iter().filter(|device| !device.is_stranger());
+        let accepted = self.state.devices.iter().filter(|device| !device.session.is_of_stranger());
         let mut born =
-            accepted.filter(|device| device.session.is_some_and(|session| session.claim.slot == slot));
+            accepted.filter(|device| device.session.start().is_some_and(|start| start.claim.slot == slot));
         born.next().map(|device| &device.id)
     }
 }

@@ -7,7 +7,7 @@ use headwater_inference::leader::Micros;
 use headwater_protocol::{DeviceId, Fault, Slot};
 use tracing::info;
 
-use super::device::Session;
+use super::session::SessionEvent;
 use super::{DeviceIndex, Registry};
 use crate::devices::message_format::{Change, Refusal};
 
@@ -22,14 +22,14 @@ impl Registry {
     /// Takes the ids of the devices by slot, none where any device may claim any slot. Devices that are not named any more lose their slots;
     /// devices that were refused and are named now fill theirs.
     pub(crate) fn set_owners(&mut self, owners: Vec<DeviceId>, now: Micros, changes: &mut Vec<Change>) {
-        self.owners = owners;
-        let owners = &self.owners;
-        self.births_to_clear.retain(|id| !owners.is_empty() && !owners.contains(id));
-        let with_birth = self.devices.iter().filter(|device| device.session.is_some());
+        self.state.owners = owners;
+        let owners = &self.state.owners;
+        self.state.births_to_clear.retain(|id| !owners.is_empty() && !owners.contains(id));
+        let with_birth = self.state.devices.iter().filter(|device| device.session.start().is_some());
         let with_birth: Vec<_> = with_birth.map(|device| device.index).collect();
         with_birth.iter().for_each(|index| self.clear_if_foreign(*index));
         let (refused, accepted): (Vec<_>, Vec<_>) =
-            with_birth.into_iter().partition(|index| self.devices[index.at].is_stranger());
+            with_birth.into_iter().partition(|index| self.state.devices[index.at].session.is_of_stranger());
         let lost: Vec<_> = accepted.into_iter().filter(|index| self.judge_again(*index, now)).collect();
         // Slots become free before others fill them.
         lost.into_iter().for_each(|index| self.update_holders(index, now, changes));
@@ -43,16 +43,16 @@ impl Registry {
 
     /// Judges the claim of a device again. Returns whether the device was accepted and is not any more, or the other way round.
     fn judge_again(&mut self, index: DeviceIndex, now: Micros) -> bool {
-        let device = &self.devices[index.at];
-        let Some(session) = device.session else { return false };
+        let device = &self.state.devices[index.at];
+        let Some(start) = device.session.start() else { return false };
         // Other faults lie in the birth alone.
-        if !matches!(session.refusal, None | Some(Fault::UnknownDevice | Fault::WrongNumbering)) {
+        if !matches!(start.refusal, None | Some(Fault::UnknownDevice | Fault::WrongNumbering)) {
             return false;
         }
-        let refusal = self.claim_refusal(&device.id, session.claim.slot, session.numbering);
+        let refusal = self.claim_refusal(&device.id, start.claim.slot, start.numbering);
         let fault = refusal.as_ref().map(|(fault, _)| *fault);
-        self.devices[index.at].session = Some(Session { refusal: fault, ..session });
-        match (session.refusal, refusal) {
+        self.state.devices[index.at].session.on(SessionEvent::Judged(fault));
+        match (start.refusal, refusal) {
             (None, None) => false,
             (Some(_), None) => true,
             (None, Some((fault, why))) => {
@@ -60,7 +60,7 @@ impl Registry {
                 true
             }
             (Some(_), Some((fault, why))) => {
-                self.devices[index.at].note_refusal(fault, &why);
+                self.state.devices[index.at].note_refusal(fault, &why);
                 false
             }
         }
@@ -68,41 +68,41 @@ impl Registry {
 
     /// Clears waiting births by `clear`, which returns whether the link took the message: at most [`MAX_CLEARS`] a minute. The others wait.
     pub(crate) fn clear_births(&mut self, now: Micros, mut clear: impl FnMut(&DeviceId) -> bool) {
-        while let Some(device) = self.births_to_clear.front() {
+        while let Some(device) = self.state.births_to_clear.front() {
             if !self.clear_limit.has_room(now) || !clear(device) {
                 return;
             }
             self.clear_limit.take(now);
-            let waiting = self.births_to_clear.len() - 1;
+            let waiting = self.state.births_to_clear.len() - 1;
             info!(%device, waiting, "clearing the retained birth: the setting `devices` does not name this device");
-            self.births_to_clear.pop_front();
+            self.state.births_to_clear.pop_front();
         }
     }
 
     /// The refusal of a device whose slot has another owner.
     pub(super) fn wrong_owner(&self, id: &DeviceId, slot: Slot) -> Option<Refusal> {
-        let owner = self.owners.get(slot.index()).filter(|owner| *owner != id)?;
+        let owner = self.state.owners.get(slot.index()).filter(|owner| *owner != id)?;
         let why = format!("slot {slot} is that of {owner} by the setting `devices` of the group");
         Some((Fault::UnknownDevice, why))
     }
 
     /// Asks for the birth of a device to be cleared, where the setting `devices` names others alone; once for each boot.
     pub(super) fn clear_if_foreign(&mut self, index: DeviceIndex) {
-        let device = &mut self.devices[index.at];
-        let Some(boot) = device.session.map(|session| session.boot) else { return };
-        if self.owners.is_empty() || self.owners.contains(&device.id) {
+        let device = &mut self.state.devices[index.at];
+        let Some(boot) = device.session.start().map(|start| start.boot) else { return };
+        if self.state.owners.is_empty() || self.state.owners.contains(&device.id) {
             device.cleared_boot = None;
             return;
         }
         if device.cleared_boot == Some(boot) {
             return;
         }
-        if !self.births_to_clear.contains(&device.id) {
-            if self.births_to_clear.len() == MAX_BIRTHS_TO_CLEAR {
+        if !self.state.births_to_clear.contains(&device.id) {
+            if self.state.births_to_clear.len() == MAX_BIRTHS_TO_CLEAR {
                 // The next birth of the device asks again.
                 return;
             }
-            self.births_to_clear.push_back(device.id.clone());
+            self.state.births_to_clear.push_back(device.id.clone());
         }
         device.cleared_boot = Some(boot);
     }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use headwater_inference::leader::{Generation, Micros};
-use headwater_protocol::{DeviceId, DeviceState, Fault, PolicyId, Slot, Status};
+use headwater_protocol::{DeviceId, Fault, PolicyId, Slot};
 
-use super::{Device, DeviceIndex, Registry, Sign};
+use super::session::{NetworkSlot, Session, Sign, Start};
+use super::{Device, DeviceIndex, Registry};
 
 /// Cause of a device's end that its last will or its own status told.
 pub(super) const CONNECTION_ENDED: &str = "its connection to the broker has ended";
@@ -54,39 +55,40 @@ pub(crate) enum ClaimState<'a> {
 impl Registry {
     /// Every device with a birth.
     pub(crate) fn registered(&self, now: Micros) -> impl Iterator<Item = RegisteredDevice<'_>> {
-        self.devices.iter().filter_map(move |device| self.registered_device(device, now))
+        self.state.devices.iter().filter_map(move |device| self.registered_device(device, now))
     }
 
     /// The devices in slots that decide by themselves, with the policies that their births name.
     pub(crate) fn deciding(&self) -> impl Iterator<Item = (&DeviceId, PolicyId)> {
-        self.holders.iter().flatten().filter_map(|holder| {
-            let device = &self.devices[holder.device.at];
-            Some((&device.id, device.session?.policy?))
+        self.state.holders.iter().flatten().filter_map(|holder| {
+            let device = &self.state.devices[holder.device.at];
+            Some((&device.id, device.session.start()?.policy?))
         })
     }
 
     /// Refuses a device for its birth or its claim to a slot, and keeps the reason for the status.
     pub(super) fn refuse_birth(&mut self, index: DeviceIndex, fault: Fault, why: &str, now: Micros) {
-        self.devices[index.at].note_refusal(fault, why);
+        self.state.devices[index.at].note_refusal(fault, why);
         self.refuse(index, fault, why, now);
     }
 
     fn registered_device<'a>(&self, device: &'a Device, now: Micros) -> Option<RegisteredDevice<'a>> {
-        let session = device.session?;
-        let slot = session.claim.slot;
-        let holder = self.holders.get(slot.index()).copied().flatten();
-        let claim = match (device.is_up(), session.refusal, holder) {
-            (false, Some(fault), _) if device.status.is_none() => {
-                ClaimState::Refused(fault, device.reason_of(fault))
+        let Start { claim: NetworkSlot { slot, .. }, refusal, .. } = device.session.start()?;
+        let refused = |fault| ClaimState::Refused(fault, device.reason_of(fault));
+        let claim = match (device.session, refusal) {
+            (Session::Waiting(_, None), Some(fault)) => refused(fault),
+            (Session::WithoutBirth(_) | Session::Waiting(..) | Session::Ended(_), _) => {
+                ClaimState::Down(down_reason(device))
             }
-            (false, ..) => ClaimState::Down(down_reason(device)),
-            (true, ..) if device.sign == Sign::KeptAfterEnd => ClaimState::Down(CONNECTION_ENDED),
-            (true, Some(fault), _) => ClaimState::Refused(fault, device.reason_of(fault)),
-            (true, None, Some(holder)) if holder.device == device.index => {
-                ClaimState::InSlot(holder.generation)
+            (Session::Up(_, Sign::KeptAfterEnd) | Session::Replaced(_, Sign::KeptAfterEnd), _) => {
+                ClaimState::Down(CONNECTION_ENDED)
             }
-            (true, None, _) if session.is_silent => ClaimState::Replaced,
-            (true, None, _) => ClaimState::Refused(Fault::SlotTaken, device.reason_of(Fault::SlotTaken)),
+            (Session::Up(..) | Session::Replaced(..), Some(fault)) => refused(fault),
+            (Session::Replaced(..), None) => ClaimState::Replaced,
+            (Session::Up(..), None) => match self.state.holders.get(slot.index()).copied().flatten() {
+                Some(holder) if holder.device == device.index => ClaimState::InSlot(holder.generation),
+                _ => refused(Fault::SlotTaken),
+            },
         };
         Some(RegisteredDevice {
             id: &device.id,
@@ -95,7 +97,7 @@ impl Registry {
             is_flapping: device.ends[0].is_some_and(|first| now < first + FLAPPING_TIME),
             heard: device.heard,
             answered: device.answered.max(device.up_since),
-            is_live: device.sign == Sign::Live,
+            is_live: device.session.sign().is_none_or(|sign| sign == Sign::Live),
             software: &device.software,
         })
     }
@@ -103,11 +105,9 @@ impl Registry {
 
 /// Why a device with a birth is not up.
 fn down_reason(device: &Device) -> &'static str {
-    let boot = device.session.map(|session| session.boot);
-    let is_end = |status: &Status| status.state == DeviceState::Down && Some(status.boot) == boot;
-    match &device.status {
-        Some(status) if is_end(status) => CONNECTION_ENDED,
-        None if device.ended.is_none() => NO_STATUS,
-        Some(_) | None => OTHER_START,
+    match device.session {
+        Session::Ended(_) => CONNECTION_ENDED,
+        Session::Waiting(_, None) if device.ended.is_none() => NO_STATUS,
+        _ => OTHER_START,
     }
 }

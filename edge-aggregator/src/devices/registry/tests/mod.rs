@@ -125,7 +125,8 @@ impl Group {
 
     fn admits(&mut self, id: &str, boot: u16) -> Result<usize, Fault> {
         let index = self.index(id);
-        if self.registry.devices[index.at].session.is_some_and(|session| session.boot != Boot(boot)) {
+        if self.registry.state.devices[index.at].session.start().is_some_and(|start| start.boot != Boot(boot))
+        {
             // The session of its messages is another one.
             return Err(Fault::UnknownDevice);
         }

@@ -9,7 +9,7 @@ fn the_first_device_in_a_slot_gives_the_group_its_numbering() {
     // Births alone teach nothing: a retained one may be that of a device that left.
     assert_eq!(group.numbered_birth("ghost", 2, faster), []);
     assert_eq!(group.numbered_birth("a", 0, clock), []);
-    assert_eq!(group.registry.numbering, None);
+    assert_eq!(group.registry.state.numbering, None);
     let slot = claim(0).slot;
     let learned =
         [Event::Numbering(clock), Event::DeviceUp { slot }].map(|event| (Generation::Current, event));
@@ -34,7 +34,7 @@ fn the_first_device_in_a_slot_gives_the_group_its_numbering() {
 #[test]
 fn a_numbering_from_the_journal_counts_and_one_without_a_period_is_malformed() {
     let mut group = Group::new();
-    group.registry.numbering = Some(Numbering::Trigger);
+    group.registry.state.numbering = Some(Numbering::Trigger);
     group.numbered_birth("a", 0, Numbering::Source);
     assert_eq!(group.admits("a", 1), Err(Fault::WrongNumbering));
     group.numbered_birth("a", 0, Numbering::Trigger);
@@ -43,13 +43,13 @@ fn a_numbering_from_the_journal_counts_and_one_without_a_period_is_malformed() {
     group.numbered_birth("a", 0, Numbering::Clock { period_ms: 0 });
     assert_eq!(group.admits("a", 1), Err(Fault::Malformed));
     group.status("a", DeviceState::Up, 1);
-    assert_eq!(group.registry.numbering, None);
+    assert_eq!(group.registry.state.numbering, None);
 }
 
 #[test]
 fn the_sentence_of_a_wrong_numbering_names_both_and_what_to_do() {
     let mut group = Group::new();
-    group.registry.numbering = Some(Numbering::Clock { period_ms: 100 });
+    group.registry.state.numbering = Some(Numbering::Clock { period_ms: 100 });
     let (fault, why) = group.registry.wrong_numbering(Some(Numbering::Clock { period_ms: 200 })).unwrap();
     assert_eq!(fault, Fault::WrongNumbering);
     let expected = "numbering: expected clock with a period of 100 ms, found clock with a period of 200 ms: give it the group's, or \

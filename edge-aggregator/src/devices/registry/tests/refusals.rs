@@ -28,6 +28,6 @@ fn the_log_lines_about_refused_devices_are_bounded_over_all_names() {
     for name in 0..500 {
         group.starts(&format!("n{name}"), 0, 1);
     }
-    let logged = group.registry.devices.iter().filter(|device| !device.logged.is_empty()).count();
+    let logged = group.registry.state.devices.iter().filter(|device| !device.logged.is_empty()).count();
     assert_eq!(logged, MAX_REFUSAL_LINES as usize);
 }

@@ -107,8 +107,8 @@ fn made_up_names_are_bounded_and_take_no_room_from_devices() {
         let index = group.index(&format!("no-{i}"));
         group.registry.refuse(index, Fault::UnknownDevice, "made up", group.now);
     }
-    assert_eq!(group.registry.devices.len(), 2 + MAX_STRANGERS);
-    assert_eq!(group.registry.by_id.len(), 2 + MAX_STRANGERS);
+    assert_eq!(group.registry.state.devices.len(), 2 + MAX_STRANGERS);
+    assert_eq!(group.registry.state.by_id.len(), 2 + MAX_STRANGERS);
     let counts = group.registry.counts.lock().clone();
     assert_eq!(counts.forgotten_devices, 5000 - MAX_STRANGERS as u64);
     assert_eq!(counts.refused_forgotten["unknown_device"], 5000 - MAX_STRANGERS as u64);
@@ -126,7 +126,7 @@ fn made_up_births_take_no_room_from_a_device_in_a_slot() {
         group.birth(&format!("no-{i}"), 0, 1);
         group.after(MOMENT);
     }
-    assert!(group.registry.devices.len() <= MAX_DEVICES + MAX_STRANGERS);
+    assert!(group.registry.state.devices.len() <= MAX_DEVICES + MAX_STRANGERS);
     assert_eq!(group.admits("a", 1), Ok(0));
 }
 
@@ -245,7 +245,7 @@ fn births_with_alternating_boots_are_logged_once_a_minute() {
     let mut lines = 0;
     for boot in 0..600 {
         group.birth_under(NetworkId([8; 32]), "a", 0, boot % 2);
-        let device = &group.registry.devices[index.at];
+        let device = &group.registry.state.devices[index.at];
         lines += usize::from(device.logged.iter().any(|logged| logged.at == group.now));
         group.after(Duration::from_millis(500));
     }

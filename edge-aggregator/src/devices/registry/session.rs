@@ -1,0 +1,218 @@
+//! A device's session: what its birth and its statuses say of its present start.
+//!
+//! ```text
+//!              birth             status up of the same boot      silent, and another device claims its slot
+//!  WithoutBirth ────> Waiting ──────────────────────────────> Up ──────────────────────────────────────────> Replaced
+//!                                                             │ <──────────── a message of it ────────────────┘ │
+//!                                              status down    └──────────────────> Ended <──────────────────────┘
+//! ```
+//!
+//! The broker may deliver birth and status in either order, and may keep either from an earlier start.
+
+use headwater_inference::leader::Generation;
+use headwater_protocol::{Birth, Boot, Fault, Numbering, PolicyId, Slot};
+use serde::{Deserialize, Serialize};
+
+/// The present session of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Session {
+    /// No birth came, or it was cleared.
+    WithoutBirth(Option<Heard>),
+    /// The latest status, if one came, is of another start than the birth.
+    Waiting(Start, Option<Heard>),
+    /// The status is up for the birth's boot.
+    Up(Start, Sign),
+    /// As [`Session::Up`]; the device lost its slot because it was silent, and claims no slot until it sends a message.
+    Replaced(Start, Sign),
+    /// The status is down for the birth's boot.
+    Ended(Start),
+}
+
+/// A birth certificate, checked against the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Start {
+    pub(super) claim: NetworkSlot,
+    pub(super) boot: Boot,
+    /// Session of the messages that are read under the birth.
+    pub(super) messages: headwater_protocol::Session,
+    /// Numbering of the device's samples; `None` where its birth names none.
+    pub(super) numbering: Option<Numbering>,
+    /// Whether the device sends batches where the leader reads them.
+    pub(super) sends_batches: bool,
+    /// Policy under which the device decides by itself.
+    pub(super) policy: Option<PolicyId>,
+    /// Why the birth is refused.
+    pub(super) refusal: Option<Fault>,
+}
+
+/// A slot under a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct NetworkSlot {
+    pub(super) slot: Slot,
+    pub(super) generation: Generation,
+}
+
+/// The latest status of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Heard {
+    Up(Boot, Sign),
+    Down(Boot),
+}
+
+/// How the leader learned that a device is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Sign {
+    /// By a message that was sent while the leader was connected.
+    Live,
+    /// By a message from before the leader's present connection, most often a status that the broker had kept.
+    Kept,
+    /// By such a status of a boot whose end the leader has seen: a broker that crashed may have kept an old status.
+    KeptAfterEnd,
+}
+
+/// What changes a session.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SessionEvent {
+    /// A birth; `has_ended` says whether the end of its boot is known.
+    Birth { start: Start, has_ended: bool },
+    /// The birth was cleared.
+    BirthCleared,
+    /// A status: up for any boot, or down for the boot of the birth.
+    Status(Heard),
+    /// The birth was judged again: accepted, or refused by a fault.
+    Judged(Option<Fault>),
+    /// The device sent a message while the leader is connected.
+    Message,
+    /// It sent an accepted message, so that it claims its slot again.
+    Returned,
+    /// It was silent while another device claimed its slot.
+    Silent,
+    /// The leader has a new connection to the broker.
+    LeaderConnected,
+}
+
+impl Start {
+    /// A birth under a network, not refused.
+    pub(super) fn new(birth: &Birth, generation: Generation) -> Self {
+        Self {
+            claim: NetworkSlot { slot: birth.slot, generation },
+            boot: birth.boot,
+            messages: headwater_protocol::Session::of_boot(birth.network, birth.boot),
+            numbering: birth.numbering,
+            sends_batches: birth.sends_batches(),
+            policy: birth.policy,
+            refusal: None,
+        }
+    }
+}
+
+impl Session {
+    /// Takes an event.
+    pub(super) fn on(&mut self, event: SessionEvent) {
+        match (*self, event) {
+            (_, SessionEvent::Birth { start, has_ended }) => self.take_birth(start, has_ended),
+            (_, SessionEvent::BirthCleared) => *self = Self::WithoutBirth(self.heard()),
+            (Self::Replaced(start, _), SessionEvent::Status(Heard::Up(boot, sign))) if boot == start.boot => {
+                *self = Self::Replaced(start, sign);
+            }
+            (_, SessionEvent::Status(heard)) => *self = Self::of(self.start(), Some(heard)),
+            (_, SessionEvent::Judged(refusal)) => {
+                if let Some(start) = self.start_mut() {
+                    start.refusal = refusal;
+                }
+            }
+            (_, SessionEvent::Message) => {
+                if let Some(sign) = self.sign_mut() {
+                    *sign = Sign::Live;
+                }
+            }
+            (Self::Replaced(start, sign), SessionEvent::Returned) => *self = Self::Up(start, sign),
+            (Self::Up(start, sign), SessionEvent::Silent) => *self = Self::Replaced(start, sign),
+            (Self::Up(_, Sign::Live) | Self::Replaced(_, Sign::Live), SessionEvent::LeaderConnected) => {
+                if let Some(sign) = self.sign_mut() {
+                    *sign = Sign::Kept;
+                }
+            }
+            (_, SessionEvent::Returned | SessionEvent::Silent | SessionEvent::LeaderConnected) => {}
+        }
+    }
+
+    fn of(start: Option<Start>, heard: Option<Heard>) -> Self {
+        match (start, heard) {
+            (None, heard) => Self::WithoutBirth(heard),
+            (Some(start), Some(Heard::Up(boot, sign))) if boot == start.boot => Self::Up(start, sign),
+            (Some(start), Some(Heard::Down(boot))) if boot == start.boot => Self::Ended(start),
+            (Some(start), heard) => Self::Waiting(start, heard),
+        }
+    }
+
+    fn take_birth(&mut self, start: Start, has_ended: bool) {
+        let heard = if has_ended { Some(Heard::Down(start.boot)) } else { self.heard() };
+        *self = match (*self, Self::of(Some(start), heard)) {
+            // The birth that is known came again.
+            (Self::Replaced(known, _), Self::Up(start, sign)) if known.claim.slot == start.claim.slot => {
+                Self::Replaced(start, sign)
+            }
+            (_, session) => session,
+        };
+    }
+
+    fn start_mut(&mut self) -> Option<&mut Start> {
+        match self {
+            Self::WithoutBirth(_) => None,
+            Self::Waiting(start, _) | Self::Up(start, _) | Self::Replaced(start, _) | Self::Ended(start) => {
+                Some(start)
+            }
+        }
+    }
+
+    fn sign_mut(&mut self) -> Option<&mut Sign> {
+        match self {
+            Self::Up(_, sign) | Self::Replaced(_, sign) => Some(sign),
+            Self::WithoutBirth(Some(Heard::Up(_, sign))) | Self::Waiting(_, Some(Heard::Up(_, sign))) => {
+                Some(sign)
+            }
+            Self::WithoutBirth(_) | Self::Waiting(..) | Self::Ended(_) => None,
+        }
+    }
+
+    /// The birth of the session.
+    pub(super) fn start(&self) -> Option<Start> {
+        { *self }.start_mut().copied()
+    }
+
+    /// The latest status.
+    pub(super) fn heard(&self) -> Option<Heard> {
+        match *self {
+            Self::WithoutBirth(heard) | Self::Waiting(_, heard) => heard,
+            Self::Up(start, sign) | Self::Replaced(start, sign) => Some(Heard::Up(start.boot, sign)),
+            Self::Ended(start) => Some(Heard::Down(start.boot)),
+        }
+    }
+
+    /// How the leader learned that the device is up; `None` while no status says so.
+    pub(super) fn sign(&self) -> Option<Sign> {
+        match self.heard()? {
+            Heard::Up(_, sign) => Some(sign),
+            Heard::Down(_) => None,
+        }
+    }
+
+    /// Whether the status is up for the boot of the birth.
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self, Self::Up(..) | Self::Replaced(..))
+    }
+
+    /// Whether no accepted birth is known.
+    pub(super) fn is_of_stranger(&self) -> bool {
+        self.start().is_none_or(|start| start.refusal.is_some())
+    }
+
+    /// The slot that the device claims now: its birth is accepted, and its status is up for the same boot.
+    pub(super) fn claimed_slot(&self) -> Option<NetworkSlot> {
+        match self {
+            Self::Up(start, _) if start.refusal.is_none() => Some(start.claim),
+            _ => None,
+        }
+    }
+}
