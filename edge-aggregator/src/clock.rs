@@ -11,6 +11,22 @@ pub(crate) struct Clock {
     start: Instant,
 }
 
+/// One reading of the clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// For waits on disk, broker and cloud.
+    pub(crate) instant: Instant,
+    /// The same time for the state machine.
+    pub(crate) now: Now,
+}
+
+impl Moment {
+    /// Microseconds since the start.
+    pub(crate) fn micros(self) -> Micros {
+        self.now.since_start
+    }
+}
+
 impl Clock {
     pub(crate) fn starting_at(start: Instant) -> Self {
         Self { start }
@@ -20,9 +36,10 @@ impl Clock {
         Micros(u64::try_from(at.saturating_duration_since(self.start).as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// An instant of the present, with the wall clock.
-    pub(crate) fn now(&self, at: Instant) -> Now {
-        Now { since_start: self.micros(at), wall_ms: wall_ms() }
+    /// Reads both clocks.
+    pub(crate) fn read(&self) -> Moment {
+        let instant = Instant::now();
+        Moment { instant, now: Now { since_start: self.micros(instant), wall_ms: wall_ms() } }
     }
 
     pub(crate) fn instant(&self, at: Micros) -> Instant {

@@ -23,6 +23,7 @@ use crate::devices::message_format::{InboxCounts, MessageFormat};
 use crate::devices::refused_devices::RefusedDevices;
 use crate::error::AggregatorError;
 use crate::group::edge::LocalEdges;
+use crate::group::event_loop::EventLoop;
 use crate::group::member::{Connections, Member, MemberReport};
 use crate::group::policy_desk::PolicyDesk;
 use crate::group::shared::Shared;
@@ -90,10 +91,10 @@ impl LedGroup {
         let mut waiting = Waiting::new(self.process, self.config.settings.take_over);
         loop {
             let Some(won) = self.wait_for_lead(&mut waiting, &mut link).await else { return Ok(()) };
-            let worker = self.worker(prepared, won)?;
+            let (worker, rounds) = self.worker(prepared, won)?;
             let (waited, grace) = (link.0, self.shared.grace());
             tokio::spawn(async move { waited.leave(grace).await });
-            let Some(claim) = worker.run(self.stop.clone()).await? else { return Ok(()) };
+            let Some(claim) = worker.run(rounds, self.stop.clone()).await? else { return Ok(()) };
             error!(
                 group = %self.config.settings.group, leader = %claim.instance, term = claim.term, since = claim.since,
                 "another process has taken over the group; this one stops deciding and waits"
@@ -179,7 +180,7 @@ impl LedGroup {
     }
 
     /// The event loop of the leader, with a connection whose last will ends the claim.
-    fn worker(&self, prepared: Prepared, won: Won) -> Result<Worker, AggregatorError> {
+    fn worker(&self, prepared: Prepared, won: Won) -> Result<(Worker, EventLoop), AggregatorError> {
         let formats = prepared.formats();
         let Prepared { parts, edges, mut journal, mut recovered, .. } = prepared;
         if won.after_another && !recovered.decisions.is_empty() {
@@ -229,14 +230,16 @@ impl LedGroup {
         let mut inbox = Inbox::new(self.topics.clone(), Arc::clone(&formats), Arc::clone(&self.inbox));
         inbox.devices.silent_after = settings.silent_after();
         let clock = Clock::starting_at(Instant::now());
-        let now = clock.now(Instant::now());
+        let now = clock.read().now;
         inbox.set_owners(settings.devices.clone(), now.since_start, |generation, event| {
             leader.handle(now, generation, event, &mut actions)
         });
         inbox.devices.state.numbering = leader.numbering();
         let policies = self.config.policy_commands.clone();
         let calibrated = self.config.networks.current().policy();
-        Ok(Worker {
+        let work_loop = self.shared.work_loops.add(format!("group {}", self.config.settings.group));
+        let rounds = EventLoop::new(clock, incoming, work_loop);
+        let worker = Worker {
             leader,
             edges,
             policy_desk: PolicyDesk::new(&self.topics, policies, self.config.current_policy(), calibrated),
@@ -244,10 +247,8 @@ impl LedGroup {
             device_updates: self.config.device_updates.clone(),
             clock,
             device_watch: DeviceWatch::new(),
-            work_loop: self.shared.work_loops.add(format!("group {}", self.config.settings.group)),
             inbox,
             last_sample: None,
-            incoming,
             outbox: Outbox::new(link, &self.topics, settings.request_qos, answers),
             claim: HeldClaim::new(claim),
             cloud: self.cloud_client(formats)?,
@@ -257,7 +258,8 @@ impl LedGroup {
             grace: self.shared.grace(),
             report: Arc::clone(&self.report),
             actions,
-        })
+        };
+        Ok((worker, rounds))
     }
 
     fn cloud_client(&self, formats: Arc<PerNetwork<MessageFormat>>) -> Result<CloudClient, AggregatorError> {
@@ -435,13 +437,15 @@ mod tests {
 
         async fn leads(&self) -> Worker {
             let prepared = Prepared::load(&self.led.config).await.unwrap();
-            self.led.worker(prepared, Won { term: 1, after_another: false }).unwrap()
+            self.led.worker(prepared, Won { term: 1, after_another: false }).unwrap().0
         }
 
         fn sends(&self, worker: &mut Worker, (device, leaf): (&str, DeviceTopic), payload: Vec<u8>) {
             let topic = self.led.topics.device(&DeviceId::new(device).unwrap(), leaf);
-            worker
-                .receive(Instant::now(), Incoming::Message { topic, payload: payload.into(), retain: false });
+            worker.receive(
+                worker.clock.read(),
+                Incoming::Message { topic, payload: payload.into(), retain: false },
+            );
         }
 
         fn starts(&self, worker: &mut Worker, id: &str, slot: u8) {
@@ -468,7 +472,7 @@ mod tests {
             let (topic, payload) =
                 (self.led.topics.name(&Topic::Trigger), format!(r#"{{"sample": {sample}}}"#));
             let message = Incoming::Message { topic, payload: payload.into(), retain: false };
-            worker.receive(Instant::now(), message);
+            worker.receive(worker.clock.read(), message);
         }
     }
 
@@ -499,7 +503,7 @@ mod tests {
             group.has_no_view(&mut worker, "a", u64::MAX);
             let topic = "headwater/v1/plant/other/trigger".to_owned();
             let foreign = Incoming::Message { topic, payload: Vec::new().into(), retain: false };
-            worker.receive(Instant::now(), foreign);
+            worker.receive(worker.clock.read(), foreign);
             worker.report_state();
             group.led.report_lost();
             let report = group.member.report();

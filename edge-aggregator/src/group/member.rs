@@ -14,9 +14,6 @@ use crate::devices::message_format::InboxCounts;
 use crate::error::AggregatorError;
 use crate::report::{BrokerLink, EdgeReport, GroupReport, LeaderReport};
 
-/// Messages taken from the link in one round.
-pub(crate) const ROUND_MESSAGES: usize = 256;
-
 /// A running member of a group. Dropping the value stops the member as [`Member::shutdown`] does, without waiting.
 #[derive(Debug)]
 pub struct Member<R> {

@@ -1,6 +1,7 @@
 //! The event loops of a group, and its health and status.
 
 pub(crate) mod edge;
+pub(crate) mod event_loop;
 pub(crate) mod health;
 pub(crate) mod leader;
 pub(crate) mod member;

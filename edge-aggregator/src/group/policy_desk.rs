@@ -7,11 +7,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use headwater_inference::leader::Micros;
 use headwater_inference::policy::Policy;
 use headwater_protocol::policy_command::{PolicyAnswer, PolicyCommand, Verdict, read_command};
 use headwater_protocol::{DeviceId, Exit, MemberName, PolicyId, Topic, Topics};
-use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::task::{JoinError, JoinHandle};
 use tracing::warn;
 
 use crate::devices::registry::Registry;
@@ -30,6 +30,9 @@ const SEND_EVERY: Duration = Duration::from_secs(2);
 /// An answer, to the member that asked.
 type Answer = (MemberName, PolicyAnswer);
 
+/// A command that has been executed, or whose thread panicked.
+pub(crate) type Executed = Result<Answer, JoinError>;
+
 /// Commands in work.
 #[derive(Debug)]
 pub(crate) struct PolicyDesk {
@@ -40,12 +43,12 @@ pub(crate) struct PolicyDesk {
     queue: VecDeque<(MemberName, Result<PolicyCommand, String>)>,
     running: Option<JoinHandle<Answer>>,
     /// An accepted command whose policy not all devices have taken, and until when they may.
-    passing: Option<(Answer, Instant)>,
+    passing: Option<(Answer, Micros)>,
     /// Policy in effect.
     in_effect: (Policy, PolicyId),
     /// Whether devices get the policy: the leader's exit `device` is not that of the bundle, or has changed.
     is_passed_on: bool,
-    next_send: Instant,
+    next_send: Micros,
 }
 
 impl PolicyDesk {
@@ -65,7 +68,7 @@ impl PolicyDesk {
             passing: None,
             is_passed_on: in_effect.0.of(Exit::DEVICE) != calibrated.of(Exit::DEVICE),
             in_effect,
-            next_send: Instant::now(),
+            next_send: Micros(0),
         }
     }
 
@@ -109,12 +112,17 @@ impl PolicyDesk {
     }
 
     /// Waits until a command has been executed. Cancelling the wait loses nothing.
-    pub(crate) async fn executed(&mut self) {
+    pub(crate) async fn executed(&mut self) -> Executed {
         let Some(running) = &mut self.running else { return std::future::pending().await };
-        let answer = running.await;
+        let executed = running.await;
         self.running = None;
-        match answer {
-            Ok(answer) => self.passing = Some((answer, Instant::now() + PASS_LIMIT)),
+        executed
+    }
+
+    /// Takes an executed command. The policy that it has changed holds already.
+    pub(crate) fn take_executed(&mut self, now: Micros, executed: Executed) {
+        match executed {
+            Ok(answer) => self.passing = Some((answer, now + PASS_LIMIT)),
             Err(error) => warn!(%error, "a policy command failed"),
         }
     }
@@ -123,24 +131,24 @@ impl PolicyDesk {
     pub(crate) fn set_policy(&mut self, policy: Policy, id: PolicyId) {
         self.is_passed_on |= policy.of(Exit::DEVICE) != self.in_effect.0.of(Exit::DEVICE);
         self.in_effect = (policy, id);
-        self.next_send = Instant::now();
+        self.next_send = Micros(0);
     }
 
     /// When there is something to do without an event.
-    pub(crate) fn next_timer(&self, devices: &Registry) -> Option<Instant> {
+    pub(crate) fn next_timer(&self, devices: &Registry) -> Option<Micros> {
         let send = (!self.without(devices).is_empty()).then_some(self.next_send);
         let answer = self.passing.as_ref().map(|(_, until)| *until);
         [send, answer].into_iter().flatten().min()
     }
 
     /// Sends the policy to devices that have another one, and the answer once none has, or the time is over.
-    pub(crate) fn step(&mut self, now: Instant, devices: &Registry, outbox: &Outbox) {
+    pub(crate) fn step(&mut self, now: Micros, devices: &Registry, outbox: &Outbox) {
         let without = self.without(devices);
         if !without.is_empty() && self.next_send <= now {
             self.next_send = now + SEND_EVERY;
             without.iter().for_each(|device| outbox.command(device, &self.in_effect.0));
         }
-        let is_done = |(answer, until): &(Answer, Instant)| {
+        let is_done = |(answer, until): &(Answer, Micros)| {
             answer.1.verdict == Verdict::Refused || without.is_empty() || *until <= now
         };
         if let Some(((member, mut answer), _)) = self.passing.take_if(|passing| is_done(passing)) {

@@ -1,24 +1,23 @@
-//! Event loop of a group's leader: one task owns the state machine and everything that its actions change.
-//!
-//! Each round takes all pending input, gives it to the leader, writes the journal once, and only then publishes and asks.
+//! The leader's part of its event loop: each round gives all input to the state machine, writes the journal once, and only then publishes
+//! and asks.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_inference::edge::EdgeEvent;
 use headwater_inference::leader::journal::Entry;
-use headwater_inference::leader::{Action, EdgeAnswer, Event, Generation, Implausible, Leader, Now};
+use headwater_inference::leader::{Action, EdgeAnswer, Event, Generation, Implausible, Leader, Micros};
 use headwater_inference::sections::TierOutput;
 use headwater_link::Incoming;
 use headwater_protocol::{Dropped, LeaderClaim, SampleId, Session, SettledNotice, encode_request};
-use headwater_telemetry::WorkLoop;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 
 use crate::claim::HeldClaim;
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::cloud::{CloudClient, CloudQuestion, CloudReply};
 use crate::devices::device_watch::{CheckInputs, DeviceWatch};
 use crate::devices::inbox::{Inbox, Received};
@@ -26,8 +25,8 @@ use crate::devices::message_format::Arrival;
 use crate::devices::refused_devices::RefusedDevices;
 use crate::error::AggregatorError;
 use crate::group::edge::{EdgeReply, LocalEdges};
-use crate::group::member::ROUND_MESSAGES;
-use crate::group::policy_desk::PolicyDesk;
+use crate::group::event_loop::{End, EventLoop, Reactor};
+use crate::group::policy_desk::{Executed, PolicyDesk};
 use crate::journal::{Flush, Journal, RoomChange};
 use crate::publishing::outbox::Outbox;
 use crate::publishing::settled_schedule::SettledSchedule;
@@ -49,11 +48,9 @@ pub(crate) struct Worker {
     pub(crate) device_updates: Option<DeviceUpdates>,
     pub(crate) clock: Clock,
     pub(crate) device_watch: DeviceWatch,
-    pub(crate) work_loop: WorkLoop,
     pub(crate) inbox: Inbox,
     /// Newest sample that is taken, while this process stops or the journal has no room.
     pub(crate) last_sample: Option<SampleId>,
-    pub(crate) incoming: mpsc::Receiver<Incoming>,
     pub(crate) outbox: Outbox,
     pub(crate) claim: HeldClaim,
     pub(crate) cloud: CloudClient,
@@ -66,14 +63,13 @@ pub(crate) struct Worker {
     pub(crate) actions: Vec<Action>,
 }
 
-/// Why the rounds ended.
-enum End {
-    /// A stop was requested.
-    Requested,
-    /// The task of the link ended.
-    LinkEnded,
-    /// Another process leads now.
-    TakenOver(LeaderClaim),
+/// Input of a round beside the broker's messages.
+pub(crate) enum Input {
+    Policy,
+    Devices,
+    Command(Executed),
+    Cloud(CloudReply),
+    Edge(EdgeReply),
 }
 
 impl Worker {
@@ -84,36 +80,37 @@ impl Worker {
     /// [`AggregatorError::Stopped`] when the link ended by itself.
     pub(crate) async fn run(
         mut self,
+        mut rounds: EventLoop,
         mut stop: watch::Receiver<bool>,
     ) -> Result<Option<LeaderClaim>, AggregatorError> {
-        let now = Instant::now();
+        let at = rounds.read_clock();
         for (generation, edge) in self.edges.all().collect::<Vec<_>>() {
-            self.handle_under(now, generation, Event::EdgeUp { edge });
+            self.handle_under(at, generation, Event::EdgeUp { edge });
         }
         // Until the connection stands no device can send again what it holds.
-        self.handle(now, Event::Disconnected);
+        self.handle(at, Event::Disconnected);
         // The policy may have changed while another process led.
         self.take_policy();
-        self.take_devices(now);
+        self.take_devices(at);
         // The recovery from the journal may have left actions.
-        self.act(now).await;
-        self.follow_room(now);
+        self.act(at).await;
+        self.follow_room(at);
         let requested = async move { _ = stop.wait_for(|&stop| stop).await };
-        let end = self.rounds_until(requested).await;
+        let end = rounds.run(&mut self, requested).await;
         let link_ended = matches!(end, End::LinkEnded);
         match end {
             End::LinkEnded => warn!("the link ended: no more messages will come"),
-            End::TakenOver(claim) => return Ok(Some(claim)),
+            End::Member(claim) => return Ok(Some(claim)),
             End::Requested => {
                 let last_sample = Some(self.leader.newest());
                 let grace = Instant::now() + self.grace;
                 while self.has_open_work() && Instant::now() < grace {
                     self.last_sample = last_sample;
                     let soon = Instant::now() + RETRY;
-                    match self.rounds_until(sleep_until(soon.min(grace))).await {
+                    match rounds.run(&mut self, sleep_until(soon.min(grace))).await {
                         End::Requested => {}
                         End::LinkEnded => break,
-                        End::TakenOver(claim) => return Ok(Some(claim)),
+                        End::Member(claim) => return Ok(Some(claim)),
                     }
                 }
             }
@@ -132,9 +129,9 @@ impl Worker {
         }
         self.settled.restart();
         self.leader.begin_notices();
-        let now = Instant::now();
-        self.publish_settled(now);
-        self.outbox.flush(now);
+        let at = rounds.read_clock();
+        self.publish_settled(at);
+        self.outbox.flush(at.instant);
         self.report_state();
         if link_ended { Err(AggregatorError::Stopped("the link ended".into())) } else { Ok(None) }
     }
@@ -144,56 +141,18 @@ impl Worker {
         self.leader.open_samples().len() > 0 || !self.actions.is_empty()
     }
 
-    async fn rounds_until(&mut self, stop: impl Future<Output = ()>) -> End {
-        let mut stop = std::pin::pin!(stop);
-        let mut messages = Vec::with_capacity(ROUND_MESSAGES);
-        loop {
-            let timer = self.next_timer(Instant::now());
-            let takes_messages = self.actions.len() < MAX_WAITING_ACTIONS;
-            let (mut reply, mut edge_reply) = (None, None);
-            self.work_loop.end_round();
-            tokio::select! {
-                biased;
-                () = &mut stop => return End::Requested,
-                // Before the messages: samples that they open are decided under the new policy.
-                () = next_update(&mut self.policy_updates) => self.take_policy(),
-                // After the policy that an accepted command has changed.
-                () = self.policy_desk.executed() => {}
-                () = next_update(&mut self.device_updates) => self.take_devices(Instant::now()),
-                taken = self.incoming.recv_many(&mut messages, ROUND_MESSAGES), if takes_messages => if taken == 0 {
-                    return End::LinkEnded;
-                },
-                first = self.cloud.next() => reply = Some(first),
-                first = self.edges.next() => edge_reply = Some(first),
-                () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {}
+    fn take_input(&mut self, at: Moment, input: Input) {
+        match input {
+            Input::Policy => self.take_policy(),
+            Input::Devices => self.take_devices(at),
+            Input::Command(executed) => self.policy_desk.take_executed(at.micros(), executed),
+            Input::Cloud(CloudReply { sample, result: Ok(logits) }) => {
+                self.handle(at, Event::CloudAnswer { sample, logits: &logits });
             }
-            self.work_loop.begin_round();
-            // Every round reads every source, so that no source can starve another.
-            let now = Instant::now();
-            messages.drain(..).for_each(|message| self.receive(now, message));
-            if let Some(claim) = self.claim.taken_over() {
-                return End::TakenOver(claim.clone());
+            Input::Cloud(CloudReply { sample, result: Err(reason) }) => {
+                self.handle(at, Event::CloudFailed { sample, reason });
             }
-            self.renew(now);
-            self.watch_devices(now);
-            self.clear_births(now);
-            self.policy_desk.step(now, &self.inbox.devices, &self.outbox);
-            while let Some(CloudReply { sample, result }) = reply.take().or_else(|| self.cloud.try_next()) {
-                match result {
-                    Ok(logits) => self.handle(now, Event::CloudAnswer { sample, logits: &logits }),
-                    Err(reason) => self.handle(now, Event::CloudFailed { sample, reason }),
-                }
-            }
-            self.edges.tick(self.clock.micros(now));
-            while let Some(next) = edge_reply.take().or_else(|| self.edges.try_next()) {
-                self.on_edge_reply(now, &next);
-            }
-            self.handle(now, Event::Tick);
-            self.act(now).await;
-            self.follow_room(now);
-            self.publish_settled(now);
-            self.outbox.flush(now);
-            self.report_state();
+            Input::Edge(reply) => self.on_edge_reply(at, &reply),
         }
     }
 
@@ -207,59 +166,46 @@ impl Worker {
     }
 
     /// Takes the newest names of the group's devices.
-    fn take_devices(&mut self, now: Instant) {
+    fn take_devices(&mut self, at: Moment) {
         let Some(updates) = &mut self.device_updates else { return };
         let devices = updates.borrow_and_update().clone();
-        let at = self.clock.now(now);
         let (inbox, event) = self.listening(at);
-        inbox.set_owners(devices, at.since_start, event);
+        inbox.set_owners(devices, at.micros(), event);
     }
 
     /// Clears the retained births of devices that the setting `devices` does not name.
-    fn clear_births(&mut self, now: Instant) {
-        let (now, outbox) = (self.clock.micros(now), &self.outbox);
-        self.inbox.devices.clear_births(now, |device| outbox.clear_birth(device));
-    }
-
-    fn next_timer(&self, now: Instant) -> Option<Instant> {
-        let devices = [self.inbox.devices.next_timer(), self.device_watch.next_check()];
-        let leader = [self.leader.next_timer(), self.edges.next_timer()];
-        let leader = leader.into_iter().chain(devices).flatten().min().map(|at| self.clock.instant(at));
-        let settled = self.settled_due(now).filter(|_| self.actions.is_empty());
-        let retry = self.outbox.retry_after().map(|wait| now + wait);
-        let desk = self.policy_desk.next_timer(&self.inbox.devices);
-        let others = [self.claim.timer(), self.journal.next_try(), desk];
-        [leader, settled, retry].into_iter().chain(others).flatten().min()
+    fn clear_births(&mut self, at: Moment) {
+        let outbox = &self.outbox;
+        self.inbox.devices.clear_births(at.micros(), |device| outbox.clear_birth(device));
     }
 
     /// Renews the claim, and gives the slots of silent devices to others that claim them.
-    fn renew(&mut self, now: Instant) {
-        if let Some(claim) = self.claim.due(now) {
+    fn renew(&mut self, at: Moment) {
+        if let Some(claim) = self.claim.due(at.instant) {
             self.outbox.claim(claim);
         }
-        let at = self.clock.now(now);
         let (inbox, event) = self.listening(at);
-        inbox.tick(at.since_start, event);
+        inbox.tick(at.micros(), event);
     }
 
     /// The inbox, and those who take its events: edges and leader.
     fn listening(
         &mut self,
-        at: Now,
+        at: Moment,
     ) -> (&mut Inbox, impl FnMut(Generation, Event<'_>) -> Option<Implausible>) {
         let Self { inbox, edges, leader, actions, .. } = self;
         let event = move |generation, event: Event<'_>| {
-            edges.handle_leader_event(at.since_start, generation, &event);
-            leader.handle(at, generation, event, actions)
+            edges.handle_leader_event(at.micros(), generation, &event);
+            leader.handle(at.now, generation, event, actions)
         };
         (inbox, event)
     }
 
-    pub(crate) fn receive(&mut self, now: Instant, message: Incoming) {
+    pub(crate) fn receive(&mut self, at: Moment, message: Incoming) {
         match message {
             Incoming::Message { topic, payload, .. } if self.outbox.is_leader_topic(&topic) => {
-                if self.claim.receive(now, &payload) {
-                    self.outbox.open(now);
+                if self.claim.receive(at.instant, &payload) {
+                    self.outbox.open(at.instant);
                     // A restarted broker has lost its retained messages.
                     self.settled.restart();
                     self.leader.begin_notices();
@@ -269,34 +215,33 @@ impl Worker {
                 if let Some(member) = self.policy_desk.member_of(&topic) {
                     return self.policy_desk.receive(member, &payload, retain);
                 }
-                let at = self.clock.now(now);
-                let arrival = Arrival { now: at.since_start, is_retained: retain };
+                let arrival = Arrival { now: at.micros(), is_retained: retain };
                 let last_sample = self.last_sample;
                 let received = Received { topic: &topic, payload: &payload, arrival, last_sample };
                 let (inbox, event) = self.listening(at);
                 inbox.receive(received, event);
             }
-            Incoming::Refused { topic, reason } => self.outbox.refused(now, &topic, &reason),
+            Incoming::Refused { topic, reason } => self.outbox.refused(at.instant, &topic, &reason),
             Incoming::Connected => {
-                self.claim.connected(now);
-                self.device_watch.connected(self.clock.micros(now));
+                self.claim.connected(at.instant);
+                self.device_watch.connected(at.micros());
                 self.inbox.devices.connected();
-                self.handle(now, Event::Connected);
+                self.handle(at, Event::Connected);
             }
             Incoming::Disconnected { reason } => {
                 debug!(reason, "results wait for the broker");
                 self.claim.disconnected();
                 self.device_watch.disconnected();
-                self.inbox.devices.disconnected(self.clock.micros(now));
-                self.outbox.close(now);
-                self.handle(now, Event::Disconnected);
+                self.inbox.devices.disconnected(at.micros());
+                self.outbox.close(at.instant);
+                self.handle(at, Event::Disconnected);
             }
         }
     }
 
     /// Checks the state of each device.
-    fn watch_devices(&mut self, now: Instant) {
-        let now = self.clock.micros(now);
+    fn watch_devices(&mut self, at: Moment) {
+        let now = at.micros();
         if self.device_watch.is_due(now) {
             let (clock, leader, registry) = (self.clock, &self.leader, &self.inbox.devices);
             let inputs = CheckInputs { now, clock, leader, registry };
@@ -306,7 +251,7 @@ impl Worker {
         }
     }
 
-    fn on_edge_reply(&mut self, now: Instant, reply: &EdgeReply) {
+    fn on_edge_reply(&mut self, at: Moment, reply: &EdgeReply) {
         let EdgeReply { generation, edge, sample, slots, ref output, .. } = *reply;
         let answer = output.as_ref().map(|TierOutput { scores, features }| EdgeAnswer {
             slots,
@@ -314,23 +259,23 @@ impl Worker {
             map: features,
             body_bytes: 0,
         });
-        self.handle_under(now, generation, Event::EdgeAnswer { edge, sample, answer });
+        self.handle_under(at, generation, Event::EdgeAnswer { edge, sample, answer });
     }
 
     /// Gives the leader an event that is the same under every network.
-    fn handle(&mut self, now: Instant, event: Event<'_>) {
-        self.handle_under(now, Generation::Current, event);
+    fn handle(&mut self, at: Moment, event: Event<'_>) {
+        self.handle_under(at, Generation::Current, event);
     }
 
-    fn handle_under(&mut self, now: Instant, generation: Generation, event: Event<'_>) {
+    fn handle_under(&mut self, at: Moment, generation: Generation, event: Event<'_>) {
         // Only messages of devices and triggers are refused; the inbox reads those.
-        self.leader.handle(self.clock.now(now), generation, event, &mut self.actions);
+        self.leader.handle(at.now, generation, event, &mut self.actions);
     }
 
     /// Performs the leader's actions after their entries are in the journal. A question that cannot be asked causes new actions. While the
     /// journal cannot be written, the actions wait; their number is bounded, since no samples are opened.
-    async fn act(&mut self, now: Instant) {
-        while !self.actions.is_empty() && self.journal.may_write(now) {
+    async fn act(&mut self, at: Moment) {
+        while !self.actions.is_empty() && self.journal.may_write(at.instant) {
             let mut actions = std::mem::take(&mut self.actions);
             for action in &actions {
                 self.journal_entry(action);
@@ -340,7 +285,7 @@ impl Worker {
                 return;
             }
             for action in actions.drain(..) {
-                self.perform(now, action);
+                self.perform(at, action);
             }
             if self.actions.is_empty() {
                 // The next round reuses the allocation.
@@ -355,18 +300,18 @@ impl Worker {
     }
 
     /// Opens no samples while the journal has no room for their decisions.
-    fn follow_room(&mut self, now: Instant) {
-        self.journal.reserve_again(now);
+    fn follow_room(&mut self, at: Moment) {
+        self.journal.reserve_again(at.instant);
         match self.journal.room_change() {
             Some(RoomChange::Lost) => {
                 self.last_sample = Some(self.leader.newest());
                 // Answers to awaited samples are passed over until there is room: their time stands still.
-                self.handle(now, Event::Disconnected);
+                self.handle(at, Event::Disconnected);
             }
             Some(RoomChange::Back) => {
                 self.last_sample = None;
                 // Samples were passed over, as on a new connection: devices keep their answers.
-                self.handle(now, Event::Connected);
+                self.handle(at, Event::Connected);
             }
             None => {}
         }
@@ -387,7 +332,7 @@ impl Worker {
         self.journal.append(&entry);
     }
 
-    fn perform(&mut self, now: Instant, action: Action) {
+    fn perform(&mut self, at: Moment, action: Action) {
         match action {
             Action::Numbering(Some(numbering)) => {
                 info!(%numbering, "the numbering of the group is known; devices with another one are refused");
@@ -402,18 +347,18 @@ impl Worker {
             }
             Action::Collect { generation, sample, slots } => {
                 let collect = EdgeEvent::Collect { sample, slots };
-                self.edges.handle(self.clock.micros(now), generation, collect);
+                self.edges.handle(at.micros(), generation, collect);
             }
             Action::AskCloud { generation, sample, features, presence, deadline_ms } => {
                 let question = CloudQuestion { generation, sample, features, presence, deadline_ms };
-                if let Err(reason) = self.cloud.ask(question, now) {
-                    self.handle(now, Event::CloudFailed { sample, reason });
+                if let Err(reason) = self.cloud.ask(question, at.instant) {
+                    self.handle(at, Event::CloudFailed { sample, reason });
                 }
             }
             Action::Decide(decision) => {
                 self.device_watch.sample_decided();
                 self.with_report(|report| report.count(&decision));
-                self.outbox.result(&decision, now);
+                self.outbox.result(&decision, at.instant);
             }
             Action::Revise(decision) => {
                 self.with_report(|report| report.revisions += 1);
@@ -421,21 +366,22 @@ impl Worker {
             }
             Action::Drop { reason, .. } => {
                 if reason == Dropped::Unanswered {
-                    self.device_watch.sample_unanswered(self.clock.micros(now));
+                    self.device_watch.sample_unanswered(at.micros());
                 }
                 self.with_report(|report| *report.dropped.entry(reason).or_default() += 1);
             }
-            Action::Republish(decision) => self.outbox.repeat(&decision, now),
+            Action::Republish(decision) => self.outbox.repeat(&decision, at.instant),
         }
     }
 
     /// Time of the next publication of the settled samples; `None` while there is nothing new.
-    fn settled_due(&self, now: Instant) -> Option<Instant> {
+    fn settled_due(&self, now: Micros) -> Option<Micros> {
         let news = self.leader.unpublished_late() + usize::from(self.refused.has_news());
         self.settled.due(now, self.leader.settled(), news)
     }
 
-    fn publish_settled(&mut self, now: Instant) {
+    fn publish_settled(&mut self, at: Moment) {
+        let now = at.micros();
         // Waiting decisions are in the account and not in the journal.
         if self.settled_due(now).is_none_or(|due| due > now) || !self.actions.is_empty() {
             return;
@@ -470,5 +416,71 @@ impl Worker {
             // The counts of pure parts, which go on from those of the process before it led again.
             (report.leader, report.journal) = (self.leader.counts(), self.journal.counts);
         });
+    }
+}
+
+impl Reactor for Worker {
+    type Input = Input;
+    /// The claim of a leader that took over.
+    type End = LeaderClaim;
+
+    fn next_timer(&self, last: Moment) -> Option<Instant> {
+        let devices = [self.inbox.devices.next_timer(), self.device_watch.next_check()];
+        let settled = self.settled_due(last.micros()).filter(|_| self.actions.is_empty());
+        let desk = self.policy_desk.next_timer(&self.inbox.devices);
+        let pure =
+            [self.leader.next_timer(), self.edges.next_timer(), settled, desk].into_iter().chain(devices);
+        let pure = pure.flatten().min().map(|at| self.clock.instant(at));
+        let retry = self.outbox.retry_after().map(|wait| last.instant + wait);
+        [pure, retry, self.claim.timer(), self.journal.next_try()].into_iter().flatten().min()
+    }
+
+    fn takes_messages(&self) -> bool {
+        self.actions.len() < MAX_WAITING_ACTIONS
+    }
+
+    async fn next_input(&mut self) -> Input {
+        tokio::select! {
+            biased;
+            () = next_update(&mut self.policy_updates) => Input::Policy,
+            // After the policy that an accepted command has changed.
+            executed = self.policy_desk.executed() => Input::Command(executed),
+            () = next_update(&mut self.device_updates) => Input::Devices,
+            reply = self.cloud.next() => Input::Cloud(reply),
+            reply = self.edges.next() => Input::Edge(reply),
+        }
+    }
+
+    async fn round(
+        &mut self,
+        at: Moment,
+        input: Option<Input>,
+        messages: impl Iterator<Item = Incoming>,
+    ) -> ControlFlow<LeaderClaim> {
+        if let Some(input) = input {
+            self.take_input(at, input);
+        }
+        messages.for_each(|message| self.receive(at, message));
+        if let Some(claim) = self.claim.taken_over() {
+            return ControlFlow::Break(claim.clone());
+        }
+        self.renew(at);
+        self.watch_devices(at);
+        self.clear_births(at);
+        self.policy_desk.step(at.micros(), &self.inbox.devices, &self.outbox);
+        while let Some(reply) = self.cloud.try_next() {
+            self.take_input(at, Input::Cloud(reply));
+        }
+        self.edges.tick(at.micros());
+        while let Some(reply) = self.edges.try_next() {
+            self.take_input(at, Input::Edge(reply));
+        }
+        self.handle(at, Event::Tick);
+        self.act(at).await;
+        self.follow_room(at);
+        self.publish_settled(at);
+        self.outbox.flush(at.instant);
+        self.report_state();
+        ControlFlow::Continue(())
     }
 }

@@ -10,8 +10,9 @@
 
 use std::time::Duration;
 
+use headwater_inference::leader::Micros;
 use headwater_protocol::Settled;
-use tokio::time::Instant;
+use serde::{Deserialize, Serialize};
 
 /// Interval of decisions alone, as a multiple of the shortest one.
 const STEADY_FACTOR: u32 = 5;
@@ -20,13 +21,13 @@ const STEADY_FACTOR: u32 = 5;
 const MANY_DECISIONS: u64 = 64;
 
 /// Account as last published, and its time.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SettledSchedule {
     /// Shortest time between two publications.
     interval: Duration,
     account: Settled,
     /// `None` before the first publication on a connection.
-    published: Option<Instant>,
+    published: Option<Micros>,
 }
 
 impl SettledSchedule {
@@ -40,7 +41,7 @@ impl SettledSchedule {
     }
 
     /// Notes an attempt to publish; `account` is what the link took.
-    pub(crate) fn note_attempt(&mut self, now: Instant, account: Option<Settled>) {
+    pub(crate) fn note_attempt(&mut self, now: Micros, account: Option<Settled>) {
         self.published = Some(now);
         if let Some(account) = account {
             self.account = account;
@@ -49,7 +50,7 @@ impl SettledSchedule {
 
     /// Time of the next publication; `None` while there is nothing new. `others` is the number of late samples, and of
     /// other news, that no notice has named yet.
-    pub(crate) fn due(&self, now: Instant, account: &Settled, others: usize) -> Option<Instant> {
+    pub(crate) fn due(&self, now: Micros, account: &Settled, others: usize) -> Option<Micros> {
         let Some(published) = self.published else { return Some(now) };
         if *account == self.account && others == 0 {
             return None;
@@ -57,7 +58,7 @@ impl SettledSchedule {
         let has_news = others > 0
             || account.dropped != self.account.dropped
             || account.decided.saturating_sub(self.account.decided) >= MANY_DECISIONS;
-        Some(published + if has_news { self.interval } else { STEADY_FACTOR * self.interval })
+        Some(published + if has_news { self.interval } else { self.interval * STEADY_FACTOR })
     }
 }
 
@@ -76,14 +77,14 @@ mod tests {
 
     /// Time from a publication of this account until that of the other one.
     fn wait(from: &Settled, to: &Settled, late: usize) -> Option<Duration> {
-        let (mut schedule, now) = (SettledSchedule::new(INTERVAL), Instant::now());
+        let (mut schedule, now) = (SettledSchedule::new(INTERVAL), Micros(0));
         schedule.note_attempt(now, Some(from.clone()));
-        schedule.due(now, to, late).map(|due| due - now)
+        schedule.due(now, to, late).map(|due| Duration::from_micros(due.since(now)))
     }
 
     #[test]
     fn the_first_account_of_a_connection_is_published_at_once() {
-        let (mut schedule, now) = (SettledSchedule::new(INTERVAL), Instant::now());
+        let (mut schedule, now) = (SettledSchedule::new(INTERVAL), Micros(0));
         assert_eq!(schedule.due(now, &account(0, 0), 0), Some(now));
         schedule.note_attempt(now, Some(account(0, 0)));
         assert_eq!(schedule.due(now, &account(0, 0), 0), None);
@@ -107,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_the_link_refused_stays_new() {
-        let (mut schedule, now) = (SettledSchedule::new(INTERVAL), Instant::now());
+        let (mut schedule, now) = (SettledSchedule::new(INTERVAL), Micros(0));
         schedule.note_attempt(now, None);
         assert_eq!(schedule.due(now, &account(1, 0), 0), Some(now + STEADY_FACTOR * INTERVAL));
     }

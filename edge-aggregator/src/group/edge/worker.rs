@@ -2,6 +2,8 @@
 //!
 //! The edge takes the leader's requests and its devices' features, runs its section, and answers the leader.
 
+use std::convert::Infallible;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -13,19 +15,19 @@ use headwater_protocol::{
     Body, Boot, DeviceState, EdgeId, EdgeStatus, EdgeTopic, Header, Limits, Message, Schema, Session, Topic,
     Topics, decode, encode,
 };
-use headwater_telemetry::WorkLoop;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::{EdgeReply, LocalEdges};
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::devices::inbox::{Inbox, Received, edge_subscriptions};
 use crate::devices::message_format::{Arrival, MessageFormat};
 use crate::devices::remote_edges::NetworkEdge;
 use crate::error::AggregatorError;
-use crate::group::member::{Member, ROUND_MESSAGES};
+use crate::group::event_loop::{End, EventLoop, Reactor};
+use crate::group::member::Member;
 use crate::group::shared::Shared;
 use crate::report::EdgeReport;
 use crate::settings::config::OpenedGroup;
@@ -54,9 +56,9 @@ impl GroupEdge {
                     .map_err(|error| AggregatorError::mistake(format!("edge_id: {error}")))?,
             };
             let edge = NetworkEdge { generation, edge: *edge };
-            let worker = Worker::start(shared, config, (edge, id), bundle, &member).await?;
+            let (worker, rounds) = Worker::start(shared, config, (edge, id), bundle, &member).await?;
             member.connections.add(worker.link.clone());
-            member.loops.spawn(worker.run(member.stop.subscribe()));
+            member.loops.spawn(run(worker, rounds, member.stop.subscribe()));
         }
         Ok(member)
     }
@@ -86,7 +88,33 @@ fn retained(topic: &str, status: &EdgeStatus) -> RetainedMessage {
     RetainedMessage::new(topic, serde_json::to_vec(status).expect("names and numbers have a JSON form"))
 }
 
-/// State of the event loop.
+/// Runs until `stop` becomes true.
+///
+/// # Errors
+/// [`AggregatorError::Stopped`] when the link ended by itself.
+async fn run(
+    mut worker: Worker,
+    mut rounds: EventLoop,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), AggregatorError> {
+    match rounds.run(&mut worker, async move { _ = stop.wait_for(|&stop| stop).await }).await {
+        End::Requested => Ok(()),
+        End::Member(never) => match never {},
+        End::LinkEnded => {
+            warn!("the link ended: no more messages will come");
+            Err(AggregatorError::Stopped("the link ended".into()))
+        }
+    }
+}
+
+/// Input of a round beside the broker's messages.
+enum Input {
+    Policy,
+    Devices,
+    Answer(EdgeReply),
+}
+
+/// State of an edge under one network.
 struct Worker {
     generation: Generation,
     edges: LocalEdges,
@@ -95,7 +123,6 @@ struct Worker {
     device_updates: Option<DeviceUpdates>,
     clock: Clock,
     inbox: Inbox,
-    incoming: mpsc::Receiver<Incoming>,
     link: Link,
     limits: Limits,
     /// Session of the network's requests.
@@ -107,7 +134,6 @@ struct Worker {
     status_topic: String,
     qos: QoS,
     report: Arc<Mutex<EdgeReport>>,
-    work_loop: WorkLoop,
 }
 
 impl Worker {
@@ -118,7 +144,7 @@ impl Worker {
         (NetworkEdge { generation, edge }, id): (NetworkEdge, EdgeId),
         bundle: &Arc<Bundle>,
         member: &GroupEdge,
-    ) -> Result<Self, AggregatorError> {
+    ) -> Result<(Self, EventLoop), AggregatorError> {
         let edges = load(config, NetworkEdge { generation, edge }, bundle).await?;
         let (limits, network) = (bundle.manifest().limits(), bundle.network_id());
         let topics = Topics::new(&config.settings.site, &config.settings.group);
@@ -157,15 +183,17 @@ impl Worker {
         let mut inbox = Inbox::new(topics.clone(), Arc::new(formats), counts);
         inbox.devices.silent_after = config.settings.silent_after();
         inbox.set_owners(config.settings.devices.clone(), Micros(0), |_, _| None);
-        Ok(Self {
+        let clock = Clock::starting_at(Instant::now());
+        let work_loop = shared.work_loops.add(format!("edge {id} of group {}", config.settings.group));
+        let rounds = EventLoop::new(clock, incoming, work_loop);
+        let worker = Self {
             generation,
             edges,
             policy_updates: config.policy_updates.clone().filter(|_| generation == Generation::Current),
             device_updates: config.device_updates.clone(),
-            clock: Clock::starting_at(Instant::now()),
+            clock,
             features_topic: topics.edge(&id, EdgeTopic::Features),
             inbox,
-            incoming,
             link,
             limits,
             requests: Session::of_network(network),
@@ -174,43 +202,8 @@ impl Worker {
             status_topic,
             qos: config.settings.request_qos,
             report: Arc::clone(&member.report),
-            work_loop: shared.work_loops.add(format!("edge {id} of group {}", config.settings.group)),
-        })
-    }
-
-    async fn run(mut self, mut stop: watch::Receiver<bool>) -> Result<(), AggregatorError> {
-        let mut messages = Vec::with_capacity(ROUND_MESSAGES);
-        loop {
-            let timer = self.edges.next_timer().into_iter().chain(self.inbox.devices.next_timer()).min();
-            let timer = timer.map(|at| self.clock.instant(at));
-            let mut reply = None;
-            self.work_loop.end_round();
-            tokio::select! {
-                biased;
-                _ = stop.wait_for(|stop| *stop) => return Ok(()),
-                taken = self.incoming.recv_many(&mut messages, ROUND_MESSAGES) => if taken == 0 {
-                    warn!("the link ended: no more messages will come");
-                    return Err(AggregatorError::Stopped("the link ended".into()));
-                },
-                first = self.edges.next() => reply = Some(first),
-                () = next_update(&mut self.policy_updates) => self.take_policy(),
-                () = next_update(&mut self.device_updates) => self.take_devices(Instant::now()),
-                () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {}
-            }
-            self.work_loop.begin_round();
-            let now = Instant::now();
-            messages.drain(..).for_each(|message| self.receive(now, message));
-            let at = self.clock.micros(now);
-            let (inbox, event) = self.listening(at);
-            inbox.tick(at, event);
-            self.edges.tick(at);
-            while let Some(next) = reply.take().or_else(|| self.edges.try_next()) {
-                self.answer(next);
-            }
-            if self.generation == Generation::Current {
-                self.report.lock().filled_slots = self.inbox.devices.filled();
-            }
-        }
+        };
+        Ok((worker, rounds))
     }
 
     fn take_policy(&mut self) {
@@ -219,16 +212,14 @@ impl Worker {
         self.edges.set_features_ms(Generation::Current, features_ms);
     }
 
-    fn take_devices(&mut self, now: Instant) {
+    fn take_devices(&mut self, at: Micros) {
         let Some(updates) = &mut self.device_updates else { return };
         let devices = updates.borrow_and_update().clone();
-        let at = self.clock.micros(now);
         let (inbox, event) = self.listening(at);
         inbox.set_owners(devices, at, event);
     }
 
-    fn receive(&mut self, now: Instant, message: Incoming) {
-        let at = self.clock.micros(now);
+    fn receive(&mut self, at: Micros, message: Incoming) {
         let (topic, payload, retain) = match message {
             Incoming::Message { topic, payload, retain } => (topic, payload, retain),
             Incoming::Connected => return self.inbox.devices.connected(),
@@ -298,6 +289,55 @@ impl Worker {
     }
 }
 
+impl Reactor for Worker {
+    type Input = Input;
+    type End = Infallible;
+
+    fn next_timer(&self, _: Moment) -> Option<Instant> {
+        let timers = [self.edges.next_timer(), self.inbox.devices.next_timer()];
+        timers.into_iter().flatten().min().map(|at| self.clock.instant(at))
+    }
+
+    fn takes_messages(&self) -> bool {
+        true
+    }
+
+    async fn next_input(&mut self) -> Input {
+        tokio::select! {
+            biased;
+            () = next_update(&mut self.policy_updates) => Input::Policy,
+            () = next_update(&mut self.device_updates) => Input::Devices,
+            reply = self.edges.next() => Input::Answer(reply),
+        }
+    }
+
+    async fn round(
+        &mut self,
+        at: Moment,
+        input: Option<Input>,
+        messages: impl Iterator<Item = Incoming>,
+    ) -> ControlFlow<Infallible> {
+        let at = at.micros();
+        match input {
+            Some(Input::Policy) => self.take_policy(),
+            Some(Input::Devices) => self.take_devices(at),
+            Some(Input::Answer(reply)) => self.answer(reply),
+            None => {}
+        }
+        messages.for_each(|message| self.receive(at, message));
+        let (inbox, event) = self.listening(at);
+        inbox.tick(at, event);
+        self.edges.tick(at);
+        while let Some(reply) = self.edges.try_next() {
+            self.answer(reply);
+        }
+        if self.generation == Generation::Current {
+            self.report.lock().filled_slots = self.inbox.devices.filled();
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use headwater_inference::bundle::Networks;
@@ -323,18 +363,17 @@ mod tests {
         let edge = NetworkEdge { generation: Generation::Current, edge: EdgeIndex::new(0).unwrap() };
         let id = EdgeId::new("edge-0").unwrap();
         let member = GroupEdge::new(shared.grace());
-        let mut worker = Worker::start(&shared, &config, (edge, id), &bundle, &member).await.unwrap();
+        let (mut worker, _) = Worker::start(&shared, &config, (edge, id), &bundle, &member).await.unwrap();
         let birth = birth("a", 0, bundle.network_id());
         let up = status(DeviceState::Up, Boot(1));
         let topics = Topics::new(&config.settings.site, &config.settings.group);
         let mut is_live = |retain| {
-            let now = Instant::now();
             for (leaf, text) in [
                 (DeviceTopic::Birth, serde_json::to_vec(&birth)),
                 (DeviceTopic::Status, serde_json::to_vec(&up)),
             ] {
                 let topic = topics.device(&birth.device, leaf);
-                worker.receive(now, Incoming::Message { topic, payload: text.unwrap().into(), retain });
+                worker.receive(Micros(0), Incoming::Message { topic, payload: text.unwrap().into(), retain });
             }
             let devices = &worker.inbox.devices;
             assert_eq!(devices.filled().len(), 1, "the device fills its slot");

@@ -1,0 +1,108 @@
+//! The event loop of a member: one task owns the member's state and everything that its events change.
+//!
+//! Each round reads the clocks once, takes all pending input, and gives it to the member with that time.
+
+use std::ops::ControlFlow;
+
+use headwater_link::Incoming;
+use headwater_telemetry::WorkLoop;
+use tokio::sync::mpsc;
+use tokio::time::sleep_until;
+
+use crate::clock::{Clock, Moment};
+
+/// Messages taken from the link in one round.
+const ROUND_MESSAGES: usize = 256;
+
+/// A member of a group, without the waiting: the leader, or an edge under one network.
+pub(crate) trait Reactor {
+    /// Input beside the messages of the broker.
+    type Input;
+    /// Why the member ends by itself.
+    type End;
+
+    /// When the next round is due without input; `last` is the time of the last round.
+    fn next_timer(&self, last: Moment) -> Option<tokio::time::Instant>;
+
+    /// Whether messages are taken; otherwise they wait in the link.
+    fn takes_messages(&self) -> bool;
+
+    /// Waits for input beside the messages. Cancelling the wait loses nothing.
+    async fn next_input(&mut self) -> Self::Input;
+
+    /// One round: the input that ended the wait, and the messages that have come.
+    async fn round(
+        &mut self,
+        at: Moment,
+        input: Option<Self::Input>,
+        messages: impl Iterator<Item = Incoming>,
+    ) -> ControlFlow<Self::End>;
+}
+
+/// Why the rounds ended.
+pub(crate) enum End<E> {
+    /// A stop was requested.
+    Requested,
+    /// The task of the link ended.
+    LinkEnded,
+    /// The member ended by itself.
+    Member(E),
+}
+
+/// Where a member's rounds get their messages and their time.
+pub(crate) struct EventLoop {
+    clock: Clock,
+    last: Moment,
+    incoming: mpsc::Receiver<Incoming>,
+    messages: Vec<Incoming>,
+    work_loop: WorkLoop,
+}
+
+impl EventLoop {
+    pub(crate) fn new(clock: Clock, incoming: mpsc::Receiver<Incoming>, work_loop: WorkLoop) -> Self {
+        Self { last: clock.read(), clock, incoming, messages: Vec::with_capacity(ROUND_MESSAGES), work_loop }
+    }
+
+    /// Reads the clocks, for what happens outside of rounds.
+    pub(crate) fn read_clock(&mut self) -> Moment {
+        self.last = self.clock.read();
+        self.last
+    }
+
+    /// Runs rounds until `stop` ends, or one of the other reasons to end.
+    pub(crate) async fn run<R: Reactor>(
+        &mut self,
+        reactor: &mut R,
+        stop: impl Future<Output = ()>,
+    ) -> End<R::End> {
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            let timer = reactor.next_timer(self.last);
+            let takes_messages = reactor.takes_messages();
+            let mut input = None;
+            self.work_loop.end_round();
+            tokio::select! {
+                biased;
+                () = &mut stop => return End::Requested,
+                // Before the messages: samples that they open are decided under a policy that has come.
+                first = reactor.next_input() => input = Some(first),
+                taken = self.incoming.recv_many(&mut self.messages, ROUND_MESSAGES), if takes_messages => if taken == 0 {
+                    return End::LinkEnded;
+                },
+                () = sleep_until(timer.unwrap_or(self.last.instant)), if timer.is_some() => {}
+            }
+            self.work_loop.begin_round();
+            // Every round reads every source, so that no source can starve another.
+            while takes_messages
+                && self.messages.len() < ROUND_MESSAGES
+                && let Ok(message) = self.incoming.try_recv()
+            {
+                self.messages.push(message);
+            }
+            let at = self.read_clock();
+            if let ControlFlow::Break(end) = reactor.round(at, input, self.messages.drain(..)).await {
+                return End::Member(end);
+            }
+        }
+    }
+}
