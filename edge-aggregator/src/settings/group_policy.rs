@@ -1,11 +1,11 @@
 //! The policy of a running group: its file is read again at SIGHUP, and changed by commands. A change by a command is checked and written,
 //! with a line in an audit file, before it holds.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use headwater_inference::policy::{
     LivePolicy, Policy, PolicyChanges, PolicyDifference, PolicyEdit, PolicyFileError, Reread,
@@ -13,20 +13,11 @@ use headwater_inference::policy::{
 use headwater_protocol::policy_command::{Origin, PolicyAnswer, PolicyCommand, Verdict};
 use headwater_protocol::{GroupId, MemberName, PolicyId, Schema, SiteId, UtcTime};
 use headwater_toml_file::edit as edit_toml;
-use headwater_transport::{lock_within, read_bounded, rewrite_file};
+use headwater_transport::{PUBLIC_MODE, lock_folder_of, rewrite_file};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
 use tracing::{info, warn};
-
-/// Largest policy file, in bytes.
-const MAX_FILE_BYTES: u64 = 64 << 10;
-
-/// Longest wait for another program that changes a policy in the same folder.
-const LOCK_LIMIT: Duration = Duration::from_secs(5);
-
-/// Mode of a new file: a policy is no secret.
-const NEW_FILE_MODE: u32 = 0o644;
 
 /// Longest reason that the audit file takes over, in characters.
 const MAX_WHY: usize = 500;
@@ -135,12 +126,9 @@ fn execute(
     let edits = edits(command)?;
     let file = live.file().ok_or("the leader has no policy file: give it one by its setting `policy`")?;
     let of_file = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // The lock is held until the function returns.
-    let lock = File::open(folder).map_err(|error| of_file(&error))?;
-    lock_within(&lock, LOCK_LIMIT).map_err(|error| of_file(&error))?;
-    let text = read_bounded(file, MAX_FILE_BYTES).map_err(|error| of_file(&error))?;
-    let mut text = String::from_utf8(text).map_err(|error| of_file(&error))?;
+    // Held until the function returns.
+    let _lock = lock_folder_of(file).map_err(|error| of_file(&error))?;
+    let mut text = PolicyChanges::read_text(file).map_err(|error| of_file(&error))?;
     let mistake = |error: PolicyFileError| error.in_file(file).to_string();
     let earlier = PolicyChanges::parse(&text).map_err(mistake)?;
     if earlier.apply_to(live.bundle()).map_err(mistake)?.1 != *in_effect {
@@ -168,7 +156,7 @@ fn execute(
     };
     // No change holds without its line.
     append(&audit_file(file), &line).map_err(|error| format!("writing the audit file: {error}"))?;
-    rewrite_file(file, &text, NEW_FILE_MODE).map_err(|error| of_file(&error))?;
+    rewrite_file(file, &text, PUBLIC_MODE).map_err(|error| of_file(&error))?;
     Ok(new)
 }
 

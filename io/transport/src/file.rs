@@ -51,6 +51,30 @@ pub fn lock_within(file: &File, limit: Duration) -> Result<(), TryLockError> {
     }
 }
 
+/// Longest wait for another program that changes a file in the same folder.
+const FOLDER_LOCK_LIMIT: Duration = Duration::from_secs(5);
+
+/// Locks the folder of a file against other programs that change a file in it, until the value is dropped. Blocks the thread meanwhile.
+///
+/// # Errors
+/// A sentence without the path: another program holds the lock for longer than five seconds, or the system's error.
+pub fn lock_folder_of(file: &Path) -> Result<File, String> {
+    lock_folder_within(file, FOLDER_LOCK_LIMIT)
+}
+
+fn lock_folder_within(file: &Path, limit: Duration) -> Result<File, String> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let opened = File::open(folder).map_err(|error| format!("locking its folder: {error}"))?;
+    match lock_within(&opened, limit) {
+        Ok(()) => Ok(opened),
+        Err(TryLockError::WouldBlock) => Err(format!(
+            "another program changes a file in this folder for more than {} s; try again when it has ended",
+            limit.as_secs_f32()
+        )),
+        Err(TryLockError::Error(error)) => Err(format!("locking its folder: {error}")),
+    }
+}
+
 /// Replaces a file by a new one and syncs both, so that a crash or a power loss leaves one of them whole.
 ///
 /// # Errors
@@ -203,6 +227,21 @@ mod tests {
             drop(held);
             waits.join().expect("no panic").expect("the lock is free");
         });
+    }
+
+    #[test]
+    fn the_lock_of_a_folder_is_waited_for_with_a_limit_and_named() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("policy.toml");
+        let held = lock_folder_of(&file).expect("nobody holds the lock");
+        let error = lock_folder_within(&file, Duration::from_millis(50)).expect_err("it is held");
+        assert!(
+            error.contains("another program changes a file in this folder for more than 0.05 s"),
+            "{error}"
+        );
+        drop(held);
+        assert!(lock_folder_within(&file, Duration::ZERO).is_ok());
+        assert!(lock_folder_of(&folder.path().join("none/policy.toml")).is_err());
     }
 
     #[test]

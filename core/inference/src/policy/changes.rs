@@ -68,10 +68,25 @@ impl PolicyChanges {
     /// [`PolicyFileError`]: the file cannot be read, or what [`PolicyChanges::parse`] refuses.
     pub fn read(path: &Path) -> Result<Self, PolicyFileError> {
         let of_file = |error: PolicyFileError| error.in_file(path);
-        let text = read_text(path);
+        let text = Self::read_text(path);
         let text = text
             .map_err(|error| of_file(PolicyFileError::new(vec![Mistake::of_key("", error.to_string())])))?;
         Self::parse(&text).map_err(of_file)
+    }
+
+    /// The text of a file of at most 64 KiB.
+    ///
+    /// # Errors
+    /// The system's error, something else than a file, or too many bytes.
+    pub fn read_text(path: &Path) -> std::io::Result<String> {
+        let (file, _) = regular_file::open(path)?;
+        let mut text = String::new();
+        let read = file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+        if read as u64 > MAX_FILE_BYTES {
+            let message = format!("expected a policy of at most {MAX_FILE_BYTES} bytes, found more");
+            return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message));
+        }
+        Ok(text)
     }
 
     /// Reads the text of a file.
@@ -310,17 +325,6 @@ impl fmt::Display for PolicyFileError {
         });
         f.write_str(&mistakes.collect::<Vec<_>>().join("; "))
     }
-}
-
-fn read_text(path: &Path) -> std::io::Result<String> {
-    let (file, _) = regular_file::open(path)?;
-    let mut text = String::new();
-    let read = file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
-    if read as u64 > MAX_FILE_BYTES {
-        let message = format!("expected a policy of at most {MAX_FILE_BYTES} bytes, found more");
-        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

@@ -216,3 +216,76 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use headwater_protocol::NetworkId;
+
+    use super::*;
+    use crate::devices::inbox::tests::birth;
+
+    fn start(boot: u16) -> Start {
+        let birth = Birth { boot: Boot(boot), ..birth("a", 1, NetworkId([7; 32])) };
+        Start::new(&birth, Generation::Current)
+    }
+
+    fn born(boot: u16, has_ended: bool) -> SessionEvent {
+        SessionEvent::Birth { start: start(boot), has_ended }
+    }
+
+    fn up(boot: u16, sign: Sign) -> SessionEvent {
+        SessionEvent::Status(Heard::Up(Boot(boot), sign))
+    }
+
+    fn down(boot: u16) -> SessionEvent {
+        SessionEvent::Status(Heard::Down(Boot(boot)))
+    }
+
+    #[test]
+    fn each_event_leads_to_its_state() {
+        use Session::{Ended, Replaced, Up, Waiting, WithoutBirth};
+        use SessionEvent::{BirthCleared, Judged, LeaderConnected, Message, Returned, Silent};
+        use Sign::{Kept, KeptAfterEnd, Live};
+        let (one, two) = (start(1), start(2));
+        let refused = Start { refusal: Some(Fault::UnknownDevice), ..one };
+        let (up_one, down_one) = (Some(Heard::Up(Boot(1), Live)), Some(Heard::Down(Boot(1))));
+        let rows = [
+            (WithoutBirth(None), born(1, false), Waiting(one, None)),
+            (WithoutBirth(None), up(1, Live), WithoutBirth(up_one)),
+            (WithoutBirth(up_one), born(1, false), Up(one, Live)),
+            (WithoutBirth(down_one), born(1, false), Ended(one)),
+            (WithoutBirth(down_one), born(2, false), Waiting(two, down_one)),
+            (WithoutBirth(up_one), born(1, true), Ended(one)),
+            (Waiting(one, None), up(1, Kept), Up(one, Kept)),
+            (Waiting(one, None), up(2, Live), Waiting(one, Some(Heard::Up(Boot(2), Live)))),
+            (Up(one, Live), born(2, false), Waiting(two, up_one)),
+            (Up(one, Live), down(1), Ended(one)),
+            (Up(one, Live), BirthCleared, WithoutBirth(up_one)),
+            (Up(one, Live), Silent, Replaced(one, Live)),
+            (Up(one, Live), LeaderConnected, Up(one, Kept)),
+            (Up(one, KeptAfterEnd), LeaderConnected, Up(one, KeptAfterEnd)),
+            (Up(one, KeptAfterEnd), Message, Up(one, Live)),
+            (Up(one, Live), Judged(refused.refusal), Up(refused, Live)),
+            (Up(refused, Live), Judged(None), Up(one, Live)),
+            (Replaced(one, Live), Returned, Up(one, Live)),
+            (Replaced(one, Live), up(1, Kept), Replaced(one, Kept)),
+            (Replaced(one, Live), born(1, false), Replaced(one, Live)),
+            (Replaced(one, Live), down(1), Ended(one)),
+            (Replaced(one, Live), born(2, false), Waiting(two, up_one)),
+            (Ended(one), up(1, Live), Up(one, Live)),
+            (Ended(one), Silent, Ended(one)),
+            (Ended(one), BirthCleared, WithoutBirth(down_one)),
+        ];
+        for (before, event, after) in rows {
+            let mut session = before;
+            session.on(event);
+            assert_eq!(session, after, "{before:?} on {event:?}");
+        }
+        assert_eq!(Up(one, Live).claimed_slot(), Some(one.claim));
+        for session in
+            [WithoutBirth(up_one), Waiting(one, None), Up(refused, Live), Replaced(one, Live), Ended(one)]
+        {
+            assert_eq!(session.claimed_slot(), None, "{session:?}");
+        }
+    }
+}

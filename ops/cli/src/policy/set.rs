@@ -1,30 +1,20 @@
 //! `headwater policy set`: changes a policy file.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{Policies, Policy, PolicyChanges, PolicyEdit, PolicyValue};
 use headwater_protocol::PolicyId;
 use headwater_toml_file::edit as edit_toml;
-use headwater_transport::{lock_within, read_bounded, rewrite_file};
+use headwater_transport::{PUBLIC_MODE, lock_folder_of, rewrite_file};
 
 use super::SetArgs;
 use super::show::is_used;
 use crate::{BadUsage, shipped};
-
-/// Largest file that is changed, in bytes; services take no larger one.
-const MAX_FILE_BYTES: u64 = 64 << 10;
-
-/// Longest wait for another run that changes a policy in the same folder.
-const LOCK_LIMIT: Duration = Duration::from_secs(5);
-
-/// Mode of a new file: a policy is no secret, and services run as another user.
-const NEW_FILE_MODE: u32 = 0o644;
 
 /// Changes the file after a check, and prints what changed.
 pub(super) fn run(args: &SetArgs) -> anyhow::Result<()> {
@@ -33,12 +23,12 @@ pub(super) fn run(args: &SetArgs) -> anyhow::Result<()> {
     let without_effect = bundle.as_ref().map(|bundle| without_effect(bundle, &edits)).transpose()?;
     let calibrated = bundle.as_ref().map(Bundle::policies);
     let file = target(&args.file)?;
-    // The lock is held until the function returns.
-    let _lock = lock(folder_of(&file), LOCK_LIMIT)?;
+    // Held until the function returns. Services run as another user: a policy is no secret.
+    let _lock = lock_folder_of(&file).map_err(|reason| anyhow!("{}: {reason}", file.display()))?;
     let old = read(&file)?;
     let change = Change::new(&file, old.as_deref().unwrap_or_default(), &edits, calibrated)?;
     if old.is_none() || old.is_some_and(|old| old != change.text) {
-        rewrite_file(&file, &change.text, NEW_FILE_MODE)
+        rewrite_file(&file, &change.text, PUBLIC_MODE)
             .with_context(|| format!("writing {}", file.display()))?;
     }
     crate::print(&(without_effect.unwrap_or_default() + &change.report(&args.file)))
@@ -96,37 +86,12 @@ fn target(file: &Path) -> anyhow::Result<PathBuf> {
     Ok(real)
 }
 
-/// Folder of a file.
-fn folder_of(file: &Path) -> &Path {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Locks a folder against other runs of this command; the lock is held until the file is dropped.
-fn lock(folder: &Path, limit: Duration) -> anyhow::Result<File> {
-    let of = || format!("locking the folder {}", folder.display());
-    let file = File::open(folder).with_context(of)?;
-    match lock_within(&file, limit) {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => bail!(
-            "{}: another program changes a policy in this folder for more than {} s; try again when it has ended",
-            folder.display(),
-            limit.as_secs_f32()
-        ),
-        Err(TryLockError::Error(error)) => Err(error).with_context(of),
-    }
-}
-
 /// The text of the file; `None` where there is no file.
 fn read(file: &Path) -> anyhow::Result<Option<String>> {
     if fs::metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         return Ok(None);
     }
-    let text = read_bounded(file, MAX_FILE_BYTES)
-        .and_then(|text| String::from_utf8(text).map_err(|error| format!("expected text: {error}")));
-    match text {
-        Ok(text) => Ok(Some(text)),
-        Err(reason) => bail!("reading the policy {}: {reason}", file.display()),
-    }
+    PolicyChanges::read_text(file).map(Some).with_context(|| format!("reading the policy {}", file.display()))
 }
 
 /// The changed file.
@@ -225,7 +190,7 @@ mod tests {
         let file = folder.path().join("policy.toml");
         set(&file, &["window_ms=40", "local.threshold=0.4"]).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "window_ms = 40\n\n[local]\nthreshold = 0.4\n");
-        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, NEW_FILE_MODE);
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, PUBLIC_MODE);
         fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         let link = folder.path().join("link.toml");
         std::os::unix::fs::symlink(&file, &link).unwrap();
@@ -291,16 +256,6 @@ mod tests {
         });
         let text = fs::read_to_string(&file).unwrap();
         assert_eq!(PolicyChanges::parse(&text).unwrap().keys().count(), values.len(), "{text}");
-    }
-
-    #[test]
-    fn a_lock_of_another_program_is_waited_for_with_a_limit() {
-        let folder = tempfile::tempdir().unwrap();
-        let held = lock(folder.path(), LOCK_LIMIT).unwrap();
-        let error = lock(folder.path(), Duration::from_millis(50)).unwrap_err().to_string();
-        assert!(error.contains("another program changes a policy"), "{error}");
-        drop(held);
-        assert!(lock(folder.path(), Duration::ZERO).is_ok());
     }
 
     #[test]
