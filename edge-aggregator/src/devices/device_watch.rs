@@ -22,6 +22,7 @@ use headwater_inference::leader::{ClockOff, Generation, Leader, Micros};
 use headwater_protocol::status::ReportedState;
 use headwater_protocol::{DeviceId, Fault, Numbering, Slot};
 use headwater_transport::LogLimit;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -55,14 +56,19 @@ pub struct ReportedDevice {
 }
 
 /// Checks of a group's devices.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DeviceWatch {
     next: Option<Micros>,
     /// When the connection to the broker was made; `None` without one.
     connected: Option<Micros>,
     /// Triggered samples in a row that no device answered, and when the latest of them was dropped.
     unanswered: Option<(u32, Micros)>,
+    #[serde(skip, default = "log_limit")]
     log: LogLimit<Micros>,
+}
+
+fn log_limit() -> LogLimit<Micros> {
+    LogLimit::new(MAX_LINES)
 }
 
 /// Inputs of a check.
@@ -84,7 +90,7 @@ struct Check<'a> {
 
 impl DeviceWatch {
     pub(crate) fn new() -> Self {
-        Self { next: None, connected: None, unanswered: None, log: LogLimit::new(MAX_LINES) }
+        Self { next: None, connected: None, unanswered: None, log: log_limit() }
     }
 
     /// Notes that the connection to the broker was made.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use headwater_protocol::status::ReportedState;
 use headwater_protocol::{DeviceId, SettledNotice};
+use serde::{Deserialize, Serialize};
 
 use crate::devices::device_watch::ReportedDevice;
 
 /// Refused devices now, and as last published.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RefusedDevices {
     now: BTreeMap<DeviceId, String>,
     published: BTreeMap<DeviceId, String>,

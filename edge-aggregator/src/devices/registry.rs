@@ -35,7 +35,7 @@ use crate::devices::message_format::{Arrival, Change, InboxCounts, MessageFormat
 use device::Device;
 use registered_device::CONNECTION_ENDED;
 pub(crate) use registered_device::{ClaimState, RegisteredDevice};
-use session::{Heard, NetworkSlot, Session, SessionEvent, Sign};
+use session::{Heard, NetworkSlot, Session, SessionEvent, Sign, Start};
 
 /// Time in which a broker that stops ends the connections of devices and leader.
 const BROKER_STOP: Duration = Duration::from_secs(10);
@@ -151,6 +151,27 @@ impl Registry {
             forgotten_log: LogLimit::new(1),
             clear_limit: LogLimit::new(owners::MAX_CLEARS),
         }
+    }
+
+    fn knows(&self, Start { claim, .. }: Start) -> bool {
+        self.formats.get(claim.generation).is_some()
+    }
+
+    /// Whether a state is one of as many slots, and names only devices that it has.
+    pub(crate) fn fits(&self, state: &RegistryState) -> bool {
+        let by_slot = [state.holders.len(), state.last_holders.len(), state.told_names.len()];
+        let is_known =
+            |index: &DeviceIndex| state.devices.get(index.at).is_some_and(|device| device.index == *index);
+        let holders = state.holders.iter().flatten().map(|holder| &holder.device);
+        by_slot == [self.state.holders.len(); 3]
+            && state.devices.iter().enumerate().all(|(at, device)| device.index.at == at)
+            && state.devices.iter().filter_map(|device| device.session.start()).all(|start| self.knows(start))
+            && state
+                .by_id
+                .values()
+                .chain(holders)
+                .chain(state.cleared.iter().map(|(index, _)| index))
+                .all(is_known)
     }
 
     /// Notes a new connection to the broker: what was known before says nothing about the present connections of devices.

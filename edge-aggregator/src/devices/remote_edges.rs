@@ -66,6 +66,12 @@ impl RemoteEdges {
         Self { formats, state: RemoteEdgesState::default(), log: LogLimit::new(MAX_LINES) }
     }
 
+    /// Whether a state names only networks that the group has.
+    pub(crate) fn fits(&self, state: &RemoteEdgesState) -> bool {
+        let sessions = state.edges.iter().filter_map(|edge| edge.session);
+        sessions.map(|(_, claim)| claim.generation).all(|generation| self.formats.get(generation).is_some())
+    }
+
     /// The edge of that name; `None` when [`MAX_EDGES`] others are up. A new name takes the place of the oldest one that is not up.
     pub(crate) fn edge(&mut self, id: &EdgeId) -> Option<RemoteEdgeIndex> {
         if let Some(at) = self.state.edges.iter().position(|known| known.id == *id) {

@@ -405,6 +405,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::clock::Moment;
     use crate::devices::inbox::tests::{birth, status};
     use crate::settings::config::SharedConfig;
 
@@ -413,6 +414,8 @@ mod tests {
         member: GroupLeader,
         led: LedGroup,
         network: NetworkId,
+        /// Time of every message.
+        at: Moment,
     }
 
     impl Group {
@@ -432,7 +435,8 @@ mod tests {
                 inbox: Arc::clone(&member.inbox),
                 stop: member.stop.subscribe(),
             };
-            Self { member, led, network }
+            let at = Clock::starting_at(Instant::now()).read();
+            Self { member, led, network, at }
         }
 
         async fn leads(&self) -> Worker {
@@ -442,10 +446,7 @@ mod tests {
 
         fn sends(&self, worker: &mut Worker, (device, leaf): (&str, DeviceTopic), payload: Vec<u8>) {
             let topic = self.led.topics.device(&DeviceId::new(device).unwrap(), leaf);
-            worker.receive(
-                worker.clock.read(),
-                Incoming::Message { topic, payload: payload.into(), retain: false },
-            );
+            worker.receive(self.at, Incoming::Message { topic, payload: payload.into(), retain: false });
         }
 
         fn starts(&self, worker: &mut Worker, id: &str, slot: u8) {
@@ -472,7 +473,7 @@ mod tests {
             let (topic, payload) =
                 (self.led.topics.name(&Topic::Trigger), format!(r#"{{"sample": {sample}}}"#));
             let message = Incoming::Message { topic, payload: payload.into(), retain: false };
-            worker.receive(worker.clock.read(), message);
+            worker.receive(self.at, message);
         }
     }
 
@@ -503,13 +504,46 @@ mod tests {
             group.has_no_view(&mut worker, "a", u64::MAX);
             let topic = "headwater/v1/plant/other/trigger".to_owned();
             let foreign = Incoming::Message { topic, payload: Vec::new().into(), retain: false };
-            worker.receive(worker.clock.read(), foreign);
+            worker.receive(group.at, foreign);
             worker.report_state();
             group.led.report_lost();
             let report = group.member.report();
             assert_eq!((report.inbox.unroutable, report.leader.implausible), (times, times));
             let by_code = [("implausible".to_owned(), times), ("unknown_device".to_owned(), times)];
             assert_eq!(report.inbox.by_code(), by_code);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_group_goes_on_from_a_state_that_was_written_and_read() {
+        let group = Group::new();
+        let mut worker = group.leads().await;
+        group.starts(&mut worker, "a", 0);
+        group.starts(&mut worker, "b", 1);
+        group.triggers(&mut worker, 101);
+        assert!(worker.state().is_none(), "its actions wait");
+        worker.actions.clear();
+        let written = serde_json::to_string(&worker.state().unwrap()).unwrap();
+        let mut other = group.leads().await;
+        other.actions.clear();
+        other.set_state(serde_json::from_str(&written).unwrap()).unwrap();
+        let value = |worker: &Worker| serde_json::to_value(worker.state().unwrap()).unwrap();
+        assert_eq!(value(&other), value(&worker));
+        for worker in [&mut worker, &mut other] {
+            group.has_no_view(worker, "b", 101);
+            group.has_status(worker, "a", DeviceState::Down);
+            group.starts(worker, "c", 2);
+        }
+        assert!(worker.actions.iter().any(|action| matches!(action, Action::Decide(_))));
+        assert_eq!(worker.actions, other.actions);
+        assert_eq!(worker.inbox.devices.state, other.inbox.devices.state);
+        for (from, to) in
+            [("\"at\":0", "\"at\":7"), ("\"holders\":[", "\"holders\":[null,"), ("\"current\"", "\"next\"")]
+        {
+            let altered = written.replace(from, to);
+            assert_ne!(altered, written, "{from}");
+            let refused = serde_json::from_str(&altered).map(|state| other.set_state(state).is_err());
+            assert!(refused.unwrap_or(true), "{from}");
         }
     }
 }

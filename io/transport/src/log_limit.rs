@@ -9,7 +9,7 @@ use tokio::time::Instant;
 pub const LOG_WINDOW: Duration = Duration::from_secs(60);
 
 /// At most so many lines in a window; the others are counted. `T` is the time of the caller.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LogLimit<T = Instant> {
     max_lines: u32,
     lines: u32,

@@ -31,7 +31,7 @@ const LEAST_LIMIT_MS: i64 = 10;
 const NEAR_MS: std::ops::RangeInclusive<i64> = -10..=5;
 
 /// Offsets of the devices' clocks from the leader's wall clock.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct ClockOffsets {
     #[serde(with = "super::by_slot")]
     by_slot: [Differences; Slot::MAX],

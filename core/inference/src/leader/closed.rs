@@ -39,7 +39,7 @@ const COMPLETE_EVERY: u32 = 10;
 /// ──────┤────────────■──■■────■■■──────> id
 ///  forgotten         only these closed
 /// ```
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct ClosedSamples {
     /// Closed samples above the floor.
     ranges: IdRanges,
@@ -55,7 +55,7 @@ pub(super) struct ClosedSamples {
 }
 
 /// A decision that the cloud's answer may still revise.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Revisable {
     /// The decision; its present slots are those whose features the cloud has.
     pub(super) decision: Decision,
@@ -63,7 +63,7 @@ pub(super) struct Revisable {
 }
 
 /// Times of the latest published notices.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 struct PublishedNotices {
     /// The latest [`NAMED_TIMES`], oldest first.
     times: VecDeque<Micros>,

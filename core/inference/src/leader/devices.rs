@@ -9,7 +9,7 @@ use super::Micros;
 pub(super) const MAX_MISSED_WINDOWS: u8 = 3;
 
 /// Which slots are up, and how many windows in a row each missed.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Devices {
     pub(super) up: SlotSet,
     #[serde(with = "super::by_slot")]

@@ -11,14 +11,14 @@ use super::Micros;
 const MAX_SCANNED: usize = 4096;
 
 /// Ids as ranges that neither overlap nor touch.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct IdRanges {
     /// Ranges by their first id.
     ranges: BTreeMap<SampleId, Range>,
 }
 
 /// End of a range, and when it last changed.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Range {
     last: SampleId,
     changed: Micros,

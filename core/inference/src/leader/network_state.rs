@@ -8,7 +8,7 @@ use super::devices::Devices;
 use crate::policy::Policy;
 
 /// The policy of one network, and the devices and edges that run it.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct NetworkState {
     pub(super) network: NetworkId,
     pub(super) policy: Policy,

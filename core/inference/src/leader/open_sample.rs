@@ -11,7 +11,7 @@ use crate::cascade::ExitAnswer;
 use crate::exit::{ExitInput, argmax};
 
 /// State of one open sample.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct OpenSample {
     pub(super) buffers: Buffers,
     /// The network that decides the sample.
@@ -55,7 +55,7 @@ pub(super) struct OpenSample {
 }
 
 /// Scores and maps of one sample, of its network's sizes. Later samples of the network reuse them.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct Buffers {
     /// `[slots, classes]`; only scores of present slots are read.
     #[serde(with = "super::float_bits")]

@@ -29,7 +29,7 @@ pub(super) const EARLIEST_WALL_MS: u64 = 1_577_836_800_000;
 const MAX_WALL_BEHIND_MS: u64 = 315_576_000_000;
 
 /// Knowledge of the ids of a group.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct PlausibleIds {
     /// Numbering of samples by the devices; `None` while no birth has named it.
     pub(super) numbering: Option<Numbering>,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Micros;
 
 /// Timers of samples, earliest first. A timer is not removed when its sample ends a stage; the owner ignores the old timer.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Micros, SampleId)>>,
 }

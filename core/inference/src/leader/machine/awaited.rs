@@ -22,7 +22,7 @@ const MAX_AWAITED: usize = 65_536;
 const SEND_AGAIN_MS: u32 = 10_000;
 
 /// Awaited samples.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct AwaitedSamples {
     samples: BTreeMap<SampleId, Awaited>,
     /// Without a connection no answer can come, so that no sample is dropped.

@@ -22,10 +22,10 @@ use crate::leader::Micros;
 const MAX_HELD: usize = 256;
 
 /// Answers that are held, oldest first.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct EarlyAnswers(Vec<EarlyAnswer>);
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct EarlyAnswer {
     message: DeviceMessage,
     received: Micros,

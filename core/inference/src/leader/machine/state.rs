@@ -19,7 +19,7 @@ use crate::leader::plausible_ids::{DEFAULT_CLOCK_DIFFERENCE_MS, PlausibleIds};
 use crate::leader::timers::Timers;
 
 /// State of a [`Leader`] between two events, with its format. A leader of the same networks goes on from there with the same actions.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct LeaderState {
     format: Schema<1>,
     pub(in crate::leader) networks: PerNetwork<NetworkState>,

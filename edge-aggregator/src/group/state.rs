@@ -1,0 +1,68 @@
+//! The state of a leading group as one value: a recording begins with it, and a replay goes on from it.
+//!
+//! Edges in the leader's process, journal, cloud and broker are outside: what they answer comes as events.
+
+use headwater_inference::leader::{LeaderState, StateError};
+use headwater_protocol::{SampleId, Schema};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::devices::device_watch::DeviceWatch;
+use crate::devices::refused_devices::RefusedDevices;
+use crate::devices::registry::RegistryState;
+use crate::devices::remote_edges::RemoteEdgesState;
+use crate::group::worker::Worker;
+use crate::publishing::settled_schedule::SettledSchedule;
+
+/// State of loop, registry and leader between two rounds.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct GroupState {
+    format: Schema<1>,
+    leader: LeaderState,
+    devices: RegistryState,
+    edges: RemoteEdgesState,
+    device_watch: DeviceWatch,
+    refused: RefusedDevices,
+    settled: SettledSchedule,
+    last_sample: Option<SampleId>,
+}
+
+/// Why a group cannot go on from a state.
+#[derive(Debug, Error)]
+pub(crate) enum GroupStateError {
+    #[error(transparent)]
+    Leader(#[from] StateError),
+    #[error("state of a group: expected devices and edges of its networks, found others")]
+    Devices,
+}
+
+impl Worker {
+    /// The state between two rounds; `None` while decisions wait for the journal.
+    pub(crate) fn state(&self) -> Option<GroupState> {
+        self.actions.is_empty().then(|| GroupState {
+            format: Schema,
+            leader: self.leader.state().clone(),
+            devices: self.inbox.devices.state.clone(),
+            edges: self.inbox.edges.state.clone(),
+            device_watch: self.device_watch.clone(),
+            refused: self.refused.clone(),
+            settled: self.settled.clone(),
+            last_sample: self.last_sample,
+        })
+    }
+
+    /// Goes on from a state of a group with the same networks. Call it before the first round.
+    ///
+    /// # Errors
+    /// When the state does not fit the networks; the group then stays as it was.
+    pub(crate) fn set_state(&mut self, state: GroupState) -> Result<(), GroupStateError> {
+        if !self.inbox.devices.fits(&state.devices) || !self.inbox.edges.fits(&state.edges) {
+            return Err(GroupStateError::Devices);
+        }
+        self.leader.set_state(state.leader)?;
+        (self.inbox.devices.state, self.inbox.edges.state) = (state.devices, state.edges);
+        (self.device_watch, self.refused) = (state.device_watch, state.refused);
+        (self.settled, self.last_sample) = (state.settled, state.last_sample);
+        Ok(())
+    }
+}
