@@ -282,7 +282,7 @@ pub struct JournalCounts {
     pub entries: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Compactions at the bound.
+    /// Times that the journal reached its largest size and was written anew without what is settled.
     pub compactions: u64,
     /// Bytes of a torn last line that the start cut off.
     pub torn_bytes: u64,

@@ -1,7 +1,7 @@
 //! Catalogue of the data sets that open by name.
 //!
 //! To add a data set: write one file with a [`DataSetInfo`], and add one line to [`CATALOGUE`]. In `lib.rs`, declare the module and
-//! give it a place in the diagram, which the test `layers` checks. Describe it in `docs/data.md`.
+//! give it a place in the diagram, which the test `module_orders` checks. Describe it in `docs/data.md`.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -97,7 +97,7 @@ pub fn jpeg_len(view: &View, quality: u8) -> Result<usize, CodecError> {
 /// Length of a view as lossy WebP, in bytes, with the default settings of libwebp. The quality is 0 to 100.
 ///
 /// # Errors
-/// [`CodecError::Shape`], [`CodecError::Encode`], also for a quality outside 0 to 100.
+/// [`CodecError::Shape`] for a view that is no image; [`CodecError::Encode`], such as for a quality outside 0 to 100.
 pub fn webp_len(view: &View, quality: u8) -> Result<usize, CodecError> {
     webp_file(view, "WebP", |config| config.quality = f32::from(quality)).map(|file| file.len())
 }

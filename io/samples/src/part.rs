@@ -5,7 +5,7 @@
 pub enum Part {
     /// Samples that train the weights.
     Train,
-    /// Samples that choose settings, exit scores and the order in which thresholds are tried.
+    /// Samples that choose temperatures, exit rules and the order in which thresholds are tried.
     Validation,
     /// Samples for reports only.
     Test,

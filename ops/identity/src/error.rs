@@ -72,7 +72,7 @@ pub enum EnrollError {
         /// The advice.
         advice: &'static str,
     },
-    /// A certificate or a list cannot be made.
+    /// A certificate, a key or a list of revoked certificates cannot be made.
     #[error("{what}: {reason}")]
     Certificate {
         /// The certificate, list or key that could not be made.

@@ -109,7 +109,7 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
         (&operator, &["policy/operator", "trigger"][..]),
     ];
     for (link, expected) in may {
-        // The last one arrives, so that those before it had their time.
+        // The last message is an expected one: when it has come, a forbidden one before it would have come too.
         let last = expected[expected.len() - 1];
         ALL.iter().filter(|topic| **topic != last).chain([&last]).for_each(|topic| say(link, topic));
         let mut topics = Vec::new();

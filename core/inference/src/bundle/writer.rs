@@ -45,7 +45,7 @@ impl BundleWriter {
         self
     }
 
-    /// Adds the context table of a device's map.
+    /// Adds the table of contexts with which a device's feature map is coded.
     #[must_use]
     pub fn contexts(mut self, name: impl Into<String>, contexts: impl Into<Vec<u8>>) -> Self {
         self.contexts.push((name.into(), contexts.into()));

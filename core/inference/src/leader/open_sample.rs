@@ -151,7 +151,7 @@ impl OpenSample {
         *self = Self { buffers, generation: self.generation, sample, captured, presence, ..Self::default() };
     }
 
-    /// Takes over an open sample of the other network, which no device has answered. All but buffers, slots and policy goes on.
+    /// Goes on with an open sample of the other network that no device has answered. Network, buffers, presence and policy stay its own.
     pub(super) fn take_over(&mut self, other: &mut Self) {
         std::mem::swap(self, other);
         std::mem::swap(&mut self.buffers, &mut other.buffers);

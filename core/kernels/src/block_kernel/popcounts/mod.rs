@@ -192,9 +192,9 @@ fn fill_padding(sizes: &Sizes, inside: &mut [u64], padded: &mut [u64]) {
 struct Prepared<'a> {
     weights: &'a [u64],
     padding: Padding<'a>,
-    /// Largest allowed number of differing bits at pixels with an even number of padded taps.
+    /// Most differing bits with which an output is still +1, at pixels with an even number of padded taps.
     max_even: &'a [u64],
-    /// Largest allowed number of differing bits at pixels with an odd number of padded taps.
+    /// The same at pixels with an odd number of padded taps.
     max_odd: &'a [u64],
 }
 
