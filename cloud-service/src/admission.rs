@@ -5,9 +5,9 @@
 //! | no | no | everybody |
 //! | no | yes | who shows a key |
 //! | yes | no | who shows a certificate; others get no connection |
-//! | yes | yes | who shows either; a key does not make a certificate good that is refused |
+//! | yes | yes | who shows either; a client whose certificate is refused is refused even with a key |
 //!
-//! Health is told to everybody who gets a connection.
+//! `/v2/health/live` and `/v2/health/ready` answer everybody who gets a connection.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -21,16 +21,17 @@ use tracing::warn;
 use crate::refusal::Refusal;
 use crate::settings::CloudConfig;
 
-/// Roles of `headwater enroll` whose certificates are taken. A certificate without a role is of another authority, which decides by itself.
+/// Roles of `headwater enroll` whose certificates are accepted. A certificate without a role is from another authority, and is accepted
+/// too: that authority chooses who gets one.
 const ROLES: [&str; 3] = ["leader", "edge", "operator"];
 
-/// Shortest key: 128 bits in hexadecimal or Base64 are longer.
+/// Bytes of the shortest key: a key of 128 bits is longer, in hexadecimal as in Base64.
 const MIN_KEY_BYTES: usize = 16;
 
 /// Largest file of keys, bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Certificates and keys that are taken.
+/// Certificates and keys that are accepted.
 #[derive(Debug)]
 pub(crate) struct Admission {
     identity: Option<ServerIdentity>,
@@ -70,7 +71,7 @@ impl Admission {
         self.identity.as_ref()
     }
 
-    /// Checks what a client shows.
+    /// Checks the certificate and the `authorization` header of a client by the table above.
     pub(crate) fn check(
         &self,
         certificate: Option<&Certificate>,
@@ -103,7 +104,7 @@ impl Admission {
 }
 
 impl Keys {
-    /// Whether a key is among these, in a time that does not tell how much of it is right.
+    /// Whether a key is among these. The time taken does not tell how much of a wrong key is right.
     fn contain(&self, shown: &str) -> bool {
         let is_equal = |key: &String| {
             let differences = key.bytes().zip(shown.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
@@ -113,8 +114,8 @@ impl Keys {
     }
 }
 
-/// Keys of a file, one a line; empty lines and those that begin with `#` are passed over. When the file changes, keys that are gone are
-/// refused: an empty file and a missing one leave none.
+/// Keys of a file, one a line; empty lines and lines that begin with `#` are ignored. After a change of the file, keys that are gone are
+/// refused; from then on an empty or missing file means that no key is accepted.
 fn keys(file: PathBuf) -> Result<Reloading<Keys>, String> {
     warn_of_readers(&file);
     let at_start = read_keys(&file)?;

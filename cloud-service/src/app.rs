@@ -33,7 +33,7 @@ pub fn app(state: CloudState) -> Router {
         .with_state(state)
 }
 
-/// Refuses requests of clients that are not admitted; counts them.
+/// Refuses requests of clients that are not admitted; counts and logs the refusals.
 async fn admit(State(state): State<CloudState>, request: Request, next: Next) -> Response {
     let shared = &state.shared;
     let connection = request.extensions().get::<RequestConnection>();
@@ -58,7 +58,7 @@ async fn server() -> Response {
     }))
 }
 
-/// Answers 503 once a model thread has failed: only a new process helps.
+/// Answers 503 while a model thread hangs, and for good once one has failed: only a new process helps then.
 async fn live(State(state): State<CloudState>) -> Result<Response, Refusal> {
     available(state.shared.healths.is_live(), &json!({ "live": true }), "the model has failed")
 }
@@ -104,7 +104,7 @@ async fn not_found() -> Refusal {
     Refusal::new(Fault::NotFound, "no such endpoint, or not by this method: see GET /v2")
 }
 
-/// The answer where the service is available, else 503 with the reason.
+/// The answer if the service is available, otherwise 503 with the reason.
 fn available(is_available: bool, answer: &Value, otherwise: &str) -> Result<Response, Refusal> {
     if is_available { Ok(json_answer(answer)) } else { Err(Refusal::new(Fault::Unavailable, otherwise)) }
 }

@@ -1,4 +1,4 @@
-//! Checks of the settings and of what they name.
+//! Checks of the settings, and of the files that the settings name.
 
 use headwater_inference::bundle::Networks;
 use headwater_inference::engine::Engine;
@@ -11,7 +11,7 @@ use crate::engine;
 use crate::settings::{CloudConfig, CloudSettings, EngineChoice};
 
 impl CloudSettings {
-    /// Looks at everything that the settings name, and at what the start would refuse. Gives the networks too.
+    /// Checks the files that the settings name, and everything that the start would refuse. Also returns the networks that were opened.
     pub fn checks(&self) -> (Vec<Finding>, Option<Networks>) {
         let security = &self.service.security;
         let files = [("bundle", Some(&self.bundle)), ("next_bundle", self.next_bundle.as_ref())];
@@ -40,7 +40,7 @@ const ENGINE: &str = "engine";
 const INSTALL: &str = "install ONNX Runtime 1.24 or later and name its library in `onnxruntime`";
 
 impl CloudConfig {
-    /// Loads the sections in the engine that the service would take.
+    /// Loads the cloud sections in the engine that the service would choose.
     fn check_sections(&self, engine: &dyn Engine, networks: &Networks) -> Finding {
         let mut sections = networks.bundles().iter().map(|(_, bundle)| CloudSection::load(bundle, engine));
         if let Some(error) = sections.find_map(Result::err) {

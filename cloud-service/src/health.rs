@@ -66,7 +66,7 @@ impl Healths {
     /// Waits until every section is loaded.
     ///
     /// # Errors
-    /// Which section does not load, and why.
+    /// The reason why a section does not load; for a section of the next network, the reason says so.
     pub(crate) async fn loaded(&self) -> Result<(), String> {
         self.all_are(|health| *health != Health::Loading).await;
         if self.has_failed() { Err(self.failed().await) } else { Ok(()) }
@@ -79,12 +79,12 @@ impl Healths {
 
     async fn all_are(&self, is_reached: fn(&Health) -> bool) {
         for (_, health) in self.threads.iter() {
-            // A closed channel is the end of a thread.
+            // An error means that the channel is closed, since the thread has ended.
             let _ = health.clone().wait_for(is_reached).await;
         }
     }
 
-    /// Waits until a thread has failed; returns which, and why.
+    /// Waits until a thread has failed; returns the reason, which names the next network if its thread has failed.
     pub(crate) async fn failed(&self) -> String {
         let next = async {
             match &self.threads.next {

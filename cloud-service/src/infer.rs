@@ -39,7 +39,7 @@ pub(crate) async fn infer(
     answered
 }
 
-/// Body of a request, and the connection on which the body arrives; a call of the router has no connection.
+/// Body of a request, and the connection on which the body arrives; a direct call of the router has no connection.
 struct Sender<'a> {
     client: Option<&'a RequestConnection>,
     body: Body,
@@ -96,7 +96,7 @@ async fn answer(
     Ok(write(shared, &response, form))
 }
 
-/// Refuses a sample without a present slot: the network has no answer for one, and the sample would fail its whole batch.
+/// Refuses a request with a sample that has no present slot: the network cannot answer such a sample, and its whole batch would fail.
 fn check_presence(batch: &FeatureBatch) -> Result<(), Refusal> {
     let slots = batch.presence.len() / batch.samples.max(1);
     match batch.presence.chunks(slots.max(1)).position(|row| !row.contains(&true)) {
@@ -118,7 +118,8 @@ fn head_length(headers: &HeaderMap) -> Result<Option<usize>, Refusal> {
         .ok_or_else(|| Refusal::new(Fault::Malformed, format!("{HEADER_LENGTH}: expected a whole number")))
 }
 
-/// Reads at most `limit` bytes; refuses a body whose announced length is larger without reading.
+/// Reads a body of at most `limit` bytes; refuses a body whose announced length is larger without reading. The body must arrive before
+/// `until`.
 async fn read_body(shared: &Shared, body: Body, limit: usize, until: Instant) -> Result<Bytes, Refusal> {
     if body.size_hint().lower() > limit as u64 {
         return Err(oversize(limit));

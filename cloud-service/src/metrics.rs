@@ -39,7 +39,7 @@ report! {
             "headwater_cloud_request_duration_seconds",
             "Time from the head of an inference request to its answer, refusals included."
         ) => |durations| *durations;
-        /// Of each network's model.
+        /// Counts of the model of each network.
         models: BTreeMap<NetworkId, ModelCounts>;
     }
 }
@@ -57,9 +57,9 @@ report! {
             "Queued requests not run: the deadline had passed, or the caller had left.",
             "reason"
         ).from_zero(&["deadline", "caller_gone"]);
-        /// Time of a request in the queue.
+        /// Time that requests spend in the queue.
         queue: DurationCounts;
-        /// Time of a batch in the model.
+        /// Time that batches spend in the model.
         model: DurationCounts;
     }
     durations_by(
@@ -88,7 +88,7 @@ impl CloudReport {
         self.requests.iter().map(|(code, count)| (*code, *count)).filter(|(code, _)| *code != OK)
     }
 
-    /// A count of all models.
+    /// Sum of one count over all models.
     pub fn of_models(&self, count: fn(&ModelCounts) -> u64) -> u64 {
         self.models.values().map(count).sum()
     }
@@ -99,7 +99,7 @@ impl ModelCounts {
         *self.skipped.entry(reason).or_default() += 1;
     }
 
-    /// Queued requests that were not run, for a reason.
+    /// Queued requests that were not run for this reason: `deadline` or `caller_gone`.
     pub fn skipped(&self, reason: &str) -> u64 {
         self.skipped.get(reason).copied().unwrap_or(0)
     }
@@ -127,7 +127,7 @@ impl CloudMetrics {
         let models = networks.map(|generation, network| {
             let counts = Arc::<Mutex<ModelCounts>>::default();
             let (id, of_model) = (network.short(), Arc::clone(&counts));
-            // The id stays the same when the next network becomes the current one.
+            // The label `network` stays the same when the next network becomes the current one.
             let labels = [("network", id.as_str()), ("generation", generation.name())];
             registry.register_report(ModelCounts::METRICS, &labels, move || of_model.lock().clone());
             (network, counts)
@@ -135,7 +135,7 @@ impl CloudMetrics {
         Self { registry, closed, models, counts }
     }
 
-    /// The counts of the service, to raise one.
+    /// Locks the counts of the service, to raise one of them.
     pub(crate) fn counts(&self) -> MutexGuard<'_, CloudReport> {
         self.counts.lock()
     }

@@ -19,7 +19,7 @@ use crate::queue::{Batcher, Entry};
 /// Starts the thread, which loads the section first.
 ///
 /// # Errors
-/// The system's error when there is no thread left.
+/// The system's error if it starts no further thread.
 pub(crate) fn spawn(
     bundle: Arc<Bundle>,
     engine: Arc<dyn Engine>,
@@ -29,12 +29,12 @@ pub(crate) fn spawn(
 ) -> std::io::Result<watch::Receiver<Health>> {
     let (health, watching) = watch::channel(Health::Loading);
     std::thread::Builder::new().name("headwater-model".into()).spawn(move || {
-        // Declared first, dropped last: callers see a panic only after the health has changed.
+        // `entries` is declared first and so dropped last: callers learn of a panic only after the health has changed.
         let mut entries = Vec::new();
         let mut at_end = HealthAtEnd { health, end: None };
         match CloudSection::load(&bundle, &*engine) {
             Ok(section) => {
-                // The section is loaded; the compressed bytes are not needed any more.
+                // The bytes of the bundle are not needed any more.
                 drop(bundle);
                 at_end.health.send_replace(Health::Ready);
                 serve(section, &mut batcher, &mut entries, (&counts, &work_loop));
@@ -82,7 +82,7 @@ fn serve(
         }
         match runner.run(entries) {
             Ok(logits) => answer(entries, &logits),
-            // One entry must not fail the others: each gets a separate run.
+            // One entry must not fail the others: each entry is run again alone.
             Err(_) if entries.len() > 1 => {
                 for entry in entries.drain(..) {
                     let result = runner.run(std::slice::from_ref(&entry));
@@ -103,7 +103,7 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Logits `[samples of all entries, classes]`.
+    /// Runs the entries as one batch; returns logits `[samples of all entries, classes]`.
     fn run(&mut self, entries: &[Entry]) -> Result<Vec<f32>, SectionError> {
         let samples = entries.iter().map(|entry| entry.batch.samples).sum();
         let started = Instant::now();

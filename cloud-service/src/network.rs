@@ -29,7 +29,7 @@ pub(crate) struct Network {
     pub(crate) health: watch::Receiver<Health>,
 }
 
-/// Largest JSON part of a binary request: names, shapes, parameters, the caller's id.
+/// Bytes of the largest JSON part of a binary request: names, shapes, parameters, the caller's id.
 const HEAD_BYTES: usize = 8 * 1024;
 
 impl Network {

@@ -29,7 +29,7 @@ pub(crate) struct Entry {
     pub(crate) queued: Instant,
     pub(crate) deadline: Instant,
     pub(crate) reply: oneshot::Sender<Result<Vec<f32>, Fault>>,
-    /// Bounds the queue: the permit is free once the model has finished with the entry, even when the caller left before.
+    /// Bounds the queue: the permit is held until the model has finished with the entry, even if the caller leaves before.
     pub(crate) _permit: OwnedSemaphorePermit,
 }
 
@@ -51,7 +51,7 @@ impl ModelQueue {
         self.max_requests
     }
 
-    /// Logits `[n, classes]` of a batch, or the refusal; ends at `deadline` at the latest.
+    /// Logits `[n, classes]` of a batch, or the refusal; returns at `deadline` at the latest.
     pub(crate) async fn ask(&self, batch: FeatureBatch, deadline: Instant) -> Result<Vec<f32>, Refusal> {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { return Err(overloaded()) };
         let (reply, answer) = oneshot::channel();
@@ -63,7 +63,7 @@ impl ModelQueue {
         match timeout_at(deadline, answer).await {
             Ok(Ok(Ok(logits))) => Ok(logits),
             Ok(Ok(Err(Fault::DeadlineExceeded))) | Err(_) => Err(too_late()),
-            // The model thread dropped the entry: it panicked.
+            // The model failed on the request, or the model thread panicked and dropped the entry.
             Ok(Ok(Err(_)) | Err(_)) => Err(Refusal::internal()),
         }
     }
@@ -82,13 +82,13 @@ fn overloaded() -> Refusal {
 pub(crate) struct Batcher {
     queue: mpsc::Receiver<Entry>,
     max_batch: usize,
-    /// Entry that was too large for the rest of the last run; first of the next run.
+    /// Entry that was too large for the rest of the last run; it is the first entry of the next run.
     carried: Option<Entry>,
 }
 
 impl Batcher {
-    /// Waits for work and fills `entries` with one run. `entries` stays empty when the queue is closed and empty. An entry over the
-    /// limit runs alone.
+    /// Waits for entries and fills `entries` with one run of at most `max_batch` samples. An entry with more samples runs alone. `entries`
+    /// stays empty once the queue is closed and has no entries left.
     pub(crate) fn next_run(&mut self, counts: &Mutex<ModelCounts>, entries: &mut Vec<Entry>) {
         entries.clear();
         let mut samples = 0;
@@ -113,11 +113,11 @@ impl Batcher {
     }
 }
 
-/// The entry, unless its deadline has passed or its caller has left; both are counted.
+/// The entry, unless its deadline has passed or its caller has left; such entries are counted as skipped.
 fn not_expired(entry: Entry, now: Instant, counts: &Mutex<ModelCounts>) -> Option<Entry> {
     if now >= entry.deadline {
         counts.lock().count_skipped("deadline");
-        // The caller may have left.
+        // Sending fails if the caller has left: there is nothing to do then.
         let _ = entry.reply.send(Err(Fault::DeadlineExceeded));
         return None;
     }

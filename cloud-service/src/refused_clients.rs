@@ -1,4 +1,4 @@
-//! Clients that are refused: each is named in the log, and not with every request.
+//! Log lines about refused clients: one for each client and reason, repeated at most once a minute.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use tracing::warn;
 /// Time between two lines in the log about the same client and reason.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Clients that are remembered. While all of them have a line, further clients have none.
+/// Most pairs of client and reason that are remembered. While each of them had a line in the last minute, further pairs get no line.
 const MAX_CLIENTS: usize = 256;
 
 /// Time of the last line in the log about each client and reason.
@@ -24,9 +24,9 @@ pub(crate) struct RefusedClients {
 /// Why a client is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Reason {
-    /// It asks for this network, which the service does not have.
+    /// The client asks for this network, which the service does not have.
     Network(NetworkId),
-    /// It shows no certificate and no key that are taken; with the holder of the certificate.
+    /// The client shows no certificate or key that is accepted. The text is the holder of its certificate, empty without one.
     Unauthorized(String),
 }
 
@@ -42,7 +42,7 @@ impl RefusedClients {
         }
     }
 
-    /// Logs a request of a client that is not admitted; `holder` of its certificate, if it showed one.
+    /// Logs a request of a client that is not admitted. `holder` is the holder of its certificate; empty if the client showed none.
     pub(crate) fn log_unauthorized(&self, client: IpAddr, holder: &str, reason: &str) {
         if self.is_time(client, &Reason::Unauthorized(holder.to_owned()), Instant::now()) {
             warn!(%client, holder, reason, "a client is not admitted");

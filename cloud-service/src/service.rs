@@ -97,7 +97,7 @@ impl CloudService {
         self.addr
     }
 
-    /// Address of the admin port; `None` where the settings name none.
+    /// Address of the admin port; `None` if the settings name none.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(AdminServer::address)
     }
@@ -107,8 +107,8 @@ impl CloudService {
         self.metrics.report()
     }
 
-    /// Says that the service is not ready, for the delay of the settings. Then stops accepting, lets requests in flight finish, and cuts
-    /// what is left after the grace time. Last waits for the model threads, at most for the grace time again.
+    /// Reports for `stop_delay_ms` that the service is not ready, and still answers. Then stops accepting, lets requests in flight finish,
+    /// and cuts connections that are left after the grace time. Last waits for the model threads, at most for the grace time again.
     pub async fn shutdown(mut self) -> CloudReport {
         self.stop.send_replace(true);
         // A join error is a panic in the server, already on stderr; the service is down either way.
@@ -133,12 +133,12 @@ impl CloudSettings {
     /// # Errors
     /// Every bundle that cannot be used, and a file of releases that cannot be read.
     pub fn open_networks(&self) -> Result<Networks, Vec<String>> {
-        // The service answers several sites.
+        // The service answers several sites, so a bundle may be signed for any of them.
         let trust = self.service.security.trust(RELEASE_NAME, None).map_err(|mistake| vec![mistake])?;
         Networks::open(&self.bundle, self.next_bundle.as_deref(), trust.as_ref())
     }
 
-    /// Keeps the release of a signed bundle that the service runs now.
+    /// Writes the release number of a signed bundle that the service runs into the `release_file`, so that older releases are refused.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -165,7 +165,7 @@ fn serve_until(
     };
     let identity = state.shared.admission.identity().cloned();
     let stopped = async move {
-        // A dropped sender stops the service too.
+        // The wait fails if the sender is dropped, which stops the service too.
         _ = stop.wait_for(|&stop| stop).await;
         state.shared.stopping.send_replace(true);
         sleep(delay).await;
@@ -189,7 +189,7 @@ fn ms(ms: u32) -> Duration {
     Duration::from_millis(ms.into())
 }
 
-/// Serves until `shutdown` ends.
+/// Serves until `shutdown` ends or a model fails.
 ///
 /// # Errors
 /// [`CloudError`] when the service does not start, or when a model fails later.

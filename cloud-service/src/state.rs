@@ -21,7 +21,7 @@ use crate::refusal::Refusal;
 use crate::refused_clients::RefusedClients;
 use crate::settings::CloudConfig;
 
-/// State of the handlers; clones share it. The model threads end when the last clone is dropped.
+/// State of the handlers, shared by all clones. The model threads end when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct CloudState {
     pub(crate) shared: Arc<Shared>,
@@ -52,7 +52,7 @@ const READY: [ReportMetric<bool>; 1] = [ReportMetric::gauge(
     |&is_ready| is_ready.into(),
 )];
 
-/// State of the own certificate.
+/// Metrics of the service's certificate.
 const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!(
     "headwater_cloud_certificate_expiry_timestamp_seconds",
     "headwater_cloud_certificate_reload_failed"
@@ -142,13 +142,13 @@ impl Shared {
         })
     }
 
-    /// The networks of the service, for people.
+    /// The networks of the service as text, for messages to people.
     pub(crate) fn served(&self) -> String {
         let served: Vec<_> = self.networks.iter().map(|(_, network)| network.id.short()).collect();
         served.join(" or ")
     }
 
-    /// Limit of a body before its network is known: the largest of all networks.
+    /// Limit in bytes of a body before its network is known: the largest limit of all networks.
     pub(crate) fn body_limit(&self, is_binary: bool) -> usize {
         self.networks.iter().map(|(_, network)| network.body_limit(is_binary)).max().unwrap_or(0)
     }

@@ -13,7 +13,7 @@ use crate::state::Shared;
 /// Health and status of the service.
 pub(crate) struct ServiceStatus {
     healths: Healths,
-    /// The model threads end once nobody holds the state.
+    /// Weak, because the model threads end once nobody holds the state.
     shared: Weak<Shared>,
 }
 

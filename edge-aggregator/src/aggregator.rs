@@ -7,7 +7,7 @@
 //!   limits
 //! ```
 //!
-//! A group that fails does not stop the others. The admin port says that the process is not live any more, and names the group.
+//! A group that fails does not stop the others. The admin port then reports that the process is not live, and names the group.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -166,7 +166,7 @@ impl Aggregator {
         }
     }
 
-    /// Registers the metrics of a member and runs it.
+    /// Registers the metrics of a member and runs the member in a task.
     fn add<R: MemberReport>(&mut self, member: Member<R>, config: &OpenedGroup, metrics: &Metrics) {
         let GroupSettings { site, group, .. } = config.settings.clone();
         let mut labels = vec![("site", site.as_str()), ("group", group.as_str())];
@@ -196,7 +196,7 @@ impl Aggregator {
         self.groups.iter().filter_map(WatchedGroup::report).collect()
     }
 
-    /// Address of the admin listener.
+    /// Address of the admin listener; `None` if the configuration names no address.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(AdminServer::address)
     }
@@ -213,7 +213,7 @@ impl Aggregator {
         }
     }
 
-    /// Gives the groups other lists of their devices, and logs what changes. A list that does not fit the group's network is refused.
+    /// Gives the groups new lists of their devices, and logs what changes. A list that does not fit the group's network is refused.
     pub fn set_devices(&self, lists: &[ListedDevices]) {
         self.devices.iter().for_each(|devices| devices.update(lists));
     }
@@ -221,7 +221,7 @@ impl Aggregator {
     /// Waits until every group has ended by itself.
     pub async fn ended(&mut self) {
         while let Some(end) = self.running.join_next().await {
-            // The tasks neither panic nor are they aborted: a panic of an event loop is an outcome.
+            // `end` is never an error: the tasks are not aborted, and a panic of an event loop becomes the outcome of its group.
             self.ended.extend(end.ok());
         }
     }
@@ -237,8 +237,8 @@ impl Aggregator {
 /// Name and version in the status.
 const PROGRAM: Program = Program { name: "headwater-aggregator", version: env!("CARGO_PKG_VERSION") };
 
-/// Runs an aggregator until `shutdown` ends, or until every group has ended by itself. Each request of `reloads` reads the policy files
-/// again, and the settings `devices` by `read_devices`, off the async threads.
+/// Runs an aggregator until `shutdown` ends, or until every group has ended by itself. At each request of `reloads` the policy files are
+/// read again, and `read_devices` reads the settings `devices`, both off the async threads.
 ///
 /// # Errors
 /// [`AggregatorError`] when the aggregator cannot start.
@@ -260,7 +260,7 @@ pub async fn run(
         }
         manager.reloading();
         tokio::select! {
-            // A file system that hangs must not keep the process from its end.
+            // A shutdown does not wait for files: a file system may hang.
             () = &mut shutdown => break,
             () = reloads.during(reload_all(&mut aggregator, read_devices)) => {}
         }
@@ -317,7 +317,7 @@ mod tests {
         OpenedGroup::new(site, group, Networks::from(Arc::new(bundle)))
     }
 
-    /// A leader with two filled slots that ends when it is told to.
+    /// A leader with two filled slots, and a sender that makes the leader fail.
     fn leader() -> (GroupLeader, oneshot::Sender<()>) {
         let mut member = GroupLeader::new(Duration::ZERO);
         member.report.lock().filled_slots = SlotSet::first(2);

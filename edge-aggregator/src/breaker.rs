@@ -85,7 +85,7 @@ impl Breaker {
             }
             (State::Closed { .. }, _) => self.open(now, 0, jitter),
             (State::HalfOpen { probes }, Admission::Probe) => self.open(now, probes + 1, jitter),
-            // A request from before the breaker opened.
+            // The request was sent before the breaker opened: its failure changes nothing.
             (state, _) => state,
         };
     }

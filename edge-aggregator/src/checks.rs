@@ -1,4 +1,4 @@
-//! Checks of the settings and of what they name.
+//! Checks of the settings, and of the files that the settings name.
 
 use std::path::Path;
 
@@ -14,11 +14,11 @@ use crate::group::leader::local_edges;
 use crate::settings::aggregator::AggregatorSettings;
 use crate::settings::group::{GroupSettings, Role};
 
-/// Networks of a group, and the policy in effect; `None` for settings that cannot be opened.
+/// Networks of a group, and the id of its policy in effect; `None` for networks or a policy that cannot be opened.
 type CheckedGroup = Option<(Networks, Option<PolicyId>)>;
 
 impl AggregatorSettings {
-    /// Looks at everything that the settings name, and at what the start would refuse. Gives the networks of each group too, and its policy.
+    /// Checks the files that the settings name, and everything that the start would refuse. Also returns each group's networks and policy.
     pub fn checks(&self) -> (Vec<Finding>, Vec<CheckedGroup>) {
         let groups = || self.groups.all.iter().enumerate().map(|(at, group)| (self.groups.place(at), group));
         let mut findings: Vec<_> = groups().flat_map(|(place, group)| group.not_files(&place)).collect();
@@ -82,7 +82,7 @@ impl GroupSettings {
         files.into_iter().filter_map(found).collect()
     }
 
-    /// The folder of the journal. A journal is compacted into a second file beside it.
+    /// The folder of the journal, which must be writable: compaction writes a second file beside the journal.
     fn journal_folder(&self, place: &str) -> Option<Written> {
         let file = self.journal.path.clone()?;
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -91,11 +91,11 @@ impl GroupSettings {
         Some(Written { key, folder, file: Some(file), wanted })
     }
 
-    /// Loads what a leader or an edge runs of one network; gives the number of edge sections.
+    /// Loads the exits and edge sections of one network that this member runs; returns the number of edge sections.
     fn load_sections(&self, bundle: &Bundle) -> Result<usize, String> {
         let engine = TractEngine::new();
         let count = bundle.manifest().edge.as_ref().map_or(0, |tier| tier.groups.len());
-        // The start names edges that the network does not have, and settings that do not fit the role.
+        // Edges that the network lacks and settings that do not fit the role are left out here: `open_checked` reports them.
         let edges = match self.role() {
             Err(_) => Vec::new(),
             Ok(Role::Edge { edge, .. }) => Vec::from_iter((edge.index() < count).then_some(edge)),

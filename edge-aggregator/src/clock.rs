@@ -47,7 +47,7 @@ impl Clock {
     }
 }
 
-/// Wall clock in milliseconds since 1970; 0 before.
+/// Wall clock in milliseconds since 1970; 0 if the clock shows an earlier time.
 pub(crate) fn wall_ms() -> u64 {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)

@@ -33,28 +33,28 @@ use crate::settings::config::{CloudConfig, infer_endpoint, model_endpoint};
 
 mod networks;
 
-/// Time after which an idle connection is closed; less than the cloud service's.
+/// Time after which an idle connection is closed. The cloud service waits longer, so that the aggregator closes first.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// Longest time to connect. The deadline of a request is shorter.
+/// Longest time to connect; the deadlines of requests are usually shorter.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Bytes of an answer's JSON part, beside the logits.
+/// Most bytes of an answer's JSON part, without the logits.
 const MAX_JSON_BYTES: usize = 16 * 1024;
 
 /// Connections to the cloud service, which all groups share.
 #[derive(Debug)]
 pub(crate) struct CloudConnection {
     client: HttpClient,
-    /// Shown as a bearer token with each request.
+    /// Key that each request carries as a bearer token; `None` if none is set.
     key: Option<Secret>,
     /// Bound on concurrent requests; further requests wait within their deadline.
     permits: Semaphore,
-    /// Time after its deadline in which an answer still counts as a revision.
+    /// Time after a request's deadline in which the answer still counts, as a revision.
     linger: Duration,
     /// Locked for single updates, never across an await.
     breaker: Mutex<Breaker>,
-    /// Lines about a cloud that cannot be reached. Locked as the breaker is.
+    /// Limit on log lines about a cloud that cannot be reached. Locked for single updates, never across an await.
     log: Mutex<LogLimit>,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct CloudClient {
 }
 
 impl CloudConnection {
-    /// Connections by this connector. Requests carry the key, if there is one.
+    /// Connections that `connector` makes. Requests carry the key, if there is one.
     pub(crate) fn new(config: &CloudConfig, connector: Connector, key: Option<Secret>) -> Self {
         let max_requests = config.max_requests;
         let client = HttpClientConfig {
@@ -130,7 +130,7 @@ impl CloudConnection {
         self.breaker.lock().state_name()
     }
 
-    /// The request with the key, as it is now.
+    /// Adds the key to a request, as the key's file has it now.
     fn authorized(&self, request: Builder) -> Builder {
         match &self.key {
             Some(key) => request.header(AUTHORIZATION, format!("Bearer {}", key.get())),
@@ -145,7 +145,8 @@ impl CloudClient {
         Self { model: model.map(Arc::new), report, pending: JoinSet::new(), watching: JoinSet::new() }
     }
 
-    /// Compares the networks of the cloud with those of the group, now and whenever a refusal gives reason to. Needs a tokio runtime.
+    /// Starts the task that compares the cloud's networks with the group's: at once, after a refusal that names a network or a model, and
+    /// when the cloud answers again. Needs a tokio runtime.
     pub(crate) fn watch_networks(&mut self) {
         if let Some(model) = &self.model {
             self.watching.spawn(networks::watch(Arc::clone(model)));
@@ -179,7 +180,7 @@ impl CloudClient {
         loop {
             match self.pending.join_next().await {
                 Some(Ok(reply)) => return reply,
-                // A task that panicked: the leader's own deadline decides the sample.
+                // The task panicked: the leader decides the sample at its deadline.
                 Some(Err(_)) => {}
                 None => std::future::pending().await,
             }
@@ -193,7 +194,7 @@ impl CloudClient {
 }
 
 impl CloudModel {
-    /// A model of a group by its name.
+    /// The model of the name `model` for the group `group`.
     ///
     /// # Errors
     /// As [`infer_endpoint`].
@@ -242,7 +243,7 @@ impl CloudModel {
             breaker.succeeded();
             if admission == Admission::Probe {
                 info!(%uri, "the cloud answers again");
-                // It may have been replaced.
+                // The cloud service may have been started again with other networks.
                 self.check_networks.notify_one();
             }
             return;
@@ -261,7 +262,7 @@ impl CloudModel {
         // The leader asks only for networks that it holds.
         let format = self.formats.get(question.generation).ok_or(Degraded::CloudRefused)?;
         let request = self.request(question, format, deadline)?;
-        // A connection that fails and one that breaks: in both cases the cloud is unreachable.
+        // No connection could be made, or the connection broke: in both cases the cloud is unreachable.
         let response = self.connection.client.request(request).await.map_err(|error| {
             self.log_unreachable(&error);
             Degraded::CloudUnreachable
@@ -289,7 +290,7 @@ impl CloudModel {
         }
     }
 
-    /// Logs why there is no connection, from time to time.
+    /// Logs why the cloud cannot be reached, at most once a minute.
     fn log_unreachable(&self, error: &dyn std::error::Error) {
         if self.connection.log.lock().take(Instant::now()).is_some() {
             let mut reason = error.to_string();
@@ -302,7 +303,8 @@ impl CloudModel {
         }
     }
 
-    /// Reason of an answer without logits. A refusal is counted by its code, and some give reason for a check of the cloud's networks.
+    /// Reason for an answer without logits. A refusal is counted by its code, except a missed deadline. A refused network and an unknown
+    /// model cause a check of the cloud's networks.
     async fn refusal(&self, response: Response<Incoming>) -> Degraded {
         let status = response.status();
         if status == Fault::DeadlineExceeded.http_status() {
@@ -327,7 +329,7 @@ impl CloudModel {
         format: &MessageFormat,
         deadline: Instant,
     ) -> Result<Request<Full<Bytes>>, Degraded> {
-        // The sample's answer counts until then: as the decision, or later as a revision.
+        // Until `last` the cloud's answer counts: before the deadline as the decision, after it as a revision.
         let last = deadline + self.connection.linger;
         let left = last.saturating_duration_since(Instant::now()).as_millis();
         let request = InferRequest {

@@ -13,14 +13,14 @@ use crate::settings::group::GroupSettings;
 use crate::settings::group::Role;
 
 impl AggregatorConfig {
-    /// Every setting that cannot work, with key, expected and found. It opens no connection and changes no file. Groups with names that
-    /// occur twice are named first and alone.
+    /// Every setting that cannot work, with key, expected and found. The check opens no connection and changes no file. If names of groups
+    /// occur twice, other mistakes of groups are not looked for.
     pub fn check(&self) -> Vec<String> {
         let is_one = self.groups.len() == 1;
         self.check_at(|index| if is_one { String::new() } else { format!("group[{index}].") })
     }
 
-    /// The mistakes, with the place of a group in front of its keys.
+    /// Like [`Self::check`], with `place(index)` in front of each key of a group.
     pub(crate) fn check_at(&self, place: impl Fn(usize) -> String) -> Vec<String> {
         let mut mistakes: Vec<_> = self.shared.check().iter().map(ToString::to_string).collect();
         let names = self.repeated_names(&place);
@@ -38,13 +38,13 @@ impl AggregatorConfig {
         mistakes
     }
 
-    /// A name of the group's model that makes no address at the cloud service.
+    /// The mistake of a model name that cannot be part of an address at the cloud service.
     fn model_mistake(&self, group: &OpenedGroup) -> Option<String> {
         let (url, model) = (self.shared.cloud.url.as_ref()?, group.settings.model.as_ref()?);
         infer_endpoint(url, model).err().map(|mistake| format!("model: {mistake}"))
     }
 
-    /// Two members with the same role in the same group, two edges of it with the same name, and two equal client ids.
+    /// Mistakes of two members: the same role in the same group, the same name of two edges in one group, or the same client id.
     fn repeated_names(&self, place: impl Fn(usize) -> String) -> Vec<String> {
         let (mut members, mut edge_ids, mut client_ids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut mistakes = Vec::new();
@@ -72,7 +72,7 @@ impl AggregatorConfig {
 }
 
 impl OpenedGroup {
-    /// Edges that the group's networks do not have.
+    /// Mistakes of `devices`, `edge` and `local_edges`: values that do not fit the group's networks.
     fn network_mistakes(&self) -> Vec<String> {
         let mut mistakes = Vec::new();
         for (_, bundle) in self.networks.bundles().iter() {
@@ -97,7 +97,7 @@ impl OpenedGroup {
         mistakes
     }
 
-    /// A journal in a folder that does not exist, or one that another group has. `journals` are those of the groups before.
+    /// The mistake of a journal: its folder is missing, it is no file, or an earlier group has it. `journals` has those of earlier groups.
     fn journal_mistake(&self, journals: &mut BTreeSet<JournalFile>) -> Option<String> {
         let path = self.settings.journal.path.as_ref();
         let path = path.filter(|_| matches!(self.role, Role::Leader { .. }))?;
@@ -113,7 +113,7 @@ impl OpenedGroup {
     }
 }
 
-/// Identity of a journal, whatever its path says.
+/// Identity of a journal's file: the same for every path to that file.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum JournalFile {
     /// Device and inode of a file that exists.
@@ -136,7 +136,7 @@ impl JournalFile {
         let Some(name) = path.file_name() else {
             return Err(format!("expected the name of a file, found {}", path.display()));
         };
-        // A name without a folder lies in the current one.
+        // A path without a folder is a file in the current folder.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         match folder.canonicalize() {
             Ok(folder) if folder.is_dir() => Ok(Self::New(folder.join(name))),

@@ -1,14 +1,14 @@
 //! The journal's file: entries are appended in batches before their decisions are published.
 //!
-//! Entries that the operating system has survive a SIGKILL. [`JournalSync::Always`] waits for the disk as well, which a power loss
-//! needs. A last line that a kill tore is cut off at the next start and counted; its decision was never published. At its bound the file
-//! is compacted:
+//! Entries that were handed to the operating system survive a SIGKILL. With [`JournalSync::Always`] the journal waits for the disk as
+//! well, so that entries survive a power loss. A last line that a kill tore is cut off at the next start and counted; its decision was
+//! never published. A file that has reached its bound is compacted:
 //!
 //! ```text
 //! format │ settled counts │ numbering │ closed samples as ranges │ open samples │ the latest decisions and drops as whole lines
 //! ```
 //!
-//! What cannot be read is set aside at the start (`damage.rs`), and every line that can be read counts.
+//! A file with unreadable bytes is set aside at the start (`damage.rs`). Its readable lines count, if one of them says the format.
 //!
 //! A full disk stops the decisions and not the process. A reserve file holds room for the samples that are open:
 //!
@@ -43,7 +43,7 @@ use disk::{Disk, SystemDisk};
 use reader::Reader;
 use store::{Room, Store, note_closed};
 
-/// Latest decisions and drops that stay as whole lines. A restart publishes those decisions again.
+/// Number of the latest decisions and drops that stay as whole lines. A restart publishes those decisions again.
 const MAX_WHOLE_LINES: usize = 1024;
 
 /// Time between two attempts to write a journal that could not be written.
@@ -59,7 +59,7 @@ pub(crate) struct Journal {
     buffer: Vec<u8>,
     /// Entries in the buffer.
     buffered: u64,
-    /// Room as [`Journal::room_change`] last told it.
+    /// Whether there was room at the last call of [`Journal::room_change`].
     had_room: bool,
     pub(crate) counts: JournalCounts,
 }
@@ -107,7 +107,7 @@ impl Journal {
         journal.counts.unreadable_bytes = read.unreadable_bytes();
         store.closed = read.closed;
         match read.damage.map(|damage| store.set_aside(&damage)) {
-            // Entries of this format in the same file would make the others count.
+            // The format line of this process, in the same file, would make the lines of unknown format count at the next start.
             Some(Err(source)) if read.is_of_unknown_format => {
                 return Err(JournalError::Open { path: path.clone(), source });
             }
@@ -182,7 +182,7 @@ impl Journal {
         self.store.as_ref().and_then(|store| store.write_after).is_none_or(|after| now >= after)
     }
 
-    /// When [`Journal::reserve_again`] or a failed write is due; `None` while there is room.
+    /// Time of the next attempt to write or to make the reserve file, after an attempt without room; `None` if no attempt is due.
     pub(crate) fn next_try(&self) -> Option<Instant> {
         let store = self.store.as_ref()?;
         store.write_after.or(match store.room {
@@ -191,7 +191,7 @@ impl Journal {
         })
     }
 
-    /// Tries to reserve room again when that is due.
+    /// Tries to make the reserve file again, if that is due and no write waits for its next attempt.
     pub(crate) fn reserve_again(&mut self, now: Instant) {
         let Some(store) = &mut self.store else { return };
         let is_due = matches!(store.room, Room::Used { retry_at } if now >= retry_at);
@@ -205,8 +205,8 @@ impl Journal {
         }
     }
 
-    /// Compacts the file when it has reached its bound. The arguments are the state after the last flush: the account, the entries that
-    /// follow it, and the samples that are open or awaited. A failure leaves the old file in use, and is tried again later.
+    /// Compacts the file when it has reached its bound. The arguments are the leader's state after the last flush: the account, the further
+    /// entries, and the samples that are open or awaited. A failure leaves the old file in use until the next attempt after a minute.
     pub(crate) fn compact_if_full(
         &mut self,
         settled: &Settled,
@@ -280,7 +280,7 @@ pub enum JournalError {
         /// Its format.
         found: u16,
     },
-    /// No line of the file is an entry. The file is left as it is.
+    /// No line of the file is an entry, or it is no regular file. The file is left as it is.
     #[error(
         "journal {}: expected the lines of a journal, found none ({reason}); the file is left as it is; name another file \
          (--journal-path), or move this one away",
@@ -289,7 +289,7 @@ pub enum JournalError {
     NotAJournal {
         /// The file.
         path: PathBuf,
-        /// Why the first line is no entry.
+        /// Why the first line is no entry, or that the file is no regular file.
         reason: String,
     },
 }

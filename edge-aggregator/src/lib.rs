@@ -8,8 +8,8 @@
 //! clock  ──next timer────────────────────────────────┘
 //! ```
 //!
-//! Local edges (`group/edge/`) take the same events as the leader. An edge of a network with several edges is a separate process: the same
-//! crate in another role, which takes requests and features and answers the leader over the broker.
+//! Local edges (`group/edge/`) take the same events as the leader. An edge of a network with several edges may be a separate process: the
+//! same crate in another role, which takes requests and features and answers the leader over the broker.
 //!
 //! The crate does not know how a sample is decided: the state machine does (`headwater_inference::leader`).
 //!

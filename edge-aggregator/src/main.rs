@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         return Stop::Mistakes(vec![mistake]).print(PROGRAM);
     }
     let led = runtime.block_on(lead(config, reloads));
-    // A file system that hangs would keep its reader for ever.
+    // Dropping the runtime would wait for a thread that reads, for ever if the file system hangs.
     runtime.shutdown_background();
     match led {
         Ok(true) => ExitCode::SUCCESS,
@@ -67,7 +67,7 @@ fn read_devices() -> Result<Vec<ListedDevices>, String> {
     }
 }
 
-/// Runs until a signal; returns whether every group ended well.
+/// Runs until a signal comes or every group has ended; returns whether every group ended without an error.
 async fn lead(config: AggregatorConfig, reloads: ReloadSignal) -> Result<bool, AggregatorError> {
     let no_signal = |error| AggregatorError::Stopped(format!("waiting for a signal: {error}"));
     let stop = stop_signal().map_err(no_signal)?;

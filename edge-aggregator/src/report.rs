@@ -37,7 +37,7 @@ report! {
         instance: Option<InstanceId>;
         /// The leader for which this process waits.
         waits_for: Option<InstanceId>;
-        /// The one under which it led last, while it does not lead; 0 before the first.
+        /// While the process does not lead: the term under which it led last, 0 before the first.
         term: u64 =
             gauge("headwater_aggregator_leader_term", "Term of the claim under which this process leads.");
         /// Policy under which samples of the current network are opened now.
@@ -52,22 +52,22 @@ report! {
             "Degraded decisions by reason.",
             "reason"
         ) => |reasons| named(reasons, Degraded::name);
-        /// No device had a view, or the cloud failed before any exit. They count as decisions too.
+        /// No device had a view, or the cloud failed before any exit had answered. These results count as decisions too.
         undecided: BTreeMap<Undecided, u64> =
             counters("headwater_aggregator_undecided_samples_total", "Results without a class by reason.", "reason")
                 .from_zero(&Undecided::NAMES) => |reasons| named(reasons, Undecided::name);
         dropped: BTreeMap<Dropped, u64> =
             counters("headwater_aggregator_dropped_samples_total", "Dropped samples by reason.", "reason")
                 .from_zero(&Dropped::NAMES) => |reasons| named(reasons, Dropped::name);
-        /// One for each sample and slot.
+        /// Each missing slot of a sample counts.
         missing: u64 =
             counter("headwater_aggregator_missing_views_total", "Missing views in decisions.");
-        /// They were published as revisions.
+        /// These answers were published as revisions.
         revisions: u64 = counter(
             "headwater_aggregator_revisions_total",
             "Cloud answers after the decision of their sample."
         );
-        /// They are of an earlier process, or without the broker's acknowledgement on a lost connection.
+        /// Decisions of an earlier process, or decisions that a lost connection left without the broker's acknowledgement.
         republished: u64 = counter(
             "headwater_aggregator_republished_decisions_total",
             "Decisions that were published again, marked as republished."
@@ -124,7 +124,7 @@ report! {
                 "Refused messages of devices by error code.",
                 "code"
             ) => |inbox| inbox.by_code();
-        /// They are of this process or another.
+        /// Edges in this process and in others.
         edges_up: EdgeSet = gauge("headwater_aggregator_edges_up", "Edges that are up now.")
             => |edges| edges.len() as u64;
         results_waiting: u64 =
@@ -133,10 +133,10 @@ report! {
             "headwater_aggregator_unacknowledged_results",
             "Published results that the broker has not acknowledged."
         );
-        /// Too many waited. They stay in the journal.
+        /// Too many results waited, or the broker or the link refused them. The results stay in the journal.
         results_unsent: u64 =
             counter("headwater_aggregator_unsent_results_total", "Results that were given up.");
-        /// By the last level of their topic.
+        /// The label is the last level of the message's topic.
         refused_by_broker: BTreeMap<&'static str, u64> = counters(
             "headwater_aggregator_broker_refused_messages_total",
             "Claims and results that the broker refused, by topic.",
@@ -144,7 +144,7 @@ report! {
         ).from_zero(&REFUSED_TOPICS);
         /// Why the broker refuses the claim of this process; `None` once it took the newest claim.
         claim_refused: Option<String>;
-        /// Of the decision state machine.
+        /// Counts of the decision state machine.
         leader: Counts =
             counter(
                 "headwater_aggregator_implausible_messages_total",
@@ -212,7 +212,7 @@ report! {
 /// A connection to the broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BrokerLink {
-    /// Whether it stands, with all subscriptions.
+    /// Whether the connection stands, with all subscriptions.
     pub is_connected: bool,
     /// Why the latest attempt to connect failed; empty while the connection stands.
     pub failure: String,
@@ -228,7 +228,7 @@ pub enum LeadState {
     Starting,
     /// The process leads: it decides samples.
     Leading,
-    /// Another process leads; this one waits until it ends.
+    /// Another process leads; this process waits until the other one ends.
     Waiting,
     /// Another process leads and is silent; an operator may replace it.
     WaitingForSilent,
@@ -282,7 +282,7 @@ pub struct JournalCounts {
     pub entries: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Times that the journal reached its largest size and was written anew without what is settled.
+    /// Number of times that the journal reached its bound and was written anew, with most of the settled samples as ids alone.
     pub compactions: u64,
     /// Bytes of a torn last line that the start cut off.
     pub torn_bytes: u64,
@@ -297,7 +297,7 @@ pub struct JournalCounts {
 }
 
 impl JournalCounts {
-    /// These counts of a journal that was just opened, and those of the same process before.
+    /// Adds `earlier`, the counts of the journal that this process had open before, to these counts of a journal that was just opened.
     pub(crate) fn after(self, earlier: Self) -> Self {
         Self {
             torn_bytes: earlier.torn_bytes + self.torn_bytes,
@@ -325,7 +325,7 @@ impl LeaderReport {
     }
 }
 
-/// Counts with the names of their keys.
+/// The counts, each with the name of its key.
 fn named<K: Copy>(counts: &BTreeMap<K, u64>, name: fn(K) -> &'static str) -> Vec<(String, u64)> {
     counts.iter().map(|(key, count)| (name(*key).into(), *count)).collect()
 }

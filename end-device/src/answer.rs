@@ -9,7 +9,7 @@ use crate::timestamp::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) sample: SampleId,
-    /// Time of the capture, microseconds since the device's start; negative for an earlier process.
+    /// Time of the capture, microseconds since the device's start; negative if an earlier process captured the sample.
     pub(crate) captured_us: i64,
     /// Time at which the answer was sent, microseconds since the device's start.
     pub(crate) sent_us: u64,
@@ -19,16 +19,16 @@ pub(crate) struct Answer {
     pub(crate) features: Vec<u8>,
     /// True once the answer is sent after its time.
     pub(crate) is_late: bool,
-    /// Notices that passed the sample over since it was sent.
+    /// Number of the leader's notices that passed the sample over since the answer was sent.
     pub(crate) passed_over: u8,
 }
 
-/// Age of a sample when a message of it is sent.
+/// Age of a sample when a message about it is sent, and whether the message is late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Age {
-    /// Time since the capture, as the header carries it.
+    /// Milliseconds since the capture, as the header carries them: at most 65,535.
     pub(crate) ms: u16,
-    /// Sent after the sample's time.
+    /// True for a message that is sent after the sample's time.
     pub(crate) is_late: bool,
 }
 

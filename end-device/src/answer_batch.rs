@@ -6,8 +6,8 @@
 //!                             one message
 //! ```
 //!
-//! The wait is the shorter one of the setting `batch_ms` and of what the leader's notices allow. A leader that names
-//! none gets each answer by itself.
+//! The wait is the setting `batch_ms`, or the time that the leader's notices allow if that is shorter. If the notices name no time, each
+//! answer is sent by itself.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::answer::Answer;
 #[derive(Debug)]
 pub(crate) struct AnswerBatch {
     answers: BTreeMap<SampleId, Answer>,
-    /// Time at which the first of them was ready.
+    /// Time at which the first waiting answer was ready.
     since_us: u64,
     /// Longest wait by the settings; 0: no batches.
     setting_us: u64,
@@ -37,7 +37,7 @@ impl AnswerBatch {
         }
     }
 
-    /// Takes what a notice of the leader allows: `None` from a leader that reads no batches. Returns the new wait, ms, where it has changed.
+    /// Sets the longest wait that the leader allows, in ms; `None` if it reads no batches. Returns the new wait, in ms, if changed.
     pub(crate) fn set_allowed(&mut self, allowed_ms: Option<u32>) -> Option<u64> {
         let before = self.wait_us();
         self.leader_us = u64::from(allowed_ms.unwrap_or(0)) * 1000;
@@ -68,12 +68,11 @@ impl AnswerBatch {
         self.answers.len() >= MAX_BATCH_SAMPLES
     }
 
-    /// Time at which the answers must be sent.
+    /// Time at which the answers must be sent; `None` while no answer waits.
     pub(crate) fn due_us(&self) -> Option<u64> {
         (!self.answers.is_empty()).then(|| self.since_us.saturating_add(self.wait_us()))
     }
 
-    /// Number of answers.
     pub(crate) fn len(&self) -> usize {
         self.answers.len()
     }
@@ -100,7 +99,7 @@ mod tests {
         Answer { sample, captured_us: 0, sent_us: 0, message, features, is_late: false, passed_over: 0 }
     }
 
-    /// A batch of at most 20 ms whose leader allows this.
+    /// A batch with a setting of 20 ms, under a leader that allows this wait.
     fn batch(allowed_ms: Option<u32>) -> AnswerBatch {
         let mut batch = AnswerBatch::new(20);
         batch.set_allowed(allowed_ms);

@@ -12,7 +12,8 @@ use crate::engine::ChosenEngine;
 use crate::settings::DeviceSettings;
 
 impl DeviceSettings {
-    /// Looks at everything that the settings name, and at what the start would refuse. Gives the network too, and the policy in effect.
+    /// Checks everything that the settings name, and what the start would refuse. Returns the network and the policy in effect too, if the
+    /// bundle can be opened.
     pub fn checks(&self) -> (Vec<Finding>, Option<(Networks, Option<PolicyId>)>) {
         let files = [
             ("bundle", Some(&self.bundle), false),
@@ -58,7 +59,7 @@ impl DeviceSettings {
         Some(Written { key: "state_dir".into(), folder, file: None, wanted })
     }
 
-    /// Loads the section in the engine that the device would take.
+    /// Loads the section in the engine that the device would use.
     fn check_engine(&self, bundle: &Bundle) -> Finding {
         const CHECK: &str = "engine";
         const INSTALL: &str = "install ONNX Runtime 1.24 or later and name its library in `onnxruntime`";

@@ -1,4 +1,4 @@
-//! Words of the settings.
+//! Choices that the settings make: engine, cause of a capture, action for a broken frame.
 
 use serde::Deserialize;
 
@@ -32,14 +32,14 @@ pub enum Capture {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnBrokenFrame {
-    /// No answer for its samples: the slot is missing.
+    /// The device does not answer the samples of the frame: its slot counts as missing.
     Skip,
     /// The device does not start.
     Fatal,
 }
 
 impl Capture {
-    /// Milliseconds between captures by the clock.
+    /// Milliseconds between captures by the clock; `None` for other causes of captures.
     pub(crate) fn period_ms(self) -> Option<u64> {
         match self {
             Self::Clock { period_ms } => Some(period_ms),

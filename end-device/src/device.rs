@@ -52,8 +52,8 @@ pub struct DeviceHandle {
 }
 
 impl Device {
-    /// Loads the section of the device's slot, starts the model thread, and starts connecting; a missing broker is waited for.
-    /// Needs a tokio runtime. The bundle may hold this device's section alone, and is dropped after loading.
+    /// Loads the section of the device's slot, starts the agent, and starts connecting; does not wait for the broker. Needs a tokio
+    /// runtime. The bundle may hold this device's section alone, and is dropped after loading.
     ///
     /// # Errors
     /// [`DeviceError`] for a slot, section, frames or state that cannot be used.
@@ -165,7 +165,7 @@ impl Device {
                 policy.window_ms, policy.deadline_ms
             ));
         }
-        // With batches the waits of the file count.
+        // With batches a policy file has a use: its waits bound `batch_ms`.
         if device.policy.is_some() && !configuration.has(Exit::DEVICE) && batch_ms == 0 {
             return unfit(format!(
                 "policy: network {network} is of configuration ({}), where a device decides nothing: \
@@ -219,8 +219,7 @@ impl DeviceHandle {
         Arc::clone(&self.status) as Arc<dyn Health>
     }
 
-    /// Replaces the policy of the exit `device`; samples that are answered from now on are judged under it. Nothing changes where the
-    /// network has no such exit.
+    /// Replaces the policy of the exit `device` for samples that are answered from now on. In a network without this exit nothing changes.
     pub fn set_policy(&self, policy: &Policy, id: PolicyId) {
         self.policies.send_replace(Some((policy.of(Exit::DEVICE).clone(), id)));
     }
@@ -237,13 +236,14 @@ impl DeviceHandle {
         if let Some(ended) = self.ended {
             return ended;
         }
-        // A task that panicked or was aborted cannot answer any more, as if its model had ended.
+        // A task that panicked or was aborted cannot answer any more; it ends like a device whose model thread failed.
         let ended = (&mut self.agent).await.unwrap_or(Ended::Model);
         self.ended = Some(ended);
         ended
     }
 
-    /// Stops capturing, sends the answers of captured frames, publishes the status `down`, and disconnects, within the grace period.
+    /// Stops capturing, sends the answers of captured frames, publishes the status `down`, and disconnects. Sending the answers and
+    /// disconnecting may take one grace period each.
     pub async fn shutdown(mut self) -> DeviceReport {
         self.stop.send_replace(true);
         if self.ended.is_none() && tokio::time::timeout(self.grace, &mut self.agent).await.is_err() {
@@ -260,7 +260,7 @@ impl DeviceHandle {
     pub fn kill(&self) {
         self.agent.abort();
         self.status.link.kill();
-        // The next device may use the folder at once.
+        // The next device may use the state folder at once.
         self.state_lock.iter().for_each(StateLock::release);
     }
 }
@@ -299,12 +299,12 @@ fn open_spool(
             let folder = SpoolFolder { path: dir.join("spool"), owner };
             Spool::open(&folder, spool.max_bytes, network, report.clone())
         }
-        // A spool of no bytes holds no answers, only the ids of those that are given up.
+        // A spool of no bytes holds no answers, only the ids of given-up samples.
         _ => Ok(Spool::in_memory(spool.max_bytes, network, report.clone())),
     }
 }
 
-/// Ids of a device that makes a sample of each frame; they continue after those in the spool.
+/// Ids of a device that makes a sample of each frame; they continue after the highest id in the spool. `None` for any other capture.
 fn frame_ids(
     capture: Capture,
     state: Option<&StateFolder>,

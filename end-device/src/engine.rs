@@ -15,18 +15,17 @@ use crate::settings::DeviceSettings;
 
 /// Engine of a device's section.
 pub(crate) struct ChosenEngine {
-    /// The engine.
     pub(crate) engine: Arc<dyn Engine>,
-    /// Why tract replaces the engine of the settings; `None` where it does not.
+    /// Why tract replaces the engine of the settings; `None` if that engine is used.
     pub(crate) replaced: Option<String>,
 }
 
 impl ChosenEngine {
-    /// The engine that the settings name, or tract where that one is missing.
+    /// The engine that the settings name, or tract if that engine is missing.
     ///
     /// # Errors
-    /// [`DeviceError::Unusable`]: a library of ONNX Runtime that is named and does not load, and a missing engine in a program without
-    /// tract.
+    /// [`DeviceError::Unusable`] if the settings name a library of ONNX Runtime that does not load, or if tract is needed and the program
+    /// was built without it.
     pub(crate) fn new(settings: &DeviceSettings, bundle: &Bundle) -> Result<Self, DeviceError> {
         let (library, slot) = (settings.onnxruntime.as_deref(), settings.slot);
         let missing = match settings.engine {
@@ -54,7 +53,7 @@ impl ChosenEngine {
     }
 }
 
-/// Loads the section of a slot in the chosen engine, or in tract if that one is missing.
+/// Loads the section of a slot in the chosen engine, or in tract if that engine is missing.
 pub(crate) fn load(settings: &DeviceSettings, bundle: &Bundle) -> Result<DeviceSection, DeviceError> {
     let ChosenEngine { engine, replaced } = ChosenEngine::new(settings, bundle)?;
     let slot = settings.slot;
@@ -72,7 +71,7 @@ fn tract(_: Slot, _: &str) -> Result<Arc<dyn Engine>, DeviceError> {
     Ok(Arc::new(headwater_inference::engine::TractEngine::new()))
 }
 
-/// `why` names the reason for choosing tract.
+/// Fails, since the program was built without tract; `why` is the reason for which tract is needed.
 #[cfg(not(feature = "tract"))]
 fn tract(slot: Slot, why: &str) -> Result<Arc<dyn Engine>, DeviceError> {
     let reason = format!("{why}, and this program was built without tract (feature `tract`)");

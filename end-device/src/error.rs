@@ -1,5 +1,5 @@
-//! Reasons for which a device does not start. Each message has its causes, so no variant names a source: a reader of the whole chain would
-//! print them twice.
+//! Reasons for which a device does not start. Each message contains the texts of its causes, so no variant has a source: a program that
+//! prints the whole chain would print the causes twice.
 
 use std::fmt::Display;
 use std::io;
@@ -15,7 +15,7 @@ pub enum DeviceError {
     /// A part that the device needs cannot be used.
     #[error("{usage} {name}: {reason}")]
     Unusable {
-        /// Use of the part.
+        /// Use of the part, such as `loading the bundle`.
         usage: &'static str,
         /// Name of the part: a file, a folder, a URL, an address or a slot.
         name: String,
@@ -25,7 +25,7 @@ pub enum DeviceError {
     /// The frames cannot be read.
     #[error("loading the frames: {0}")]
     Frames(DataError),
-    /// A frame is broken, and `on_broken_frame` is fatal.
+    /// The first broken frame and the number of all broken frames, if `on_broken_frame` is fatal.
     #[error("{0} ({1} broken in all; to go on without them: on_broken_frame = \"skip\")")]
     BrokenFrame(BrokenFrame, usize),
     /// The policy has a mistake, or configuration, bundle and source do not fit together.
@@ -37,7 +37,7 @@ pub enum DeviceError {
     /// The admin listener cannot listen.
     #[error("admin.listen: {0}")]
     Admin(io::Error),
-    /// The system gives no thread.
+    /// The system starts no thread for the section or the source, or the thread that loads the section panicked.
     #[error("starting the model thread: {0}")]
     Thread(io::Error),
 }

@@ -1,25 +1,25 @@
 //! Reasons for which a sample is given up.
 
-/// Reason for which a spooled sample is of no use any more.
+/// Reason for which the answer to a sample is given up: only the sample's id is reported to the leader.
 ///
-/// Its text is the label in the report.
+/// The text is the label in the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GiveUpReason(&'static str);
 
 impl GiveUpReason {
-    /// The spool was too full for it, or for later samples.
+    /// The spool was too full for the sample, or for later samples.
     pub(crate) const SPOOL_FULL: Self = Self("spool_full");
-    /// It was answered under another network than the present one.
+    /// The sample was answered under another network than the present one.
     pub(crate) const OTHER_NETWORK: Self = Self("other_network");
     /// The bytes on disk are not the bytes that were written.
     pub(crate) const UNREADABLE: Self = Self("unreadable");
-    /// It could not be written.
+    /// The sample could not be written to disk.
     pub(crate) const DISK: Self = Self("disk");
-    /// It could not be written because the disk is full.
+    /// The sample could not be written because the disk is full.
     pub(crate) const DISK_FULL: Self = Self("disk_full");
-    /// The section was too slow for its view.
+    /// The section was too slow: its queue dropped the sample's view.
     pub(crate) const SHED: Self = Self("shed");
-    /// It is larger than the broker takes.
+    /// The link can never send the answer: mostly it is larger than the broker takes.
     pub(crate) const REFUSED: Self = Self("refused");
 
     /// Labels of all reasons.

@@ -1,8 +1,8 @@
 //! The device agent: captures views, runs the device section, sends summaries, and keeps answers and features until the leader reports
 //! the sample settled.
 //!
-//! One async task handles messages (trigger, request, settled). A separate thread runs the section, so a slow section never delays a
-//! message. Only a device with an exit decides, if the exit is sure (configurations b and d, `reply_rule.rs`). The crate does not
+//! One async task handles messages (trigger, request, settled). A section that is not brief runs on a separate thread, so that it never
+//! delays a message. Only a device with an exit decides, if the exit is sure (configurations b and d, `reply_rule.rs`). The crate does not
 //! know other slots, other exits or the cloud.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:

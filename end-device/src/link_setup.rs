@@ -44,7 +44,7 @@ impl DeviceTopics {
     }
 }
 
-/// Subscriptions of a device, in their order. It reads its own status and birth: another device may have its name.
+/// Subscriptions of a device. The device reads its own status and birth: a second device with the same id shows there.
 pub fn subscriptions(topics: &Topics, device: &DeviceId, capture: Capture) -> Vec<Subscription> {
     let own = |leaf| (topics.device(device, leaf), QoS::AtLeastOnce);
     let mut filters = vec![
@@ -60,7 +60,7 @@ pub fn subscriptions(topics: &Topics, device: &DeviceId, capture: Capture) -> Ve
     filters.into_iter().map(|(filter, qos)| Subscription { filter, qos }).collect()
 }
 
-/// The connection of a device, and its messages that the broker keeps.
+/// Configuration of a device's connection, and the device's own retained messages.
 pub(crate) struct LinkSetup {
     pub(crate) link: LinkConfig,
     pub(crate) birth: Birth,
@@ -89,7 +89,7 @@ pub(crate) fn link_config(
         capabilities,
     };
     let status = |state| json(&topics.status, &Status { schema: Schema, state, boot });
-    // Nobody who may connect can guess the id and end this connection by it.
+    // The id ends in random digits: a client that knew the id could end this connection by connecting with the same id.
     let random = random() as u32;
     let client_id = format!("{}.{}.{}.{random:08x}", settings.site, settings.group, settings.id);
     let mut link = LinkConfig::new(device.broker.clone(), client_id);
@@ -104,11 +104,11 @@ pub(crate) fn link_config(
     LinkSetup { link, birth, presence }
 }
 
-/// How the cause of a capture gives its id.
+/// Numbering of samples, which follows from the cause of a capture.
 fn numbering(capture: Capture) -> Numbering {
     match capture {
         Capture::Trigger => Numbering::Trigger,
-        // The settings bound the period to a day.
+        // The settings bound the period to a day, which fits 32 bits.
         Capture::Clock { period_ms } => {
             Numbering::Clock { period_ms: u32::try_from(period_ms).unwrap_or(u32::MAX) }
         }

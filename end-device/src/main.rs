@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         return fail(BAD_USAGE, &error.into());
     }
     let ran = runtime.block_on(run(settings, reloads));
-    // A file system that hangs would keep its reader for ever.
+    // A thread that reads from a hanging file system would keep a runtime that waits for its threads alive for ever.
     runtime.shutdown_background();
     match ran {
         Ok((report, ended)) => {
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
                 true => print_result(PROGRAM, &format!("{}\n", serde_json::json!(report))),
                 false => ExitCode::SUCCESS,
             };
-            // The log names the fault of the source.
+            // The log has named the fault of the source already.
             if ended == Ended::SourceBroke { ExitCode::FAILURE } else { printed }
         }
         Err(error) => fail(1, &error),
@@ -79,7 +79,7 @@ async fn reload_policy(mut policy: LivePolicy, device: &DeviceHandle) -> anyhow:
     Ok(policy)
 }
 
-/// Runs the device. One thread handles messages; the section has its own.
+/// Runs the device. The async runtime has one thread, which handles messages; a section that is not brief has its own thread.
 async fn run(settings: &DeviceSettings, mut reloads: ReloadSignal) -> anyhow::Result<(DeviceReport, Ended)> {
     let stop = stop_signal().context("waiting for a signal")?;
     let (opened, bundle, source) = settings.open()?;
@@ -105,7 +105,7 @@ async fn run(settings: &DeviceSettings, mut reloads: ReloadSignal) -> anyhow::Re
         }
         manager.reloading();
         tokio::select! {
-            // A file system that hangs must not keep the process from its end.
+            // A file system that hangs must not keep the process from stopping.
             () = &mut stop => break Ended::Stopped,
             reloaded = reloads.during(reload_policy(policy, &device)) => policy = reloaded?,
         }

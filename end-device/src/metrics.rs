@@ -13,7 +13,7 @@ use crate::report::DeviceCounts;
 /// Name and version in the status.
 const PROGRAM: Program = Program { name: "headwater-device", version: env!("CARGO_PKG_VERSION") };
 
-/// State of the own certificate.
+/// Metrics of the device's own certificate: when it expires, and whether its reload failed.
 const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!(
     "headwater_device_certificate_expiry_timestamp_seconds",
     "headwater_device_certificate_reload_failed"
@@ -23,7 +23,7 @@ impl DeviceHandle {
     /// Starts the admin listener if the settings have one.
     ///
     /// # Errors
-    /// [`DeviceError::Unusable`] when the address cannot be listened on.
+    /// [`DeviceError::Admin`] if the address cannot be listened on.
     pub async fn start_admin(&self, settings: &AdminSettings) -> Result<Option<AdminServer>, DeviceError> {
         let metrics = Metrics::new();
         let labels = [("device", self.status.device.settings.id.as_str())];
@@ -58,7 +58,7 @@ mod tests {
             "headwater_device_captures_missed_total{device=\"cam-0\"} 3",
             "headwater_device_triggers_implausible_total{device=\"cam-0\"} 0",
             "headwater_device_frame_faults_total{device=\"cam-0\",fault=\"cut\"} 1",
-            // An alert on the increase sees the first one only after a 0.
+            // An alert on the increase sees the first given-up sample only if the counter was reported as 0 before.
             "headwater_device_samples_given_up_total{device=\"cam-0\",reason=\"disk_full\"} 0",
         ] {
             assert!(text.contains(line), "{line} in {text}");

@@ -14,16 +14,16 @@ use crate::source::Source;
 /// A device with its policy and its access to the broker, opened.
 #[derive(Clone, Debug)]
 pub struct OpenedDevice {
-    /// The settings as they are read.
+    /// The settings as they were read.
     pub settings: DeviceSettings,
-    /// The broker, and what the device shows it.
+    /// Address of the broker, and the certificate and user that the device shows the broker.
     pub broker: BrokerAccess,
     /// Policy in place of the bundle's, with its id; for a device with an exit (configurations b, d).
     pub policy: Option<(Policy, PolicyId)>,
 }
 
 impl OpenedDevice {
-    /// A device with default settings.
+    /// A device with these names and otherwise default settings.
     pub fn new(
         site: SiteId,
         group: GroupId,
@@ -35,7 +35,7 @@ impl OpenedDevice {
         Self { settings, broker: broker.into(), policy: None }
     }
 
-    /// The policy of the device, for as long as it runs.
+    /// The device's policy while the device runs; it can be read again from its file.
     pub fn live_policy(&self, bundle: &Bundle) -> LivePolicy {
         LivePolicy::new(self.settings.policy.clone(), bundle.policies().clone(), self.policy.clone())
     }
@@ -59,7 +59,7 @@ impl DeviceSettings {
         Ok(OpenedDevice { settings: self.clone(), broker, policy: None })
     }
 
-    /// Keeps the release of a signed bundle that the device runs now.
+    /// Writes down the release number of the signed bundle that the device runs now, if bundles must be signed and `release_file` is set.
     ///
     /// # Errors
     /// [`DeviceError::Unfit`] for a file that cannot be written.
@@ -98,7 +98,7 @@ impl DeviceSettings {
             let policy = PolicyChanges::policy_of(file, bundle.policies());
             device.policy = Some(policy.map_err(unfit_policy)?);
         }
-        // The archive's words for a slot that it does not have say nothing about the setting.
+        // Checked before the source: an archive's error for a missing slot would not name the setting `slot`.
         check_slot(&bundle, self.slot)?;
         let view = &bundle.manifest().preprocessing;
         let source = Source::open(&self.source, self.capture(), self.slot, view)?;

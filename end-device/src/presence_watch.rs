@@ -1,15 +1,16 @@
 //! Watches the device's own retained messages: its birth, by which the leader knows it, and its status.
 //!
-//! Anybody on the broker may clear or replace them: an operator who tidies up, a second device with the same id, a last will that comes
-//! late. A broker whose access rules lack the device refuses them, and the leader does not see the device. The device then publishes both
-//! again, at growing distances, so that two devices with one id do not fight at full speed.
+//! Anybody on the broker may clear or replace these messages: an operator who tidies up, a second device with the same id, a last will that
+//! comes late. A broker whose access rules lack the device refuses the messages, and the leader does not see the device. The device then
+//! publishes both again, at growing distances, so that two devices with one id do not fight at full speed.
 //!
 //! ```text
 //! another one or refused -- 1 s --> again -- 1 s --> again -- 2 s --> ... -- 30 s --> again
 //!        own one found meanwhile: nothing to do          a minute of quiet: from the start
 //! ```
 //!
-//! A second device with the same id shows on every connect: the broker has kept its birth, though this device has published its own.
+//! A second device with the same id shows on every connect: the broker then sends the other device's birth, although this device has
+//! published its own before.
 //!
 //! Times are microseconds since the device's start.
 
@@ -19,34 +20,34 @@ use headwater_protocol::{Birth, Boot};
 /// Wait before the first correction. After a connect the broker first sends what it kept, and then what the device has just published.
 const FIRST_WAIT_US: u64 = 1_000_000;
 
-/// Shortest time between two corrections; it doubles.
+/// Time between the first two corrections, in microseconds; it doubles with each further one.
 const SHORTEST_US: u64 = 1_000_000;
 
-/// Longest time between two corrections.
+/// Longest time between two corrections, in microseconds.
 const LONGEST_US: u64 = 30_000_000;
 
 /// Time of quiet after which a disturbance is logged again, and the distances between corrections begin anew.
 const QUIET_US: u64 = 60_000_000;
 
-/// A difference between a message of this device and the one that the broker keeps.
+/// Reason to publish birth and status again: the broker has another birth or status than the device's, or refused one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Disturbance {
     /// The birth was removed.
     BirthCleared,
-    /// The birth of another start or another device under the same id; its boot number, if it can be read.
+    /// The broker keeps the birth of another start, or of another device with the same id; its boot number, if it can be read.
     OtherBirth(Option<Boot>),
-    /// Another status: a last will, or that of another device under the same id.
+    /// The broker keeps another status: a last will, or the status of another device with the same id.
     OtherStatus,
-    /// The broker refuses the message.
+    /// The broker refused the birth or the status.
     Refused,
 }
 
-/// Messages of the device to publish again.
+/// Order to publish the device's birth and status again.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Correction {
     /// Reason, for the log.
     pub(crate) disturbance: Disturbance,
-    /// True for the first disturbance after a time of quiet, which should be logged.
+    /// True if the disturbance should be logged: the first one after a time of quiet, and no refusal.
     pub(crate) is_first: bool,
 }
 
@@ -60,11 +61,11 @@ pub(crate) struct PresenceWatch {
     due_us: u64,
     distance_us: u64,
     corrected_us: Option<u64>,
-    /// Time of the latest disturbance that was logged or followed one soon.
+    /// Time of the latest disturbance that was logged, or that followed an earlier one too soon to be logged.
     disturbed_us: Option<u64>,
-    /// True once the broker has sent this device's birth: it has replaced that of an earlier start.
+    /// True once the broker has sent this device's own birth, which has then replaced the birth of an earlier start.
     has_own_birth: bool,
-    /// True until the broker sends the birth that it refused before.
+    /// True from a refusal of the birth until the broker sends this birth.
     is_birth_refused: bool,
 }
 
@@ -85,7 +86,7 @@ impl PresenceWatch {
         }
     }
 
-    /// Takes another birth of this device.
+    /// Replaces the birth that the broker should keep.
     pub(crate) fn set_birth(&mut self, birth: Bytes) {
         self.birth = birth;
     }
@@ -101,18 +102,18 @@ impl PresenceWatch {
         });
         self.has_own_birth |= other.is_none();
         self.other_birth = self.note(other, now_us);
-        // Before its first birth has arrived, another one is that of an earlier start.
+        // Until the broker has sent this device's own birth, a different birth is the one left by an earlier start: nothing to log.
         let disturbance = self.other_birth.clone().filter(|_| self.has_own_birth)?;
         self.is_first(now_us).then_some(disturbance)
     }
 
-    /// Notes that the broker refused the birth.
+    /// Notes that the broker refused the birth, so that a correction follows.
     pub(crate) fn birth_refused(&mut self, now_us: u64) {
         self.is_birth_refused = true;
         self.other_birth = self.note(Some(Disturbance::Refused), now_us);
     }
 
-    /// Notes that the broker refused the status.
+    /// Notes that the broker refused the status, so that a correction follows.
     pub(crate) fn status_refused(&mut self, now_us: u64) {
         self.other_status = self.note(Some(Disturbance::Refused), now_us);
     }
@@ -128,12 +129,12 @@ impl PresenceWatch {
         self.other_status = self.note(other, now_us);
     }
 
-    /// Forgets what was found: both messages are published after every connect.
+    /// Forgets the disturbances: the link publishes both messages after every connect anyway.
     pub(crate) fn disconnected(&mut self) {
         (self.other_birth, self.other_status) = (None, None);
     }
 
-    /// Time of the next correction.
+    /// Time of the next correction; `None` without a disturbance.
     pub(crate) fn due_us(&self) -> Option<u64> {
         self.disturbance().map(|_| self.due_us)
     }
@@ -152,7 +153,7 @@ impl PresenceWatch {
         Some(Correction { disturbance, is_first })
     }
 
-    /// Sets the time of the correction with the first disturbance.
+    /// Returns `other`. If it is the first disturbance, sets the time of the correction.
     fn note(&mut self, other: Option<Disturbance>, now_us: u64) -> Option<Disturbance> {
         if other.is_some() && self.disturbance().is_none() {
             self.due_us = self.due_us.max(now_us.saturating_add(FIRST_WAIT_US));

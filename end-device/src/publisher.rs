@@ -1,4 +1,4 @@
-//! Publishes answers: encodes them, codes maps and scores as the network says, sends them to their topic, and counts them.
+//! Publishes the device's messages: codes maps as the network says, encodes messages, sends each to its topic, and counts it.
 
 use bytes::Bytes;
 use headwater_inference::sections::{MapCoder, ScoreCoder};
@@ -22,11 +22,11 @@ pub(crate) struct Publisher {
     pub(crate) limits: Limits,
     /// Encoding of this slot's scores.
     pub(crate) scores: ScoreCoder,
-    /// Coder of this slot's maps; `None` where messages carry maps as they are.
+    /// Coder of this slot's maps; `None` if messages carry maps as they are.
     pub(crate) maps: Option<MapCoder>,
-    /// Session of the network's requests.
+    /// Session in the header of requests that the leader sends for this network.
     pub(crate) requests: Session,
-    /// Session of this device's messages.
+    /// Session in the header of this device's messages.
     pub(crate) session: Session,
     pub(crate) boot: Boot,
     pub(crate) qos: QoS,
@@ -40,12 +40,12 @@ pub(crate) struct Encoded {
     pub(crate) payload: Bytes,
     kind: Kind,
     is_late: bool,
-    /// Bytes of the body; of a batch, of the bodies of its answers.
+    /// Bytes of the body; for a batch, of the bodies of all its answers.
     body_bytes: usize,
 }
 
 impl Publisher {
-    /// Encodes and publishes a message; one that cannot be sent is counted and dropped.
+    /// Encodes and publishes a message; a message that cannot be sent is counted and dropped.
     pub(crate) fn send(&self, sample: SampleId, age: Age, body: Body<'_>) {
         match self.encode(sample, age, body) {
             Ok(message) => {
@@ -57,7 +57,7 @@ impl Publisher {
         }
     }
 
-    /// Encodes a message. The map of [`Body::Features`] is the packed one; it is coded here.
+    /// Encodes a message. [`Body::Features`] takes the packed map, which is coded here if the network has a code for maps.
     ///
     /// # Errors
     /// When the body does not have the network's shapes.
@@ -83,8 +83,8 @@ impl Publisher {
         })
     }
 
-    /// Encodes the first of these answers, as many as one message takes, and returns their number. They are in time and in the order of their
-    /// ids. One answer alone is a message of its own kind.
+    /// Encodes as many of the first answers as one message takes, and returns their number. All `entries` are in time and in the order of
+    /// their ids. A single answer becomes a message of its own kind, not a batch.
     ///
     /// # Errors
     /// When a body does not have the network's shapes.
@@ -105,11 +105,11 @@ impl Publisher {
     /// Publishes a message, and counts it once the link has taken it.
     ///
     /// # Errors
-    /// When the link refuses it.
+    /// When the link refuses the message.
     pub(crate) fn publish(&self, message: &Encoded) -> Result<(), LinkError> {
         let Encoded { payload, kind, is_late, body_bytes } = message;
         let topic = match kind {
-            // The leader never requests features of a sample that is given up as a whole.
+            // A late `gone` gives up the whole sample, of which the leader requests no features: it goes to the topic of summaries.
             Kind::Gone if *is_late => &self.topics.summary,
             Kind::Features | Kind::Gone => &self.topics.features,
             Kind::Decided => &self.topics.decision,
@@ -122,7 +122,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Counts an answer that cannot be encoded. Outputs are checked against the manifest at load, so this is our own fault.
+    /// Counts an answer that cannot be encoded as a failure of the section. Outputs are checked at load, so this is our own fault.
     pub(crate) fn count_encode_error(&self, sample: SampleId, error: &EncodeError) {
         error!(%error, sample = %sample, "answer not sent");
         self.report().section_failures += 1;

@@ -4,38 +4,38 @@ use std::collections::VecDeque;
 
 use headwater_protocol::{JudgedTrigger, SampleId, TriggeredIds};
 
-/// Ids remembered: a broker repeats a message within moments, not hundreds of samples later.
+/// Number of remembered ids: a broker repeats a message within moments, not hundreds of samples later.
 const MAX_IDS: usize = 128;
 
 /// Distinguishes a new trigger from one that is repeated, goes backwards, or is too far ahead to be believed alone.
 #[derive(Debug, Default)]
 pub(crate) struct RecentSamples {
-    /// In the order of their captures: ascending, but for a clock that was set back.
+    /// In the order of capture: ascending, except after the clock was set back.
     ids: VecDeque<SampleId>,
     triggers: TriggeredIds,
-    /// Captured samples whose triggers no second one has confirmed; all are among `ids`.
+    /// Captured samples whose triggers no second trigger has confirmed; all are among `ids`.
     unconfirmed: Vec<SampleId>,
 }
 
-/// Position of a sample among those before it.
+/// Verdict on a trigger, by its sample's id and the ids before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// The newest sample.
+    /// A new sample near the newest one, or the first sample.
     New,
-    /// The newest sample. It confirms this one, whose answer may be sent now.
+    /// A new sample whose trigger confirms the trigger of this earlier sample: the earlier sample's answer may be sent now.
     Confirms(SampleId),
-    /// A new sample that is captured, and not answered before a second trigger near it.
+    /// A new sample far above the newest one. It is captured, and answered once a second trigger near it has come.
     Unconfirmed,
-    /// It was captured before.
+    /// The sample was captured before.
     Repeated,
-    /// Its id is not above the newest one: ids of a group only grow.
+    /// The id is not above the newest id: ids of a group only grow.
     Backwards,
-    /// Its id is above [`Trigger::MAX_ID`](headwater_protocol::Trigger::MAX_ID).
+    /// The id is above [`Trigger::MAX_ID`](headwater_protocol::Trigger::MAX_ID).
     TooHigh,
 }
 
 impl RecentSamples {
-    /// Classifies a sample, and remembers it when it is new.
+    /// Classifies a sample, and remembers it unless it is repeated, backwards or too high.
     pub(crate) fn admit(&mut self, sample: SampleId) -> Admission {
         if self.ids.contains(&sample) {
             return Admission::Repeated;
@@ -57,7 +57,7 @@ impl RecentSamples {
         admission
     }
 
-    /// Remembers a new sample whose id is the device's own. It may be lower than the one before, after the clock was set back.
+    /// Remembers a captured sample. An id of the device's own clock may be lower than the id before, after the clock was set back.
     pub(crate) fn remember(&mut self, sample: SampleId) {
         if self.ids.len() == MAX_IDS {
             let oldest = self.ids.pop_front();
@@ -66,17 +66,17 @@ impl RecentSamples {
         self.ids.push_back(sample);
     }
 
-    /// Takes the highest settled id of the leader's account, which puts back a device that followed a wrong trigger.
+    /// Takes the highest settled id of the leader's account. A device that followed a wrong trigger far above this id goes back to it.
     pub(crate) fn settle(&mut self, highest: SampleId) {
         self.triggers.settle(highest);
     }
 
-    /// Whether no second trigger has confirmed that of a captured sample.
+    /// Whether a captured sample's trigger still waits for a second trigger that confirms it.
     pub(crate) fn is_unconfirmed(&self, sample: SampleId) -> bool {
         self.unconfirmed.contains(&sample)
     }
 
-    /// The last id.
+    /// The id that was captured last; 0 before the first capture.
     pub(crate) fn newest(&self) -> SampleId {
         self.ids.back().copied().unwrap_or_default()
     }

@@ -10,7 +10,7 @@ use headwater_protocol::{DeviceDecision, Exit, PolicyId};
 /// Rule that chooses the reply, from the network's configuration and the policy.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyRule {
-    /// The exit `device`, in a network that has this exit (configurations b, d).
+    /// Policy of the exit `device`, with its id; `None` in a network without this exit (all but configurations b, d).
     exit: Option<(ExitPolicy, PolicyId)>,
     has_section: bool,
     encoding: FeatureEncoding,
@@ -25,7 +25,7 @@ pub(crate) enum Reply {
     SummaryAndFeatures,
     /// The view itself.
     Input,
-    /// Its own decision alone.
+    /// The device's own decision alone.
     Decided(DeviceDecision),
 }
 
@@ -49,7 +49,7 @@ impl ReplyRule {
         self.exit.as_ref().map(|(_, id)| *id)
     }
 
-    /// Replaces the policy, in a network with the exit `device`. Outputs from now on are judged under it.
+    /// Replaces the policy of the exit `device` for outputs from now on; without this exit nothing changes.
     pub(crate) fn set_policy(&mut self, policy: ExitPolicy, id: PolicyId) {
         if let Some(exit) = &mut self.exit {
             *exit = (policy, id);

@@ -16,13 +16,13 @@ use crate::give_up_reason::GiveUpReason;
 /// Report of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceReport {
-    /// The device.
+    /// Id of the device.
     pub device: DeviceId,
-    /// Its slot.
+    /// Slot of the device.
     pub slot: Slot,
-    /// Its boot number.
+    /// Boot number of this start.
     pub boot: Boot,
-    /// Its counts.
+    /// Counts since this start.
     #[serde(flatten)]
     pub counts: DeviceCounts,
 }
@@ -31,7 +31,7 @@ report! {
     /// Counts since the device's start.
     #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
     pub struct DeviceCounts {
-        /// Each sample once: in view, not in view, or broken.
+        /// Each captured sample counts once, be it in view, not in view, or broken.
         captured: u64 = counter("headwater_device_captures_total", "Samples captured.");
         captures_missed: u64 = counter(
             "headwater_device_captures_missed_total",
@@ -39,7 +39,7 @@ report! {
         );
         /// Only steps by at least half a period, either way.
         clock_steps: u64 = counter("headwater_device_clock_steps_total", "Steps of the wall clock.");
-        /// They are for a sample that was captured already.
+        /// A repeated trigger names a sample that was captured already.
         repeated: u64 = counter("headwater_device_triggers_repeated_total", "Repeated triggers.");
         backwards: u64 = counter(
             "headwater_device_triggers_backwards_total",
@@ -49,9 +49,9 @@ report! {
             "headwater_device_triggers_implausible_total",
             "Triggers whose id is too far ahead of the newest one to be answered at once, or too high."
         );
-        /// Only of a source other than an archive.
+        /// Frames of an archive are not counted.
         source_frames: u64 = counter("headwater_device_source_frames_total", "Frames from the source.");
-        /// Only of a source other than an archive, by kind: `broken`, `cut`, `stale`, ...
+        /// By kind: `broken`, `cut`, `stale`, ... Faults of an archive count in `broken_frames`.
         frame_faults: BTreeMap<&'static str, u64> =
             counters("headwater_device_frame_faults_total", "Missing frames.", "fault");
         /// Kinds are `summary`, `not_in_view`, `features`, `gone`, `input`, `decided` and `batch`.
@@ -62,40 +62,40 @@ report! {
                 => |sent| by_kind(sent, |sent| sent.body_bytes),
             counters("headwater_device_payload_bytes_total", "Bytes of payloads.", "kind")
                 => |sent| by_kind(sent, |sent| sent.payload_bytes);
-        /// Time, ms, for which an answer waits for others now; 0 where each is sent at once.
+        /// Milliseconds for which an answer waits for others now; 0 if each answer is sent at once.
         batch_wait_ms: u64;
-        /// By their own kind: `summary`, `not_in_view`.
+        /// By the kind of the answer: `summary`, `not_in_view`.
         batched: BTreeMap<&'static str, u64> =
             counters("headwater_device_batched_answers_total", "Answers sent in batches.", "kind");
         /// Reasons are `away` (no broker), `busy` (queue full) and `refused`.
         dropped: BTreeMap<&'static str, u64> =
             counters("headwater_device_messages_dropped_total", "Messages not sent.", "reason");
-        /// They have no answer because their frame of the archive cannot be read.
+        /// Samples that have no answer because their frame in the archive cannot be read.
         broken_frames: u64 = counter("headwater_device_broken_frames_total", "Samples of broken frames.");
         shed: u64 = counter("headwater_device_views_shed_total", "Views shed by a full queue.");
         section_failures: u64 =
             counter("headwater_device_section_failures_total", "Failures of the section.");
-        /// Received messages, by error code.
+        /// Received messages that the device refused, by error code.
         faults: BTreeMap<&'static str, u64> =
             counters("headwater_device_messages_refused_total", "Messages refused.", "fault");
-        /// The broker had another birth or status than the device's.
+        /// Times that the broker had another birth or status than the device's, and both were published again.
         births_restored: u64 = counter("headwater_device_births_restored_total", "Births published again.");
-        /// Messages at `QoS` 1, birth and status included.
+        /// Messages at `QoS` 1, with birth and status.
         publications_refused: u64 =
             counter("headwater_device_publications_refused_total", "Messages that the broker refused.");
-        /// Samples whose answer waits for a batch are counted too.
+        /// Samples whose answer waits for a batch are in memory too.
         kept_samples: u64 = gauge("headwater_device_memory_samples", "Unsettled samples in memory.");
         spooled: u64 = gauge("headwater_device_spool_samples", "Unsettled samples in the spool.");
         spool_bytes: u64 = gauge("headwater_device_spool_bytes", "Bytes of the spool.");
-        /// They come from the spool, or again from memory.
+        /// Messages of spooled answers, and of answers sent again from memory.
         late_sent: u64 = counter("headwater_device_late_messages_total", "Messages sent late.");
-        /// Of these, only the id is reported to the leader. An unreadable part of a segment counts as one sample.
+        /// Only the id of such a sample is reported to the leader. An unreadable part of a segment counts as one sample.
         given_up: BTreeMap<&'static str, u64> =
             counters("headwater_device_samples_given_up_total", "Samples given up.", "reason")
                 .from_zero(&GiveUpReason::LABELS);
-        /// They were given up, too.
+        /// Given-up samples whose ids are forgotten too, so that the leader never learns of them.
         lost: u64 = counter("headwater_device_samples_lost_total", "Samples whose id is lost.");
-        /// Most of them were set aside.
+        /// Files that are set aside because they cannot be read, and damaged parts of segments.
         state_damaged: u64 =
             counter("headwater_device_state_damaged_total", "Damaged files of the state folder.");
         segments_of_others: u64 = counter(
@@ -106,7 +106,7 @@ report! {
         wire_sent: u64 = counter("headwater_device_sent_bytes_total", "Bytes written to the socket.");
         wire_received: u64 = counter("headwater_device_received_bytes_total", "Bytes read from the socket.");
         connected: u64 = counter("headwater_device_connections_total", "Connections to the broker.");
-        /// By the latest notice.
+        /// As the leader's latest notice says.
         is_refused: bool = gauge("headwater_device_refused", "1 while the leader refuses the device.");
     }
 }
@@ -116,7 +116,7 @@ report! {
 pub struct Sent {
     /// Number of messages.
     pub messages: u64,
-    /// Bytes of the bodies: scores, features, views, decisions. Of a batch, the scores alone.
+    /// Bytes of the bodies: scores, features, views, decisions. For a batch, of the scores alone.
     pub body_bytes: u64,
     /// Bytes of bodies and headers.
     pub payload_bytes: u64,
@@ -154,14 +154,14 @@ pub(crate) struct SharedReport {
     latest: Arc<Mutex<Latest>>,
 }
 
-/// The latest of what is told by its newest value: times are `None` before the first.
+/// Values for the status page, each the latest one; times are `None` before the first event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latest {
-    /// A sample was captured.
+    /// Time of the latest capture.
     pub(crate) capture: Option<Instant>,
-    /// A notice of the leader was read.
+    /// Time of the leader's latest notice.
     pub(crate) notice: Option<Instant>,
-    /// Why the leader refuses the device, by its latest notice; `None` where it does not.
+    /// Why the leader refuses the device, by its latest notice; `None` if it does not refuse the device.
     pub(crate) refusal: Option<String>,
 }
 
@@ -171,7 +171,7 @@ impl SharedReport {
         self.counts.lock()
     }
 
-    /// Locks the times, as briefly as the counts.
+    /// Locks the latest values, as briefly as the counts.
     pub(crate) fn latest(&self) -> MutexGuard<'_, Latest> {
         self.latest.lock()
     }
@@ -195,7 +195,7 @@ impl SharedReport {
         }
     }
 
-    /// The counts with those of the link.
+    /// The counts, with bytes and connections from the link.
     pub(crate) fn with_link(&self, link: &Link) -> DeviceCounts {
         let mut counts = self.lock().clone();
         (counts.wire_sent, counts.wire_received) = (link.wire().sent, link.wire().received);

@@ -50,7 +50,7 @@ pub(crate) enum Submitted {
     Shed(Job),
 }
 
-/// Jobs for the thread.
+/// Jobs that wait for the section's thread.
 #[derive(Debug)]
 pub(crate) struct JobQueue {
     state: Mutex<QueueState>,
@@ -71,7 +71,7 @@ impl SectionRunner {
     /// Starts the runner; results of queued jobs come out of the receiver. At most `max_jobs` jobs wait.
     ///
     /// # Errors
-    /// [`DeviceError::Thread`].
+    /// [`DeviceError::Thread`] if the system starts no thread.
     pub(crate) fn start(
         section: DeviceSection,
         max_jobs: usize,

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::opened::OpenedDevice;
 use crate::report::SharedReport;
 
-/// Parts of a running device that its handle and its status tell of.
+/// Parts of a running device that its handle and its status page read.
 pub(crate) struct DeviceStatus {
     pub(crate) device: OpenedDevice,
     pub(crate) boot: Boot,
@@ -26,12 +26,12 @@ pub(crate) struct DeviceStatus {
 }
 
 impl DeviceStatus {
-    /// State of the own certificate on the connection to the broker.
+    /// State of the device's certificate for the connection to the broker; `None` without a certificate.
     pub(crate) fn certificate_state(&self) -> Option<CertificateState> {
         self.device.broker.identity.as_ref().and_then(ClientIdentity::certificate_state)
     }
 
-    /// Why the connection to the broker does not stand; `None` while it stands.
+    /// Why the device is not connected to the broker; `None` while the device is connected.
     fn broker_failure(&self) -> Option<String> {
         if self.link.is_connected() {
             return None;

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use headwater_protocol::age_ms;
 
-/// The device's own clock: it begins at the device's start, never steps, and counts the time in which the machine is suspended.
+/// The device's own clock: it begins at the device's start, never steps, and (on Linux) counts the time in which the machine is suspended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeviceClock {
     /// Time of the machine's clock at the device's start.
@@ -16,14 +16,14 @@ pub(crate) struct DeviceClock {
 pub(crate) struct Timestamp {
     /// Microseconds since the device's start.
     pub(crate) us: u64,
-    /// The wall clock.
+    /// The wall clock, as the time since 1970.
     pub(crate) since_1970: Duration,
 }
 
-/// Longest time between the readings of the two clocks. A thread that is interrupted between them reads again.
+/// Longest time that a reading of both clocks should take. After a longer reading, of an interrupted thread, the clocks are read again.
 const CLOSE_READINGS: Duration = Duration::from_micros(100);
 
-/// Readings before the closest one has to do.
+/// Largest number of readings; then the closest one is taken.
 const MAX_READINGS: usize = 4;
 
 impl DeviceClock {
@@ -63,7 +63,7 @@ impl Timestamp {
         self.unix_ms().saturating_sub(self.since(past_us) / 1000)
     }
 
-    /// The time, in microseconds since the device's start, at which the wall clock showed this; now for a later one.
+    /// The time, in microseconds since the device's start, at which the wall clock showed `unix_ms`; the present for a future time.
     pub(crate) fn us_of(self, unix_ms: u64) -> i64 {
         let ago_us = self.unix_ms().saturating_sub(unix_ms).saturating_mul(1000);
         self.own_us().saturating_sub_unsigned(ago_us)
@@ -80,7 +80,7 @@ impl Timestamp {
         wall_us.saturating_sub(self.own_us())
     }
 
-    /// Microseconds since a past time; 0 for a later one.
+    /// Microseconds since a past time; 0 for a future one.
     fn since(self, past_us: i64) -> u64 {
         self.own_us().saturating_sub(past_us).max(0).unsigned_abs()
     }
@@ -94,7 +94,7 @@ impl Timestamp {
     }
 }
 
-/// The wall clock.
+/// The wall clock, as the time since 1970; 0 if it is set to an earlier time.
 pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
@@ -107,7 +107,7 @@ fn since_machine_start() -> Duration {
     seconds + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// Time since the first call. Elsewhere the standard library has no clock that counts suspended time.
+/// Time since the first call, without suspended time: outside Linux the standard library has no clock that counts it.
 #[cfg(not(target_os = "linux"))]
 fn since_machine_start() -> Duration {
     static FIRST: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);

@@ -12,8 +12,8 @@
 //! A spool of no bytes (`max_bytes = 0`) holds no answers. Answers that could not be sent or exceed the bounds of memory are given up, and
 //! the spool reports their ids to the leader.
 //!
-//! An answer in memory that the leader's notices pass over is sent again, marked late: its message may have been lost on a connection
-//! that lives.
+//! An answer in memory that the leader's notices pass over is sent again, marked late: its message may have been lost although the
+//! connection lives.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -33,8 +33,8 @@ pub(crate) struct UnsettledAnswers {
     pub(crate) spool: Spool,
 }
 
-/// Answers by sample, bounded by count and by age: [`AnswerBuffer::pop_surplus`] gives those beyond. Times are microseconds since
-/// the device's start.
+/// Answers by sample, bounded by count and by age: [`AnswerBuffer::pop_surplus`] removes the answers beyond these bounds. Times are
+/// microseconds since the device's start.
 #[derive(Debug)]
 pub(crate) struct AnswerBuffer {
     pub(crate) answers: BTreeMap<SampleId, Answer>,
@@ -43,13 +43,13 @@ pub(crate) struct AnswerBuffer {
     pub(crate) keep_us: u64,
 }
 
-/// Notices that may pass a sample over: its message may be on the way.
+/// Number of notices that may pass a sample over before its answer is sent again: the first message may still be on the way.
 const MAX_PASSED_OVER: u8 = 2;
 
-/// Time that a sample has to be decided before its answer is sent again.
+/// Shortest time after which an answer is sent again: the leader needs time to decide the sample.
 const SEND_AGAIN_US: u64 = 2_000_000;
 
-/// Answers sent again for one notice.
+/// Largest number of answers that are sent again for one notice.
 const MAX_SENT_AGAIN: usize = 64;
 
 impl UnsettledAnswers {
@@ -89,7 +89,7 @@ impl UnsettledAnswers {
         self.spool.put(answer, now, Some(answer.sent_us.saturating_add(self.memory.keep_us)));
     }
 
-    /// Moves all answers to the spool: messages sent on the lost connection may never have arrived. Without a spool they stay in memory.
+    /// Moves all answers to the spool, as sent messages may never have arrived. Without a spool the answers stay in memory.
     pub(crate) fn disconnected(&mut self, now: Timestamp) {
         self.spool.disconnected();
         if self.spool.holds_answers() {
@@ -117,7 +117,7 @@ impl UnsettledAnswers {
         self.spool.settle(notice);
     }
 
-    /// The answer to a sample; `None` if there is none, or none any more.
+    /// The answer to a sample, from memory or the spool; `None` if neither has it.
     pub(crate) fn answer(&mut self, sample: SampleId, now: Timestamp) -> Option<Cow<'_, Answer>> {
         match self.memory.answers.get(&sample) {
             Some(answer) => Some(Cow::Borrowed(answer)),
@@ -136,14 +136,14 @@ impl AnswerBuffer {
         Self { answers: BTreeMap::new(), max_samples, keep_us: keep_ms.saturating_mul(1000) }
     }
 
-    /// Removes the answer of the lowest id if it is too old or the buffer holds too many.
+    /// Removes the answer of the lowest id if this answer is too old, or if the buffer holds too many answers.
     pub(crate) fn pop_surplus(&mut self, now_us: u64) -> Option<Answer> {
         let is_too_old = self.surplus_from_us().is_some_and(|from_us| from_us <= now_us);
         let is_surplus = is_too_old || self.answers.len() > self.max_samples;
         if is_surplus { self.answers.pop_first().map(|(_, answer)| answer) } else { None }
     }
 
-    /// Time from which the answer of the lowest id is too old.
+    /// Time from which the answer of the lowest id is too old; `None` for an empty buffer.
     pub(crate) fn surplus_from_us(&self) -> Option<u64> {
         let (_, first) = self.answers.first_key_value()?;
         Some(first.captured_us.saturating_add_unsigned(self.keep_us).saturating_add(1).max(0).unsigned_abs())
@@ -159,7 +159,7 @@ impl AnswerBuffer {
         }
     }
 
-    /// Counts a notice for the answers that it passes over; returns those to send again.
+    /// Counts a notice for the unsettled answers below its highest settled id, which it passes over; returns the samples to send again.
     pub(crate) fn passed_over(&mut self, notice: &SettledNotice, now_us: u64) -> Vec<SampleId> {
         let mut again = Vec::new();
         for (sample, answer) in self.answers.range_mut(..notice.account.highest) {
@@ -226,7 +226,7 @@ mod tests {
         due.into_iter().map(|sample| sample.0).collect()
     }
 
-    /// A notice of these ranges, whose highest sample is the last.
+    /// A notice that settles these ranges and late samples; its highest id is the highest end of a range.
     fn notice(ranges: &[(u64, u64)], late: &[u64]) -> SettledNotice {
         let highest = SampleId(ranges.iter().map(|(_, last)| *last).max().unwrap_or_default());
         SettledNotice {

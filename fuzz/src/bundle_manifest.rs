@@ -5,8 +5,8 @@
 //! | anything else: a bundle file |
 //! ```
 //!
-//! Hashes refuse every changed bundle, so a bundle is written from the parts. It must open and verify; a changed one must be refused, or
-//! its signature must be. A change is three bytes: position, and the value that the byte is combined with.
+//! Hashes refuse random changes of a bundle, so a bundle is written from the parts. It must open, and its signature must verify. A changed
+//! bundle or its signature must be refused. A change is three bytes: a position (u16), and a value for exclusive or with the byte there.
 
 #![no_main]
 
@@ -18,7 +18,7 @@ use headwater_inference::policy::Policy;
 use headwater_map_coder::CONTEXTS;
 use libfuzzer_sys::fuzz_target;
 
-/// An ed25519 key in PKCS#8, before its 32 secret bytes.
+/// The bytes before the 32 secret bytes of an ed25519 key in PKCS#8.
 const KEY_PREFIX: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
 
 fuzz_target!(|bytes: &[u8]| {
@@ -61,7 +61,7 @@ fn read_policy(text: &[u8]) -> Option<Policy> {
     Some(policy)
 }
 
-/// A manifest that holds. Its sections are those that follow from the rest, where the ones it has do not fit.
+/// A valid manifest, or `None`. If the manifest as read is not valid, its sections are replaced by those that follow from its other fields.
 fn read_manifest(text: &[u8]) -> Option<NetworkManifest> {
     let mut manifest: NetworkManifest = serde_json::from_slice(text).ok()?;
     if manifest.check().is_err() {
@@ -71,7 +71,7 @@ fn read_manifest(text: &[u8]) -> Option<NetworkManifest> {
     Some(manifest)
 }
 
-/// A bundle with these bytes as every section, as the packed form of the first one, and with even contexts for those that name some.
+/// A bundle with `onnx` as every section and as the packed form of the first. Sections that name contexts get a table of equal chances.
 fn write(manifest: NetworkManifest, policy: Policy, onnx: &[u8]) -> Vec<u8> {
     let names: Vec<_> = manifest.sections.iter().map(|section| section.name.clone()).collect();
     let coded: Vec<_> =
@@ -83,7 +83,7 @@ fn write(manifest: NetworkManifest, policy: Policy, onnx: &[u8]) -> Vec<u8> {
     writer.finish().expect("a manifest and a policy that hold make a bundle")
 }
 
-/// Asks a bundle for everything that it tells.
+/// Calls everything that reads a bundle: nothing may panic.
 fn check_bundle(bundle: &Bundle) {
     let manifest = bundle.manifest();
     manifest.limits().largest_payload();
@@ -97,7 +97,7 @@ fn check_bundle(bundle: &Bundle) {
         bundle.packed_section(&section.name);
         assert_eq!(bundle.contexts(&section.name).is_some(), section.contexts_sha256.is_some());
         let is_stored = bundle.stored_section_bytes(&section.name).is_some();
-        // A bad deflate stream is found here.
+        // A bad deflate stream is not found before this call.
         let is_readable = bundle.section(&section.name).is_ok();
         assert!(is_stored || !is_readable);
         if let Ok(part) = bundle.only(&[&section.name]) {

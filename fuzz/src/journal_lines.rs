@@ -1,6 +1,6 @@
-//! Random bytes as a journal: every line that reads is written and read back equal, and a leader starts with all of them.
+//! Random bytes as a journal: every valid line must survive writing and reading, and a leader must start with all of these.
 //!
-//! Lines end at a newline or a zero byte, as in the aggregator's reader. That reader itself needs a file.
+//! Lines end at a newline or a zero byte, as in the aggregator's reader. That reader itself is not run here, because it needs a file.
 
 #![no_main]
 
@@ -28,7 +28,7 @@ fn check_entry(entry: &Entry) {
     assert_eq!(&read, entry);
 }
 
-/// Starts a leader with the journal, writes the account that a compacted journal has, and starts another leader with that.
+/// Starts a leader with the journal, compacts the journal, and starts another leader, which must have the same account.
 fn check_restart(entries: Vec<Entry>) {
     let mut actions = Vec::new();
     let mut leader = leader();

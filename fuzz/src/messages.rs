@@ -1,8 +1,8 @@
-//! Random bytes as a message: what decodes encodes, and decodes to the same.
+//! Random bytes as a message. Binary: what decodes must encode to the same bytes. JSON: what reads must survive writing and reading.
 //!
 //! ```text
 //! | `{` ... | JSON, read as every message |
-//! | limits 5 B | binary message |        one byte a limit: classes, feature bits, view, bits of an edge's map, encodings
+//! | limits 5 B | binary message |        one byte a limit: classes, feature bits, view bytes, bits of an edge's map, encodings
 //! ```
 
 #![no_main]
@@ -43,14 +43,14 @@ fn check_json<T: DeserializeOwned + Serialize + PartialEq + Debug>(text: &[u8]) 
     assert_eq!(read, message);
 }
 
-/// A leader's claim has a reader of its own, with a bound.
+/// A leader's claim has its own reader, which bounds the term.
 fn check_claim(text: &[u8]) {
     let Ok(claim) = LeaderClaim::read(text) else { return };
     let written = serde_json::to_vec(&claim).expect("claims always become JSON");
     assert_eq!(LeaderClaim::read(&written), Ok(claim));
 }
 
-/// A trigger has a reader of its own, with a bound.
+/// A trigger has its own reader, which bounds the length.
 fn check_trigger(text: &[u8]) {
     let Ok(Trigger { sample, .. }) = Trigger::read(text, &Limits::default()) else { return };
     let written = serde_json::to_vec(&TriggerMessage { sample }).expect("triggers always become JSON");
@@ -69,7 +69,7 @@ fn check_binary(payload: &[u8], limits: &Limits) {
     }
 }
 
-/// The entries of a batch make the same bytes again.
+/// Checks that the entries of a batch encode to the same bytes.
 fn check_batch(header: Header, batch: Batch<'_>, limits: &Limits, payload: &[u8]) {
     let entries: Vec<_> = batch.entries(&header).collect();
     assert!(entries.is_sorted_by(|a, b| a.sample < b.sample && a.age_ms >= b.age_ms));

@@ -1,16 +1,16 @@
 //! Random bytes as a packed section: either refused, or run with equal results on every code path.
 //!
-//! Input shorter or longer than its header says is also run, cut or zero-padded to that length. Otherwise only the shapes of the
-//! seeds would run.
+//! Input shorter or longer than its header says is also run, padded with zeros or cut to that length. Otherwise only shapes that the
+//! seeds have would ever run.
 
 #![no_main]
 
 use headwater_kernels::{CodePath, OwnedSection, PackedError, Plan};
 use libfuzzer_sys::fuzz_target;
 
-/// Largest map in values, and largest block in words of 64 products; property tests run larger ones.
+/// Largest map in values, and largest block in words of 64 products, that is run here; property tests run larger ones.
 const MAX_VALUES: usize = 1 << 14;
-/// Largest section that is filled up to its length.
+/// Largest section, in bytes, that is padded or cut to the length in its header.
 const MAX_BYTES: usize = 1 << 16;
 
 fuzz_target!(|bytes: &[u8]| {

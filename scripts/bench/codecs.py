@@ -54,7 +54,7 @@ def sample_folder(job):
     for name in sorted(os.listdir(source)):
         with Image.open(os.path.join(source, name)) as view:
             count, read = code(view.convert("RGB"), codec, quality, side)
-        # Quick to write: these files are read once.
+        # Weak but fast compression: these files are read once.
         read.save(os.path.join(target, name), "PNG", compress_level=1)
         counts.append(count)
     return counts

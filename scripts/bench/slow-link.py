@@ -34,7 +34,7 @@ def main():
     first, second = tun(sys.argv[1]), tun(sys.argv[2])
     delay = float(sys.argv[3]) / 1000
     to = {first: second, second: first}
-    # Packets under way with the times at which they arrive, in their order: all wait equally long.
+    # Packets under way, each with the time at which it arrives; the delay is the same for all, so they stay in order.
     waiting = collections.deque()
     print("ready", flush=True)
     while True:

@@ -1,11 +1,11 @@
 # Folders of Debian packages in which the scripts for boards build and run. Other scripts source this file; it does nothing by itself.
-# The folders lie in the user's cache, so that every checkout uses them; remove one to get newer packages. Mirror and keyring are those
-# of this machine's own apt sources; elsewhere than on Debian, DEBIAN_MIRROR names a mirror.
+# The folders are in the user's cache, shared by all checkouts; remove one to get newer packages. Mirror and keyring are those of this
+# machine's apt sources; on another system than Debian, DEBIAN_MIRROR names a mirror.
 # shellcheck shell=bash
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/headwater
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-# Debian 12, the oldest that the agent runs on.
+# Debian 12, the oldest release that the agent runs on.
 release=bookworm
 newest_glibc=2.36
 
@@ -13,7 +13,7 @@ step() { echo "$* ($SECONDS s since start)"; }
 fail() { echo "$(basename "$0"): $*" >&2; exit 1; }
 as_root() { if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi; }
 
-# Rust's name of a Debian architecture, and the prefix of its compilers.
+# For a Debian architecture: Rust's name, and the prefix of its C compiler's name.
 rust_target() {
     case $1 in
         amd64) echo x86_64-unknown-linux-gnu ;;
@@ -30,7 +30,7 @@ gcc_prefix() {
     esac
 }
 
-# Installs the packages of the commands that are not there: `install_commands COMMAND=PACKAGE...`.
+# Installs the package of every command that is not there: `install_commands COMMAND=PACKAGE...`.
 install_commands() {
     local pair packages=()
     command -v apt-get >/dev/null || fail "needs Debian's apt-get"
@@ -46,7 +46,7 @@ install_commands() {
         apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
 }
 
-# Unpacks packages into a folder of the cache, once: `unpack NAME SUITE PACKAGES OPTIONS-OF-MMDEBSTRAP...`.
+# Unpacks packages into a folder of the cache, unless the folder exists: `unpack NAME SUITE PACKAGES OPTIONS-OF-MMDEBSTRAP...`.
 unpack() {
     local folder=$cache/$1 suite=$2 packages=$3 mirror
     shift 3
@@ -57,7 +57,7 @@ unpack() {
         mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' | awk '$1 == "Debian" && !n++ { print $2 }')}
         [ -n "$mirror" ] || fail "no Debian mirror in this machine's apt sources: name one in DEBIAN_MIRROR"
         as_root rm -rf --one-file-system "$folder.part"
-        # Mirrors that are snapshots have expired lists.
+        # The package lists of snapshot mirrors have expired.
         as_root mmdebstrap --quiet --include="$packages" --aptopt='Acquire::Check-Valid-Until "false"' "$@" \
             "$suite" "$folder.part" "deb [signed-by=$keyring] $mirror $suite main" || fail "could not unpack $folder"
         as_root mv "$folder.part" "$folder"
@@ -65,8 +65,8 @@ unpack() {
     exec 9>&-
 }
 
-# Rust of Debian unstable for boards: rustup's toolchain has the standard library of this machine alone, Debian's has others too. The
-# packages are not configured: compilers run as they are unpacked. Sets `rust_root`.
+# Unpacks Debian unstable's Rust for boards, and sets `rust_root`. rustup's toolchain has the standard library of this machine's
+# architecture alone, Debian's has others too. The packages are not configured: compilers run without it.
 unpack_rust() {
     rust_root=$cache/boards-unstable
     [ -d "$rust_root" ] && return
@@ -80,7 +80,7 @@ unpack_rust() {
         --architectures="$(dpkg --print-architecture),arm64,armhf"
 }
 
-# Debian 12 of an architecture, with the C library's headers: the agent is linked against it and runs in it. Sets `board_root`.
+# Unpacks Debian 12 of an architecture, with the C library's headers, and sets `board_root`. The agent is linked against it and runs in it.
 unpack_board() {
     board_root=$cache/$release-$1
     emulate "$1"
@@ -92,7 +92,7 @@ unpack_board() {
         --architectures="$1" --customize-hook='echo "127.0.0.1 localhost" >"$1/etc/hosts"'
 }
 
-# Lets the kernel start programs of another architecture by qemu, unless it does already. The rule stays until the machine restarts.
+# Lets the kernel start programs of another architecture by qemu, unless it does so already. The setting lasts until the machine restarts.
 emulate() {
     local rules=/proc/sys/fs/binfmt_misc rule
     case $1 in
@@ -106,8 +106,8 @@ emulate() {
     [ -e "$rules/$rule" ] || as_root cp "/usr/lib/binfmt.d/$rule.conf" $rules/register
 }
 
-# Runs a command in a folder of packages: `in_root FOLDER "FROM:TO..." NAME=VALUE... -- COMMAND...`. The folders FROM of this machine are
-# TO in there; the environment has the named variables alone. The folders and an empty /tmp are mounted for the command alone.
+# Runs a command in a folder of packages: `in_root FOLDER "FROM:TO..." NAME=VALUE... -- COMMAND...`. Each folder FROM of this machine is
+# mounted as TO. The environment has only the named variables. The mounts and an empty /tmp exist for this command alone.
 in_root() {
     # shellcheck disable=SC2016
     as_root unshare --mount --propagation private bash -euc '
@@ -126,7 +126,7 @@ in_root() {
         exec env -i "${environment[@]}" "$chroot" "$root" "$@"' in_root "$@"
 }
 
-# Highest version of a symbol of the C library that a program needs, such as 2.34.
+# Prints the newest version of the C library that a program needs, such as 2.34.
 glibc_of() {
     readelf --version-info --wide "$1" | grep -oE 'GLIBC_[0-9]+(\.[0-9]+)+' | sort -uV | tail -n 1 | cut -d _ -f 2
 }

@@ -1,8 +1,8 @@
-# Ports of loopback for the programs that a script starts. Other scripts source this file.
+# Ports on loopback for the programs that a script starts. Other scripts source this file.
 # shellcheck shell=bash disable=SC2034
 
-# Holds COUNT ports until the script ends, and names them in the array `held`: `hold_ports COUNT`. Nobody listens there, the system gives them to
-# nobody else, and a listener that sets SO_REUSEADDR may bind them, as brokers and our programs do.
+# Holds COUNT ports until the script ends, and puts their numbers into the array `held`: `hold_ports COUNT`. Nobody listens on them, and
+# the system gives them to nobody else. A listener that sets SO_REUSEADDR may still bind them, as brokers and our programs do.
 hold_ports() {
     coproc HOLDER {
         exec python3 -c '
@@ -17,7 +17,7 @@ sys.stdin.read()' "$1"
     read -r -a held <&"${HOLDER[0]}"
 }
 
-# Waits until a process listens on a port, at most a minute: `await_listener PORT PID`.
+# Waits, at most a minute, until a process listens on a port: `await_listener PORT PID`.
 await_listener() {
     local _
     for _ in {1..600}; do

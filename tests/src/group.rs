@@ -1,4 +1,4 @@
-//! Groups and clients for tests. Their timeouts are so long that a busy machine does not run into them.
+//! Groups and clients for tests, with waits so long that a busy machine does not reach them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use headwater_protocol::{Decision, Exit, GroupId, NetworkId, SampleId, SiteId, S
 use crate::shipped;
 use crate::waits::Waits;
 
-/// Limit of every wait: above each deadline of the tiers, so that reaching the limit is a failure.
+/// Longest wait of the tests: longer than every deadline of the tiers, so a test that reaches this limit has failed.
 pub const WAIT_LIMIT: Duration = Duration::from_secs(90);
 
-/// A policy with waits that a busy machine does not reach, and without a promise, which no policy file states.
+/// The policy with waits that a busy machine does not reach, and without its promises, which a policy file cannot state.
 #[must_use]
 pub fn patient(policy: Policy) -> Policy {
     Policy { window_ms: 20_000, features_ms: 20_000, deadline_ms: 60_000, promises: Vec::new(), ..policy }
@@ -37,7 +37,7 @@ pub fn site(broker: Endpoint) -> SiteSettings {
     SiteSettings::new(site.expect("a valid name"), group.expect("a valid name"), broker)
 }
 
-/// A new broker, which lives as long as this process.
+/// Starts an embedded broker that runs until this process ends.
 ///
 /// # Panics
 /// When the broker does not start.
@@ -48,13 +48,13 @@ pub fn embedded_broker() -> Endpoint {
     address
 }
 
-/// A group with the shipped network, a patient policy and a separate broker.
+/// Settings of a group with the shipped network and frames, long waits, and a broker of its own.
 #[must_use]
 pub fn shipped_group() -> InProcessSettings {
     group_at(embedded_broker(), shipped::bundle())
 }
 
-/// A group with another network for the shipped frames, under the bundle's policy made patient, at a broker.
+/// Settings of a group with the shipped frames and any networks that fit them, at a broker. The bundle's policy gets long waits.
 #[must_use]
 pub fn group_at(broker: Endpoint, networks: impl Into<Networks>) -> InProcessSettings {
     let mut settings = InProcessSettings::new(site(broker), networks, shipped::frames());
@@ -63,7 +63,7 @@ pub fn group_at(broker: Endpoint, networks: impl Into<Networks>) -> InProcessSet
     settings
 }
 
-/// Sets the threshold of the exit `local`: 0 sends uncertain samples to the cloud, 1 sends none.
+/// Sets the threshold of the exit `local`: at 0 every sample that is not certain goes to the cloud, at 1 none does.
 ///
 /// # Panics
 /// For a number outside `[0, 1]`.
@@ -84,7 +84,7 @@ pub async fn start(settings: InProcessSettings) -> InProcessGroup {
     group
 }
 
-/// A group of programs with the shipped frames. The journal, and the policy if there is one, are files in `folder`.
+/// A group whose services run as programs, with the shipped frames. The journal, and the policy if one is given, are files in `folder`.
 ///
 /// # Panics
 /// When a program was not built, or `folder` cannot be written.
@@ -125,7 +125,7 @@ pub async fn client(broker: Endpoint, network: NetworkId) -> GroupClient {
     GroupClient::connect(settings).await.expect("the broker answers")
 }
 
-/// A client of a group in this process.
+/// A client of a group whose services run in this process.
 ///
 /// # Panics
 /// As [`client`].
@@ -134,7 +134,7 @@ pub async fn client_of(group: &InProcessGroup) -> GroupClient {
     client(group.settings.site.broker.clone(), network).await
 }
 
-/// Triggers samples, at most `in_flight` at once, and returns their decisions in order.
+/// Triggers samples in chunks of `in_flight`, each after the decisions of the chunk before, and returns the decisions in order.
 ///
 /// # Panics
 /// When a decision does not come in time, or a second, different one comes.
@@ -151,12 +151,12 @@ pub async fn decide_all(client: &mut GroupClient, samples: &[SampleId], in_fligh
     decisions
 }
 
-/// Ids of new samples: `count` from `first` on.
+/// Ids of `count` samples from `first` on.
 pub fn ids(first: u64, count: u64) -> Vec<SampleId> {
     (first..first + count).map(SampleId).collect()
 }
 
-/// A slot by its index.
+/// The slot with this index.
 ///
 /// # Panics
 /// For an index above the limit of slots.
@@ -164,7 +164,7 @@ pub fn slot(index: u8) -> Slot {
     Slot::new(index).expect("a slot below the limit")
 }
 
-/// The network of a bundle in memory.
+/// Opens a bundle that is in memory.
 ///
 /// # Panics
 /// For a damaged bundle.

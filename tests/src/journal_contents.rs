@@ -9,11 +9,11 @@ use headwater_protocol::{Decision, Dropped, SampleId};
 /// Samples in a leader's journal.
 #[derive(Debug, Default)]
 pub struct JournalContents {
-    /// Samples that were triggered, or whose first message has come.
+    /// Samples that were triggered, or of which a first message has come.
     pub opened: BTreeSet<SampleId>,
     /// Decisions by sample.
     pub decided: BTreeMap<SampleId, Decision>,
-    /// Reasons of dropped samples.
+    /// Dropped samples, each with its reason.
     pub dropped: BTreeMap<SampleId, Dropped>,
 }
 
@@ -25,7 +25,7 @@ impl JournalContents {
     pub fn read(journal: &Path) -> Self {
         let mut contents = Self::default();
         let text = std::fs::read(journal).unwrap_or_default();
-        // The last line can be incomplete, while a leader writes and after it was killed.
+        // The last line may be incomplete: a leader may be writing it, or was killed as it wrote.
         for entry in text.split(|byte| *byte == b'\n').filter_map(|line| Entry::read_line(line).ok()) {
             match entry {
                 Entry::Opened(sample) => _ = contents.opened.insert(sample),
@@ -43,7 +43,7 @@ impl JournalContents {
         contents
     }
 
-    /// Samples that are neither decided nor dropped.
+    /// Opened samples that are neither decided nor dropped.
     pub fn open(&self) -> BTreeSet<SampleId> {
         let is_open =
             |sample: &&SampleId| !self.decided.contains_key(sample) && !self.dropped.contains_key(sample);

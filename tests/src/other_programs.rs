@@ -13,7 +13,7 @@ use headwater_transport::held_port;
 
 use crate::group::WAIT_LIMIT;
 
-/// Starts Mosquitto on a free port, with the shipped configuration. Its data are in `folder`.
+/// Starts Mosquitto on a free port, with the shipped configuration. Mosquitto stores its data in `folder`.
 ///
 /// # Panics
 /// When Mosquitto is not installed (`scripts/install/test-tools`) or does not start.
@@ -22,7 +22,7 @@ pub fn mosquitto(folder: &Path) -> (Program, Endpoint) {
     (mosquitto_at(folder, &address), address)
 }
 
-/// Starts Mosquitto at an address.
+/// Starts Mosquitto at an address, with the shipped configuration. Mosquitto stores its data in `folder`.
 ///
 /// # Panics
 /// As [`mosquitto`].
@@ -32,14 +32,14 @@ pub fn mosquitto_at(folder: &Path, address: &Endpoint) -> Program {
         .expect("the shipped configuration");
     let config = shipped.replace("listener 1883 127.0.0.1", &format!("listener {port} 127.0.0.1"))
         + &format!("\npersistence_location {}/\n", folder.display());
-    // As root it would change to a user who may not write into the test's folder.
+    // Started as root, Mosquitto would change to a user who may not write into the test's folder.
     let config = config + "user root\n";
     let path = folder.join("mosquitto.conf");
     std::fs::write(&path, config).expect("the folder can be written");
     mosquitto_with(&path, address)
 }
 
-/// Starts Mosquitto with a configuration that listens at this address.
+/// Starts Mosquitto with a configuration file, and waits until it listens at this address, which the file must name.
 ///
 /// # Panics
 /// As [`mosquitto`].
@@ -54,7 +54,7 @@ pub fn mosquitto_with(config: &Path, address: &Endpoint) -> Program {
     program.expect("mosquitto starts")
 }
 
-/// Starts Mosquitto at an address with these lines of configuration, in a file in `folder`.
+/// Starts Mosquitto at an address with further lines of configuration. The configuration file is written into `folder`.
 ///
 /// # Panics
 /// As [`mosquitto`].
@@ -65,7 +65,7 @@ pub fn mosquitto_of(lines: &str, folder: &Path, address: &Endpoint) -> Program {
     mosquitto_with(&config, address)
 }
 
-/// Path of Mosquitto.
+/// Path of the program `mosquitto`.
 ///
 /// # Panics
 /// When Mosquitto is not installed (`scripts/install/test-tools`).
@@ -76,7 +76,7 @@ pub fn find_mosquitto() -> &'static str {
         .expect("mosquitto is installed by scripts/install/test-tools")
 }
 
-/// Path of libfaketime, by which the wall clock of a program differs; `None` where it is not installed (`scripts/install/test-tools`).
+/// Path of libfaketime, which sets a program's wall clock; `None` if it is not installed (`scripts/install/test-tools`).
 pub fn find_faketime() -> Option<&'static str> {
     [
         "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
@@ -86,7 +86,7 @@ pub fn find_faketime() -> Option<&'static str> {
     .find(|path| Path::new(path).exists())
 }
 
-/// An address on loopback where nobody listens, held for a broker of this test.
+/// An address on loopback with a port where nobody listens. The port is held for this test's broker, so that nobody else gets it.
 ///
 /// # Panics
 /// When there is no free port.
@@ -94,7 +94,7 @@ pub fn free_address() -> Endpoint {
     loopback(held_port().expect("a free port"))
 }
 
-/// A port on loopback as an address.
+/// The MQTT address of a port on loopback.
 ///
 /// # Panics
 /// For port 0.

@@ -23,7 +23,7 @@ pub fn command(program: &str) -> Command {
     Command::new(find_program(program).expect("the programs are built"))
 }
 
-/// The command of a service of the group `tests/group`.
+/// The command of a service for the site `tests` and its group `group`.
 ///
 /// # Panics
 /// As [`command`].
@@ -34,7 +34,7 @@ pub fn service(program: &str, broker: &Endpoint, bundle: &Path) -> Command {
     command
 }
 
-/// The command of the device of a slot in the group `tests/group`, with the shipped frames: `cam-0` in slot 0.
+/// The command of a device for a slot of the group `tests/group`, with the shipped frames. Its id is `cam-0` in slot 0.
 ///
 /// # Panics
 /// As [`command`].
@@ -50,13 +50,13 @@ pub fn device(slot: usize, broker: &Endpoint, bundle: &Path) -> Command {
 pub struct Log(PathBuf);
 
 impl Log {
-    /// The file `NAME.log` in a folder.
+    /// The log `NAME.log` in a folder; the file is written once a program starts.
     #[must_use]
     pub fn new(folder: &Path, name: &str) -> Self {
         Self(folder.join(format!("{name}.log")))
     }
 
-    /// Starts a program that writes into the file, below the lines of earlier programs.
+    /// Starts a program that appends its log to the file.
     ///
     /// # Panics
     /// When the program does not start, or the file cannot be written.
@@ -66,12 +66,12 @@ impl Log {
         Program::start(command).expect("the program starts")
     }
 
-    /// All lines.
+    /// The whole log so far; empty if there is none.
     pub fn text(&self) -> String {
         std::fs::read_to_string(&self.0).unwrap_or_default()
     }
 
-    /// Waits until one line has all these parts, and returns the line.
+    /// Waits until a line of the log contains all of these parts, and returns the line.
     ///
     /// # Panics
     /// When no line comes in time.

@@ -1,16 +1,16 @@
-//! Checks a JSON message against a JSON Schema, as strictly as tests need.
+//! Checks JSON messages against JSON Schemas, as strictly as tests need.
 
 use serde_json::Value;
 
-/// Keywords that say nothing about a value, or that the checks of their neighbours read.
+/// Keywords that restrict no value, or that are read together with another keyword.
 const NOT_CHECKED: [&str; 8] =
     ["$schema", "$defs", "title", "description", "default", "format", "required", "prefixItems"];
 
-/// Mistakes of a value against a schema; `root` is the whole schema, in which references are looked up. A property that the schema does
-/// not name is a mistake too, although JSON Schema allows it: the schemas are to name every field.
+/// Mistakes in a value by a schema. `root` is the whole schema, in which references are looked up. A property that the schema does not
+/// name is a mistake too, although JSON Schema allows it: our schemas must name every field.
 ///
 /// # Panics
-/// At a keyword that this check does not know, so that no schema passes unread.
+/// If the schema has a keyword that this function does not know: no rule may go unchecked.
 pub fn mistakes(root: &Value, schema: &Value, value: &Value) -> Vec<String> {
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
         let target =
@@ -98,7 +98,7 @@ pub fn mistakes(root: &Value, schema: &Value, value: &Value) -> Vec<String> {
     found
 }
 
-/// Schema of the fields with such a name, by a pattern that the name matches.
+/// Schema for a field that is named by no property but matches a pattern of `patternProperties`.
 fn of_pattern<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     let matches = |pattern: &str| regex::Regex::new(pattern).expect("a valid pattern").is_match(name);
     schema["patternProperties"]

@@ -6,28 +6,28 @@ use std::sync::Arc;
 use headwater_inference::bundle::Bundle;
 use headwater_samples::archive::{Archive, Frame};
 
-/// The trained network of the demo.
+/// The shipped bundle: the trained network of the demo.
 ///
 /// # Panics
-/// When it is missing or damaged.
+/// When the file is missing or damaged.
 pub fn bundle() -> Arc<Bundle> {
     Arc::new(Bundle::open(bundle_path()).expect("the shipped bundle opens"))
 }
 
-/// 300 test samples.
+/// The 300 shipped test samples.
 ///
 /// # Panics
-/// When they are missing or damaged.
+/// When the file is missing or damaged.
 pub fn frames() -> Arc<Archive> {
     Arc::new(Archive::open(&frames_path()).expect("the shipped frames open"))
 }
 
-/// Path of the bundle.
+/// Path of the shipped bundle.
 pub fn bundle_path() -> PathBuf {
     root().join("models/shipped/fashion-6cam.hwb")
 }
 
-/// Path of the frames.
+/// Path of the archive of shipped frames.
 pub fn frames_path() -> PathBuf {
     root().join("io/samples/shipped/fashion-6cam-300.tar.gz")
 }
@@ -37,7 +37,7 @@ pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// Pixels of one sample by slot; `None` for a slot that does not see the sample.
+/// Pixels of each slot's view of one sample; `None` for a slot that does not see the sample.
 ///
 /// # Panics
 /// When a shipped frame is broken.

@@ -40,7 +40,7 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
 
-/// Settings from a TOML text, on a free port. A stop closes the listener at once, where the text does not say otherwise.
+/// Settings from a TOML text, on a free port. A stop closes the listener at once, unless the text sets `stop_delay_ms`.
 pub(crate) fn config(settings: &str) -> CloudConfig {
     let delay = if settings.contains("stop_delay_ms") { "" } else { "stop_delay_ms = 0\n" };
     let settings = format!("bundle = \"network.hwb\"\n{delay}{settings}");
@@ -81,12 +81,12 @@ impl Direct {
         self.ask(Request::get(path).body(Body::empty()).unwrap()).await
     }
 
-    /// Logits of samples made from `seed`, over the wire format.
+    /// Asks for the logits of samples made from `seed`, in the wire format.
     pub(crate) async fn infer(&self, seed: u8, samples: usize) -> Answer {
         self.ask(infer(&request(seed, samples)).map(Body::from)).await
     }
 
-    /// Logits of the same samples, from the section itself.
+    /// Logits of the same samples, from running the section directly.
     pub(crate) fn expected(&self, seed: u8, samples: usize) -> Vec<f32> {
         let engine = headwater_inference::engine::TractEngine::new();
         let mut section = CloudSection::load(&self.bundle, &engine).unwrap();

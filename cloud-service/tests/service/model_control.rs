@@ -13,7 +13,7 @@ pub(crate) struct ModelControl(Arc<Shared>);
 struct Shared {
     mode: Mutex<Mode>,
     changed: Condvar,
-    /// Batches that have entered the model since the last call of `stop`; loading runs one too.
+    /// Batches that have entered the model since the last call of `stop`; loading the section runs one batch too.
     entered: watch::Sender<u32>,
 }
 
@@ -41,7 +41,7 @@ impl ModelControl {
         self.set(Mode::Run);
     }
 
-    /// Makes the next batch panic, or the one that is stopped.
+    /// Makes the model panic on the next batch, or on the batch that is stopped.
     pub(crate) fn panic(&self) {
         self.set(Mode::Panic);
     }

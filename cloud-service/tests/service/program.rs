@@ -249,7 +249,7 @@ async fn a_request_for_another_network_is_named_with_its_client() {
     assert!(line["served"].as_str().is_some_and(|served| !served.is_empty()), "{line}");
 }
 
-/// Files of a cloud service of a new site, as flags.
+/// Makes a new site and a certificate for its cloud service; returns the flags that name the files.
 fn enrolled(folder: &Path, days: u32) -> Vec<String> {
     let hosts = ["127.0.0.1".to_owned()];
     let options = BrokerOptions::default();
@@ -264,7 +264,7 @@ fn enrolled(folder: &Path, days: u32) -> Vec<String> {
 fn a_certificate_that_has_expired_is_a_warning_of_the_start_and_fails_the_check() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = bundle_file(folder.path(), "a.hwb", 1);
-    // A certificate ends at a whole second, so one of no days has ended when it is made.
+    // A certificate ends at a whole second, so a certificate for 0 days has expired when it is made.
     let flags = enrolled(folder.path(), 0);
     let base = ["--check-config", "--bundle", &bundle];
     let arguments: Vec<&str> = base.into_iter().chain(flags.iter().map(String::as_str)).collect();

@@ -60,7 +60,7 @@ async fn an_unknown_model_or_endpoint_is_not_found() {
     {
         cloud.get(path).await.is_refused(404, "not_found");
     }
-    // The last is percent-encoded, but not UTF-8.
+    // The second path is percent-encoded, but not UTF-8.
     for path in ["/v2/models/other/infer", "/v2/models/%ff/infer"] {
         let (mut parts, body) = infer(&request(1, 1)).map(Body::from).into_parts();
         parts.uri = path.parse().unwrap();

@@ -39,7 +39,7 @@ fn batch(bundle: &Bundle, seed: u8, samples: usize) -> FeatureBatch {
     FeatureBatch { samples, features, presence: vec![true; samples * slots] }
 }
 
-/// The logits of the section itself.
+/// The logits from running the section directly.
 fn expected(bundle: &Bundle, seed: u8, samples: usize) -> Vec<f32> {
     let mut section = CloudSection::load(bundle, &TractEngine::new()).unwrap();
     let FeatureBatch { features, presence, .. } = batch(bundle, seed, samples);
@@ -82,7 +82,7 @@ impl Both {
         Self { direct: Direct { state, model, bundle: current }, next_model, next }
     }
 
-    /// Asks with features of one network, for the network with an id.
+    /// Sends features in the shape of network `of`, in a request that names the network `named`.
     async fn infer(&self, of: &Bundle, named: Option<NetworkId>, seed: u8) -> Answer {
         let request = InferRequest { id: None, network: named, deadline_ms: None, batch: batch(of, seed, 1) };
         self.direct.ask(infer_of(&request, of.manifest().cloud_sources()).map(Body::from)).await
@@ -151,7 +151,7 @@ async fn a_body_has_the_limit_of_the_larger_network_and_then_of_its_own() {
         infer_json(head + &" ".repeat(spaces))
     };
     let (current, next) = (both.direct.bundle.network_id(), both.next.network_id());
-    // A body within the limits is read, and lacks its tensors.
+    // A body within the limit of its network is read, and then refused since it lacks its tensors.
     both.direct.ask(json(current, 15_000)).await.is_refused(400, "malformed");
     both.direct.ask(json(current, 25_000)).await.is_refused(413, "oversize");
     both.direct.ask(json(next, 25_000)).await.is_refused(400, "malformed");

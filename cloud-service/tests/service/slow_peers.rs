@@ -16,7 +16,7 @@ use crate::lifecycle::start;
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 /// Longer than an answer takes on a busy machine.
 const WAIT: Duration = Duration::from_secs(30);
-/// Time between two attempts to be answered.
+/// Time between two requests until one is answered.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Opens connections that send the beginning of a head, and nothing more.
@@ -47,7 +47,7 @@ async fn is_answered(address: SocketAddr, path: &str) {
 
 #[tokio::test]
 async fn slow_heads_of_one_address_shut_nobody_out() {
-    // The limit of heads is longer than the test: time does not free the slow connections.
+    // The time limit for heads is longer than the test, so no slow connection is closed by time.
     let (service, _model) = start(config("http.head_timeout_ms = 600000")).await;
     let address = service.addr();
     let slow = slow_heads(address, 256).await;

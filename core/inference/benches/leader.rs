@@ -12,10 +12,10 @@ use headwater_protocol::{Exit, NetworkId, PolicyId, SampleId, Slot};
 
 const SLOTS: usize = 6;
 const CLASSES: usize = 10;
-/// 8 filters of 16x16 bits.
+/// Bytes of a map: 8 filters of 16x16 bits.
 const PACKED: usize = 256;
 
-/// The wall clock stands still: ids of triggers have nothing to do with it.
+/// The wall clock stands still: while no device has told its numbering, ids are not compared with the time.
 fn at(since_start: Micros) -> Now {
     Now { since_start, wall_ms: 1_782_864_000_000 }
 }
@@ -47,7 +47,7 @@ fn leader() -> Leader {
     leader
 }
 
-/// Six summaries; when unsure also six feature maps and the cloud's answer.
+/// Handles the messages of one sample: six summaries; if the local exit is unsure, also six feature maps and the cloud's answer.
 fn sample(leader: &mut Leader, sample: SampleId, scores: &[f32], bits: &[u8], actions: &mut Vec<Action>) {
     let now = at(Micros(sample.0 * 1000));
     actions.clear();

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Evaluation and [`Whole`](crate::whole::Whole) decide here. The leader takes the same steps one message at a time; tests
-//! hold that both agree.
+//! check that both agree.
 
 use headwater_protocol::Exit;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct Cascade<'a> {
 /// The exit at which a sample leaves, and the answer there.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExitAnswer {
-    /// The exit.
+    /// Exit at which the sample leaves.
     pub exit: Exit,
     /// Class and confidence at that exit.
     pub assessment: Assessment,

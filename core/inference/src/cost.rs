@@ -1,4 +1,4 @@
-//! Bytes of a network on each link. They are counted here and nowhere else.
+//! Bytes that one sample of a network costs on each link. They are counted here and nowhere else.
 
 use headwater_protocol::{HEADER_BYTES, ScoreEncoding};
 use serde::Serialize;
@@ -10,15 +10,15 @@ use crate::manifest::{Configuration, EdgeTier, NetworkManifest};
 pub struct LinkBytes {
     /// One view as pixels: the upload of a device without a section.
     pub raw_view_bytes: usize,
-    /// Body of a summary, `4|C|` for floats; 0 where devices have no section.
+    /// Bytes of a summary's body, `4|C|` for floats; 0 if devices have no section.
     pub scores_bytes: usize,
-    /// Body of the map that a device sends, `f * o / 8` for signs; of one that is coded, the most.
+    /// Bytes of the map that a device sends, `f * o / 8` for signs; a coded map has at most this many.
     pub features_bytes: usize,
-    /// Our header, on every message.
+    /// Bytes of our header, which every binary message has.
     pub header_bytes: usize,
-    /// Scores and map of one edge; 0 without edges.
+    /// Bytes of the scores and the map of one edge; 0 without edges.
     pub edge_bytes: usize,
-    /// Tensors of one sample to the cloud: the maps of all slots, or of all edges, and one byte of presence for each.
+    /// Bytes of the tensors that the cloud gets for one sample: the maps of all slots or edges, and one byte of presence for each.
     pub cloud_tensor_bytes: usize,
 }
 
@@ -27,9 +27,9 @@ pub struct LinkBytes {
 pub struct DeviceBody {
     /// Bytes sent for every sample.
     pub always: usize,
-    /// Bytes sent in addition for a sample that does not leave at the first exit, with a map that is not coded.
+    /// Bytes sent in addition for a sample that does not leave at the first exit, if the map is not coded.
     pub unsure: usize,
-    /// Bytes of this map among them; 0 where views are sent.
+    /// Bytes of the map within `unsure`; 0 if devices send views.
     pub map: usize,
 }
 
@@ -51,7 +51,7 @@ impl LinkBytes {
 }
 
 impl DeviceBody {
-    /// Bytes of the devices of a network, by its configuration.
+    /// Body bytes of a network's devices, which depend on the configuration.
     pub fn of(manifest: &NetworkManifest) -> Self {
         let LinkBytes { scores_bytes: scores, features_bytes: features, .. } = LinkBytes::of(manifest);
         match manifest.configuration {
@@ -65,14 +65,14 @@ impl DeviceBody {
         }
     }
 
-    /// Mean over `views` of one device, of which `unsure` belong to samples that do not leave at the first exit; 0 without views.
+    /// Mean bytes per view over `views` views of a device; `unsure` of them belong to samples that pass the first exit. 0 without views.
     ///
     /// In configuration (c) this is `4|C| + (1 - l) f o / 8` (DDNN, section III-E).
     pub fn mean(&self, views: usize, unsure: usize) -> f64 {
         (self.always * views + self.unsure * unsure) as f64 / views.max(1) as f64
     }
 
-    /// The same where the maps of the unsure views have `coded_bytes` together.
+    /// As [`DeviceBody::mean`] for coded maps; `coded_bytes` is the sum over the maps of the unsure views.
     pub fn mean_of_coded(&self, views: usize, unsure: usize, coded_bytes: f64) -> f64 {
         let others = self.always * views + (self.unsure - self.map) * unsure;
         (others as f64 + coded_bytes) / views.max(1) as f64

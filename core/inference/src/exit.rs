@@ -14,18 +14,18 @@ use crate::policy::{ExitPolicy, ExitRule};
 /// Input of one exit for one sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExitInput<'a> {
-    /// One logit a class.
+    /// One logit per class.
     pub logits: &'a [f32],
     /// Number of present slots.
     pub present: u32,
-    /// Share of the present devices with scores of their own whose most likely class is not that of the exit, in `[0, 1]`; 0 where no
-    /// device has scores of its own.
+    /// Among the present devices that have scores, the share whose most likely class differs from the exit's, in `[0, 1]`; 0 if no
+    /// device has scores.
     pub disagreement: f64,
 }
 
 impl<'a> ExitInput<'a> {
-    /// The input with `present` slots. `device_classes` has the class of the largest score, by [`argmax`], of each present device with scores
-    /// of its own; a device with NaN among its scores has a class too.
+    /// The input with `present` slots. `device_classes` has, for each present device that has scores, the class of its largest score by
+    /// [`argmax`], even if some of its scores are NaN.
     pub fn new(logits: &'a [f32], present: u32, device_classes: impl IntoIterator<Item = u16>) -> Self {
         let class = argmax(logits);
         let (mut devices, mut others) = (0u32, 0u32);
@@ -36,7 +36,7 @@ impl<'a> ExitInput<'a> {
         Self { logits, present, disagreement: f64::from(others) / f64::from(devices.max(1)) }
     }
 
-    /// The input of an exit on a device: one slot is present, and its class is that of the exit.
+    /// The input of an exit on a device: one slot is present, and the device's class is the exit's class.
     pub fn of_device(logits: &'a [f32]) -> Self {
         Self { logits, present: 1, disagreement: 0.0 }
     }
@@ -45,7 +45,7 @@ impl<'a> ExitInput<'a> {
 /// Answer of one exit to one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assessment {
-    /// The most likely class; the lowest one where several are equal.
+    /// The most likely class; the lowest if several are equally likely.
     pub class: u16,
     /// One minus the uncertainty under the policy's rule, in `[0, 1]`.
     pub confidence: f32,
@@ -75,7 +75,7 @@ impl ExitPolicy {
         }
     }
 
-    /// Lowest confidence at which a sample with `present` slots leaves: one minus the threshold, so 2 where no sample leaves.
+    /// Lowest confidence at which a sample with `present` slots leaves: one minus the threshold, so 2 if no sample leaves.
     pub fn threshold_confidence(&self, present: u32) -> f32 {
         1.0 - self.threshold.at(present).get()
     }
@@ -94,11 +94,11 @@ impl ExitPolicy {
             ExitRule::Margin => softmax.margin(),
             ExitRule::Learned => self.weights?.probability(LearnedInputs::new(&softmax, input)),
         };
-        // The sum is NaN when a logit is.
+        // A NaN among the logits makes the value NaN.
         (!value.is_nan()).then_some(value.clamp(0.0, 1.0) as f32)
     }
 
-    /// Inputs of the rule `learned` at this temperature; `None` where the logits include a NaN or `+inf`, or there are none.
+    /// Inputs of the rule `learned` at this temperature; `None` if the logits include a NaN or `+inf`, or there are none.
     pub fn learned_inputs(&self, input: ExitInput<'_>) -> Option<LearnedInputs> {
         let softmax = Softmax::of(&Exponents::new(input.logits, f64::from(self.temperature.get())))?;
         (!softmax.sum.is_nan()).then(|| LearnedInputs::new(&softmax, input))
@@ -114,7 +114,7 @@ pub fn cross_entropy(logits: &[f32], temperature: f64, class: usize) -> f64 {
     exponents.sum().ln() - exponents.of(logits[class])
 }
 
-/// Index of the largest value; the first one where several are equal.
+/// Index of the largest value; the first if several are equal.
 ///
 /// NaN never wins: NaN is skipped at every position. The index is 0 when no value is larger than `-inf`.
 pub fn argmax(values: &[f32]) -> u16 {
@@ -156,20 +156,20 @@ impl<'a> Exponents<'a> {
     }
 }
 
-/// Sums over the exponents of a softmax. Let `x = (logit - max) / T`, so that the largest `x` is 0, and `Z = sum exp x`. Then `p = exp x / Z`,
-/// and the largest `p` is `1 / Z`.
+/// Sums over the exponents of a softmax. Let `x = (logit - max) / T`, so that the largest `x` is 0, and `Z = sum exp x`. Then
+/// `p = exp x / Z`, and the largest `p` is `1 / Z`.
 struct Softmax {
     classes: usize,
-    /// `Z`; NaN when a logit is.
+    /// `Z`; NaN if a logit is NaN.
     sum: f64,
     /// `sum(x exp x)`.
     weighted: f64,
-    /// The second largest `x`; `-inf` where there is only one class.
+    /// The second largest `x`; `-inf` if there is only one class.
     second: f64,
 }
 
 impl Softmax {
-    /// `None` where the largest logit is not finite.
+    /// `None` if the largest logit is not finite.
     fn of(exponents: &Exponents<'_>) -> Option<Self> {
         if !exponents.max.is_finite() {
             return None;
@@ -199,7 +199,7 @@ impl Softmax {
     }
 }
 
-/// The two largest values; the second is `-inf` where there is only one.
+/// The two largest values; the second is `-inf` if there is only one.
 fn two_largest(values: impl Iterator<Item = f64>) -> [f64; 2] {
     let mut largest = [f64::NEG_INFINITY; 2];
     for value in values {
@@ -221,7 +221,7 @@ mod tests {
     /// Tolerance between the one-pass uncertainty and its definition: the rounding of `f32` probabilities.
     const PROBABILITY_ROUNDING: f32 = 1e-5;
 
-    /// Rules of the softmax alone.
+    /// Rules that read the softmax alone.
     const SOFTMAX_RULES: [ExitRule; 3] = [ExitRule::Entropy, ExitRule::MaxProbability, ExitRule::Margin];
     const RULES: [ExitRule; 4] =
         [ExitRule::Entropy, ExitRule::MaxProbability, ExitRule::Margin, ExitRule::Learned];
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Uncertainty of class probabilities in `[0, 1]` under a rule, from its definition. NaN where a probability is NaN.
+    /// Uncertainty of class probabilities in `[0, 1]` under a rule, from the rule's definition. NaN if a probability is NaN.
     ///
     /// A single class is always certain: 0. [`ExitPolicy::assess`] gives the same from logits in one pass.
     fn uncertainty(rule: ExitRule, probabilities: &[f32]) -> f32 {
@@ -450,7 +450,7 @@ mod tests {
             let policy = policy(rule, 1.0, threshold);
             let Assessment { confidence, leaves, .. } = policy.assess(input(&logits));
             let least = policy.threshold_confidence(1);
-            // Both differences from one are rounded, so they may be equal where the uncertainties differ.
+            // Both differences from 1 are rounded, so they may be equal although the uncertainties differ.
             let is_on_its_side = if leaves { confidence >= least } else { confidence <= least };
             prop_assert!(is_on_its_side, "{} against {}", confidence, least);
         }

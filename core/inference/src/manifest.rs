@@ -29,21 +29,21 @@ pub struct NetworkManifest {
     pub configuration: Configuration,
     /// Class names; their number is the number of classes.
     pub labels: Vec<String>,
-    /// Share of each class in the training part; the sum is 1. It answers samples that no device saw.
+    /// Share of each class in the training part; the sum is 1. The most frequent class answers samples that no device saw.
     pub class_prior: Vec<f32>,
     /// Conversion of a frame to the input of a device section.
     pub preprocessing: Preprocessing,
     /// Number of device slots.
     pub slots: u8,
-    /// Exits from the input; empty for those of the configuration, each word once.
+    /// Exits in order from the input; empty if they are the configuration's, one of each word.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exits: Vec<Exit>,
     /// Encoding of scores in messages.
     pub scores: ScoreEncoding,
-    /// Scores of the levels by slot; empty where scores are floats.
+    /// For each slot, the scores that its levels stand for; empty if scores are floats.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub score_levels: Vec<ScoreLevels>,
-    /// The map that a device sends: features, or the view where it has no section.
+    /// The map that a device sends: features, or the view if devices have no section.
     pub features: FeatureMap,
     /// Join of the devices' scores for the exit `local`; ignored in networks without that exit.
     pub local_aggregation: Aggregation,
@@ -61,13 +61,13 @@ pub struct NetworkManifest {
     pub spec: serde_json::Value,
 }
 
-/// The edges of a network. Each runs its own section over the maps of its slots.
+/// The edges of a network. Each edge runs its own section over the maps of its slots.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeTier {
-    /// Slots of each edge; every slot belongs to one.
+    /// Slots of each edge; every slot belongs to one edge.
     pub groups: Vec<Vec<Slot>>,
-    /// Join of the maps of an edge's devices for its section.
+    /// Join of the maps of an edge's devices for the edge's section.
     pub aggregation: Aggregation,
     /// Join of the scores of the edges for the exit `edge`.
     pub fusion: Aggregation,
@@ -133,7 +133,7 @@ pub enum PixelScale {
 pub struct ScoreLevels {
     /// Score of level 0.
     pub least: f32,
-    /// Distance of two levels.
+    /// Score difference between neighbouring levels.
     pub step: f32,
 }
 
@@ -171,7 +171,7 @@ pub enum FeatureEncoding {
 pub struct SectionManifest {
     /// Name: `device-0`, …, `local`, `edge-0`, …, `edge` (over the scores of several edges) or `cloud`.
     pub name: String,
-    /// The tier that runs it.
+    /// The tier that runs the section.
     pub tier: Tier,
     /// The device slot, for device sections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -184,13 +184,14 @@ pub struct SectionManifest {
     pub parameters: u64,
     /// Multiply-accumulates for one sample.
     pub macs: u64,
-    /// SHA-256 of the section's ONNX member as stored, hex; the writer fills it in.
+    /// SHA-256 of the section's ONNX member as stored, hex; the writer fills the hash in.
     #[serde(default)]
     pub sha256: String,
-    /// SHA-256 of the section's packed member as stored, hex; `None` without a packed form. The writer fills it in.
+    /// SHA-256 of the section's packed member as stored, hex; `None` without a packed form. The writer fills the hash in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packed_sha256: Option<String>,
-    /// SHA-256 of the context table of the section's map as stored, hex; `None` where messages carry the map as it is. The writer fills it in.
+    /// SHA-256 of the context table of the section's map as stored, hex; `None` if messages carry the map uncoded. The writer fills the
+    /// hash in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contexts_sha256: Option<String>,
 }
@@ -289,7 +290,7 @@ impl NetworkManifest {
         self.scores.bytes(self.classes())
     }
 
-    /// Whether devices code their maps.
+    /// Whether devices send their maps entropy-coded.
     pub fn codes_features(&self) -> bool {
         self.sections.iter().any(|section| section.contexts_sha256.is_some())
     }
@@ -299,7 +300,7 @@ impl NetworkManifest {
         self.edge.as_ref().map_or(usize::from(self.slots), |edge| edge.groups.len())
     }
 
-    /// The map that each of these sources sends.
+    /// The map that each of the [`NetworkManifest::cloud_sources`] sends.
     pub fn cloud_map(&self) -> FeatureMap {
         self.edge.as_ref().map_or(self.features, |edge| edge.features)
     }
@@ -329,12 +330,12 @@ impl Configuration {
         self.exits().contains(&exit)
     }
 
-    /// Whether devices run a section. Without one they send their views.
+    /// Whether devices run a section. Devices without a section send their views.
     pub const fn has_device_section(self) -> bool {
         !matches!(self, Self::A)
     }
 
-    /// Whether devices send their map unasked, because no exit lies between them and the next tier.
+    /// Whether devices send their map unasked, because no exit outside the device decides before the map is needed.
     pub const fn pushes_maps(self) -> bool {
         matches!(self, Self::A | Self::B | Self::D)
     }
@@ -377,7 +378,7 @@ impl FeatureMap {
         self.shape().iter().product()
     }
 
-    /// Bits of one map on the wire.
+    /// Bits of one map on the wire, uncoded.
     pub fn bits(&self) -> usize {
         let element_bits = match self.encoding {
             FeatureEncoding::Bits => 1,
@@ -387,7 +388,7 @@ impl FeatureMap {
         self.elements() * element_bits
     }
 
-    /// Bytes of one map on the wire, `f * o / 8` rounded up for signs.
+    /// Bytes of one map on the wire, uncoded; `f * o / 8` rounded up for signs.
     pub fn packed_bytes(&self) -> usize {
         self.bits().div_ceil(8)
     }

@@ -1,4 +1,4 @@
-//! The policy: thresholds and timing. The tier that applies an exit owns its policy; a policy may change while the network stays.
+//! The policy: thresholds and timing. The tier that applies an exit owns that exit's policy; a policy may change while the network stays.
 //!
 //! ```text
 //! policy.json of a bundle ([`Policies`], calibrated) ──┐
@@ -47,7 +47,7 @@ pub struct Policy {
     /// Result of a sample that no exit answers.
     #[serde(skip_serializing_if = "NoAnswer::is_undecided")]
     pub no_answer: NoAnswer,
-    /// Promises about the exits; none where their loss was measured at most. They are no values of the policy, and its id does not cover them.
+    /// Bounds on the loss of the exits; empty if nothing is promised. Promises are no values of the policy, and its id does not cover them.
     #[serde(skip)]
     pub promises: Vec<Promise>,
 }
@@ -73,7 +73,7 @@ impl Default for Policy {
     }
 }
 
-/// Result of a sample that no exit answers: no device has a view, or the cloud fails and no exit comes before it.
+/// Result of a sample that no exit answers: no device has a view, or the cloud fails and no exit comes before the cloud.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoAnswer {
@@ -122,7 +122,7 @@ impl Default for ExitPolicy {
 }
 
 /// Measure of an exit's uncertainty, in `[0, 1]`; 0 is certain. Entropy and margin reach 1 at a uniform distribution; `learned` reaches
-/// neither 0 nor 1 but by rounding.
+/// 0 and 1 only by rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitRule {
@@ -132,7 +132,7 @@ pub enum ExitRule {
     MaxProbability,
     /// One minus the difference of the two largest probabilities.
     Margin,
-    /// Probability that the answer is wrong and that of the last exit right, by [`LearnedWeights`].
+    /// Probability, by [`LearnedWeights`], that this exit's answer is wrong and the last exit's answer is right.
     Learned,
 }
 
@@ -154,12 +154,12 @@ impl ExitRule {
 pub enum Threshold {
     /// One threshold for any number of present slots.
     One(ExitThreshold),
-    /// Thresholds by number of present slots: element `k - 1` applies to `k` slots, the last element to more.
+    /// Thresholds by number of present slots: element `k - 1` applies to `k` slots, the last element also to more slots.
     ByPresent(Vec<ExitThreshold>),
 }
 
 impl Threshold {
-    /// The threshold when `present` slots contributed.
+    /// The threshold if `present` slots contributed; 0 counts as 1.
     pub fn at(&self, present: u32) -> ExitThreshold {
         match self {
             Self::One(threshold) => *threshold,
@@ -192,7 +192,7 @@ impl TryFrom<RawThreshold> for Threshold {
     }
 }
 
-/// Largest uncertainty at which a sample leaves an exit, in `[0, 1]`; -1 where no sample leaves.
+/// Largest uncertainty at which a sample leaves an exit, in `[0, 1]`; -1 if no sample leaves.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f32")]
 pub struct ExitThreshold(f32);
@@ -206,7 +206,7 @@ impl ExitThreshold {
     pub const NEVER: Self = Self(-1.0);
 
     /// # Errors
-    /// [`PolicyError::Threshold`] for NaN or anything outside `[0, 1]` but the -1 of [`ExitThreshold::NEVER`].
+    /// [`PolicyError::Threshold`] for NaN, and for a number outside `[0, 1]` other than the -1 of [`ExitThreshold::NEVER`].
     pub fn new(value: f32) -> Result<Self, PolicyError> {
         let is_in_range = (0.0..=1.0).contains(&value) || value == Self::NEVER.0;
         if is_in_range { Ok(Self(value)) } else { Err(PolicyError::Threshold(value)) }
@@ -264,20 +264,20 @@ impl Policy {
         PolicyId(std::array::from_fn(|i| hash[i]))
     }
 
-    /// These exits with the waits of another policy, and its result of a sample that no exit answers.
+    /// This policy's exits and promises with the waits and `no_answer` of another policy.
     #[must_use]
     pub fn with_waits_of(self, other: &Self) -> Self {
         let Self { window_ms, features_ms, deadline_ms, late_ms, no_answer, .. } = *other;
         Self { window_ms, features_ms, deadline_ms, late_ms, no_answer, ..self }
     }
 
-    /// Longest time, ms, for which devices may collect answers into one message. Devices begin to collect at different times, so that their
-    /// answers to one sample come this much apart: at most half a window. Ages grow by it, and a quarter of the deadline is enough.
+    /// Longest time, ms, for which devices may collect answers into one message. Answers of several devices to one sample may arrive this
+    /// far apart, so it is at most half the window; each answer may come this much later, so it is at most a quarter of the deadline.
     pub fn max_batch_ms(&self) -> u32 {
         (self.window_ms / 2).min(self.deadline_ms / 4)
     }
 
-    /// Rule, temperature and threshold of an exit; the default of one that the policy does not state.
+    /// Rule, temperature and threshold of an exit; the default if the policy does not state the exit.
     pub fn of(&self, exit: Exit) -> &ExitPolicy {
         self.exits.get(exit).unwrap_or(&ExitPolicy::DEFAULT)
     }
@@ -287,7 +287,7 @@ impl Policy {
         self.exits.get_or_insert_with(exit, ExitPolicy::default)
     }
 
-    /// This policy with another one for an exit.
+    /// This policy with `policy` for the exit.
     #[must_use]
     pub fn with(mut self, exit: Exit, policy: ExitPolicy) -> Self {
         self.exits.insert(exit, policy);
@@ -303,7 +303,8 @@ impl Policy {
         unstated.map_or(Ok(()), |exit| Err(PolicyError::NoExit(*exit)))
     }
 
-    /// Checks the rules that types alone cannot express: times above zero and in order, no empty list of thresholds, weights for a learned rule.
+    /// Checks the rules that types alone cannot express: waits of 1 to [`MAX_WAIT_MS`], no deadline before the end of the window, no empty
+    /// list of thresholds, weights for a learned rule.
     ///
     /// # Errors
     /// The first broken rule, with its key and value.
@@ -339,10 +340,10 @@ fn check_wait(key: &'static str, found: u32) -> Result<(), PolicyError> {
 /// A policy that cannot be used.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PolicyError {
-    /// Outside `[0, 1]` or NaN.
+    /// A threshold that is NaN or outside `[0, 1]`, other than -1.
     #[error("exit threshold: expected a number in [0, 1], found {0}; -1 lets no sample leave")]
     Threshold(f32),
-    /// Not finite or not above 0.
+    /// A temperature that is not finite or not above 0.
     #[error("temperature: expected a finite number above 0, found {0}")]
     Temperature(f32),
     /// A wait of zero or of more than a minute.
@@ -350,7 +351,7 @@ pub enum PolicyError {
     Wait {
         /// The key in the policy.
         key: &'static str,
-        /// Its value.
+        /// The value in the policy, in milliseconds.
         found: u32,
     },
     /// The deadline is before the end of the window.
@@ -358,9 +359,9 @@ pub enum PolicyError {
         "deadline_ms ({deadline_ms}) is below window_ms ({window_ms}): raise the deadline or shorten the window"
     )]
     DeadlineBeforeWindow {
-        /// Milliseconds.
+        /// The deadline in milliseconds.
         deadline_ms: u32,
-        /// Milliseconds.
+        /// The window in milliseconds.
         window_ms: u32,
     },
     /// An empty list of thresholds.
@@ -369,24 +370,24 @@ pub enum PolicyError {
     /// An exit of the network that the policy does not state.
     #[error("{}: expected rule, temperature and threshold of this exit of the network, found none", .0.name())]
     NoExit(Exit),
-    /// A policy of a bundle that cannot be used.
+    /// One of several policies of a bundle cannot be used.
     #[error("policy {name}: {error}")]
     Named {
-        /// Its name.
+        /// Name of the policy.
         name: PolicyName,
-        /// Its mistake.
+        /// Mistake in the policy.
         error: Box<PolicyError>,
     },
-    /// No policy in a bundle, or too many.
+    /// No policy in a bundle, or more than 16.
     #[error("policies: expected 1 to 16, found {0}")]
     Policies(usize),
-    /// Two policies of one name.
+    /// Two policies with the same name.
     #[error("policies: expected names that differ, found {0} twice")]
     NameTwice(PolicyName),
-    /// A promise about no policy.
+    /// A promise that names no policy.
     #[error("promises: expected the names of its policies, found none")]
     PromiseOfNone,
-    /// A promise, or a policy file, that names no policy of the bundle.
+    /// A promise or a policy file names a policy that the bundle does not have.
     #[error("expected the name of a policy of the bundle, found {0}")]
     UnknownName(PolicyName),
     /// A weight that is NaN or infinite.

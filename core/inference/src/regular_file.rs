@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Opens a regular file; returns its length too. A pipe would hold its reader up.
+/// Opens a regular file; returns its length too. Refuses anything else, because a read from a pipe may wait without end.
 ///
 /// # Errors
 /// The system's, or `InvalidInput` for a folder, a pipe, a socket or a device.

@@ -1,6 +1,6 @@
 //! The whole network in one process: all sections, for evaluation, parity and tests.
 //!
-//! The tiers together must give the same answers.
+//! The tiers, run as separate services, must give the same answers.
 
 use headwater_protocol::{ByExit, Exit, ExitWord, Presence, Slot, SourceSet};
 
@@ -24,7 +24,7 @@ pub struct Whole {
     manifest: NetworkManifest,
 }
 
-/// Outputs of the devices or edges for one sample; `None` for one that no view reached.
+/// Outputs of the devices or edges for one sample; `None` for a device or edge that no view reached.
 type TierOutputs = Vec<Option<TierOutput>>;
 
 /// Outputs of the whole network for one sample, at every exit.
@@ -32,11 +32,11 @@ type TierOutputs = Vec<Option<TierOutput>>;
 pub struct WholeAnswer {
     /// Slots with a view are present, the others not in view.
     pub presence: Presence,
-    /// Output of each device section; `None` where the device had no view.
+    /// Output of each device section; `None` if the device had no view.
     pub devices: Vec<Option<TierOutput>>,
-    /// Output of each edge section; `None` where none of the edge's slots had a view.
+    /// Output of each edge section; `None` if none of the edge's slots had a view.
     pub edges: Vec<Option<TierOutput>>,
-    /// Logits at every exit, also at exits after the one where the sample leaves; none when no device had a view.
+    /// Logits at every exit, also at exits after the exit at which the sample leaves; none if no device had a view.
     pub logits: ByExit<Vec<f32>>,
     /// The exit at which the sample leaves under the policy; the first one for a sample without a view.
     pub exit: Exit,
@@ -83,7 +83,7 @@ impl Whole {
         self
     }
 
-    /// Answers a batch. Each sample has one view per slot, `None` where the slot does not see the object.
+    /// Answers a batch. Each sample has one view per slot, `None` if the slot does not see the object.
     ///
     /// # Shapes
     /// - each view: `[channels, height, width]` pixels
@@ -117,7 +117,7 @@ impl Whole {
         Ok(())
     }
 
-    /// Runs each device section once, on all views of its slot.
+    /// Runs each device section once, on all views of the section's slot.
     fn run_devices(&mut self, samples: &[&[Option<&[u8]>]]) -> Result<Vec<TierOutputs>, SectionError> {
         let mut all = vec![vec![None; self.devices.len()]; samples.len()];
         for (slot, device) in self.devices.iter_mut().enumerate() {
@@ -186,7 +186,7 @@ impl Whole {
     }
 }
 
-/// The most likely class of each device with scores of its own, in the order of slots.
+/// The most likely class of each device that has scores, in the order of slots.
 fn device_classes(devices: &[Option<TierOutput>]) -> impl Iterator<Item = u16> {
     let scores = devices.iter().flatten().map(|device| &device.scores[..]);
     scores.filter(|scores| !scores.is_empty()).map(argmax)
@@ -204,7 +204,7 @@ struct MapBatch {
 }
 
 impl MapBatch {
-    /// `samples` has the output of each source, `None` for an absent one; a map has `bytes`.
+    /// Each sample has the output of each source, `None` for an absent source; a map has `bytes` bytes.
     fn new<'a>(samples: impl Iterator<Item = Vec<Option<&'a TierOutput>>>, bytes: usize) -> Self {
         let (absent, mut batch) = (vec![0; bytes], Self::default());
         for sources in samples {
@@ -255,7 +255,7 @@ mod tests {
         Whole::load(&Bundle::from_bytes(&network.bundle()).unwrap(), &TractEngine::new()).unwrap()
     }
 
-    /// Samples over every presence pattern of the network's slots.
+    /// One sample for each presence pattern of the network's slots.
     fn samples(network: &TinyNetwork) -> Vec<Vec<Option<Vec<u8>>>> {
         let slots = u64::from(network.slots);
         let sample = |mask: u64| {
@@ -270,7 +270,7 @@ mod tests {
         samples.iter().map(|sample| sample.iter().map(Option::as_deref).collect()).collect()
     }
 
-    /// Every configuration with every aggregation and every encoding that the configuration allows.
+    /// Every configuration with every encoding that it allows, each with three choices of joins that together use every aggregation.
     fn networks() -> impl Iterator<Item = TinyNetwork> {
         use Aggregation::{Ap, Cc, Mp};
         use Configuration::{A, B, C, D, E, F};

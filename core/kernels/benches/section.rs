@@ -1,11 +1,11 @@
 //! Time of a packed section on every code path of this processor, one thread:
 //! `cargo bench --profile release -p headwater-kernels --features std --bench section`.
 //!
-//! Two words after `--` select rows and code paths whose names contain them. `--runs=N` makes N runs and measures nothing, for
-//! programs that count instructions.
+//! After `--` the first word selects rows and the second word code paths: those whose names contain the word. `--runs=N` makes N runs
+//! and measures nothing, for programs that count instructions.
 //!
-//! Each round runs every code path once; the table shows medians of the rounds, in microseconds a view. Weights are random; no time
-//! depends on them. For a comparison with other engines see the bench `device_sections` of `headwater-training`.
+//! Each of 15 rounds runs every code path for 30 ms; the table shows the median of the rounds, in microseconds a view. Weights are random;
+//! the time does not depend on them. For a comparison with other engines see the bench `device_sections` of `headwater-training`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ fn bits(count: usize, seed: u64) -> Vec<bool> {
         .collect()
 }
 
-/// A section with one block for each number of filters.
+/// A section with one block for each number in `filters`.
 fn section(kind: InputKind, input: Map, filters: &[usize]) -> Vec<u8> {
     let mut map = input;
     let shapes: Vec<_> = filters
@@ -66,7 +66,7 @@ fn load(bytes: &[u8], path: CodePath) -> (OwnedSection, Vec<u8>) {
     (section, input)
 }
 
-/// Median microseconds of a view on each code path.
+/// Median time of one view on each code path, in microseconds.
 fn measure(bytes: &[u8], paths: &[CodePath]) -> Vec<f64> {
     let (mut sections, inputs): (Vec<_>, Vec<_>) = paths.iter().map(|&path| load(bytes, path)).unzip();
     let input = &inputs[0];

@@ -33,12 +33,12 @@ impl BitLayout {
     }
 }
 
-/// Copies a contiguous map into rows of [`Map::row_words`].
+/// Copies a contiguous map into rows of [`Map::row_words`] words each.
 #[inline(always)]
 pub(crate) fn into_rows(map: Map, contiguous: &[u64], rows: &mut [u64]) {
     let row_words = map.row_words();
     let rows = &mut rows[..map.channels * map.height * row_words];
-    // Most maps have widths that divide a word.
+    // Most maps have widths that divide 64.
     match map.width {
         8 => return split_words::<8>(contiguous, rows),
         16 => return split_words::<4>(contiguous, rows),
@@ -63,7 +63,7 @@ fn split_words<const ROWS: usize>(contiguous: &[u64], rows: &mut [u64]) {
     }
 }
 
-/// Copies rows of `row_words` into a contiguous map.
+/// Copies rows of `row_words` words each into a contiguous map.
 #[inline(always)]
 pub(crate) fn into_contiguous(map: Map, rows: &[u64], row_words: usize, contiguous: &mut [u64]) {
     let width = map.width;
@@ -85,7 +85,7 @@ pub(crate) fn into_contiguous(map: Map, rows: &[u64], row_words: usize, contiguo
     }
 }
 
-/// Joins `ROWS` rows in each word.
+/// Joins `ROWS` rows into each word.
 #[inline(always)]
 fn join_words<const ROWS: usize>(rows: &[u64], contiguous: &mut [u64]) {
     let join = |rows: &[u64]| rows.iter().rev().fold(0, |word, row| word << (64 / ROWS) | row);
@@ -107,7 +107,7 @@ fn join_short_rows(width: usize, rows: &[u64], contiguous: &mut [u64]) {
         full |= word << (at % 64);
         if at % 64 + width >= 64 {
             contiguous[at / 64] = full;
-            // Two shifts, since a shift by 64 would shift by nothing.
+            // Two shifts, because one shift by 64 would overflow.
             full = word >> 1 >> (63 - at % 64);
         }
         at += width;
@@ -161,7 +161,7 @@ pub(crate) fn bits_at(words: &[u64], from: usize) -> u64 {
         Some([low]) => (*low, 0),
         _ => (0, 0),
     };
-    // Two shifts, since a shift by 64 would shift by nothing.
+    // Two shifts, because one shift by 64 would overflow.
     low >> shift | high << 1 << (63 - shift)
 }
 
@@ -171,12 +171,12 @@ pub(crate) fn or_bits_at(words: &mut [u64], at: usize, bits: u64) {
     let (word, shift) = (at / 64, at % 64);
     words[word] |= bits << shift;
     if let Some(next) = words.get_mut(word + 1) {
-        // Two shifts, since a shift by 64 would shift by nothing.
+        // Two shifts, because one shift by 64 would overflow.
         *next |= bits >> 1 >> (63 - shift);
     }
 }
 
-/// ORs a word into each of a few words. One and two, the usual numbers, are written out without a loop.
+/// ORs a word into each of a few words. The usual cases, one word and two words, have no loop.
 #[inline(always)]
 pub(crate) fn or_into(bits: u64, words: &mut [u64]) {
     match words {

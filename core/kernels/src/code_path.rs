@@ -1,7 +1,7 @@
 //! The instructions that a section runs with.
 //!
-//! The kernels are written once over [`Simd`]. Each code path compiles them with more instructions allowed, and brings its own
-//! version of the few operations that compilers do badly.
+//! The kernels are written once over [`Simd`]. Each code path compiles them for its own set of instructions, and has its own version of
+//! the few operations that compilers translate badly.
 
 use crate::simd::{Portable, Simd};
 
@@ -43,7 +43,7 @@ impl CodePath {
         self.is_low_memory
     }
 
-    /// The code paths that this processor can run, slowest first. Only the feature `std` detects instructions beyond the target's.
+    /// The code paths that this processor can run, slowest first. Instructions beyond the target's need the feature `std`.
     pub fn available() -> impl DoubleEndedIterator<Item = Self> {
         use Instructions::{Avx2, Avx512, Neon, Portable};
         let all = [Portable, Neon, Avx2, Avx512].into_iter();

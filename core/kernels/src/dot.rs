@@ -14,7 +14,7 @@ pub fn dot(a: &[u64], b: &[u64], len: usize) -> i32 {
     let different: u32 = a[..whole].iter().zip(&b[..whole]).map(|(a, b)| (a ^ b).count_ones()).sum();
     let tail = if rest == 0 { 0 } else { ((a[whole] ^ b[whole]) << (64 - rest)).count_ones() };
     let len = i32::try_from(len).expect("a vector of at most i32::MAX values");
-    // At most `len` bits differ, so this fits.
+    // At most `len` bits differ, so the result lies in `-len..=len`.
     len - 2 * (different + tail) as i32
 }
 

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ops::RangeInclusive;
 
-/// A fault in a packed section's bytes, or in the parts that it is made of.
+/// A fault in the bytes of a packed section, in the parts that are to be packed, or in the memory for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackedError {
     /// The bytes do not begin with `HWpk`.
@@ -33,9 +33,9 @@ pub enum PackedError {
         /// Number found.
         found: i64,
     },
-    /// Bits past the last one are not zero.
+    /// Bits after the last one in use are not zero.
     SpareBits {
-        /// Name of the bits.
+        /// Name of the bits, such as `weights`.
         what: &'static str,
     },
     /// The unit of the scores is not a positive, finite number.

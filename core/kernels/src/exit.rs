@@ -1,4 +1,4 @@
-//! The exit: a fully connected layer with binary weights, its batch norm as one factor and one offset a class.
+//! The exit: a fully connected layer with binary weights, whose batch norm is one factor and one offset a class.
 
 use core::ops::RangeInclusive;
 
@@ -14,8 +14,8 @@ pub struct Affine {
 }
 
 impl Affine {
-    /// Least and largest score over all features, of which there are `inputs`: the dot product is `inputs` where every weight agrees with
-    /// its feature, and `-inputs` where none does.
+    /// Least and largest score over all values of the `inputs` features: the dot product is `inputs` if every weight has the sign of its
+    /// feature, and `-inputs` if none has.
     pub(crate) fn limits(self, inputs: usize) -> RangeInclusive<i32> {
         // No overflow: `Section::load` has checked that every score fits in 32 bits.
         let reach = self.factor.abs() * inputs as i32;

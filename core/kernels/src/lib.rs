@@ -7,7 +7,7 @@
 //! memory: the caller brings the memory that [`Plan::needs`] names.
 //!
 //! The crate has no std, no sockets and no files. The feature `std` adds detection of the processor's instructions. The feature `testing`
-//! adds references that compute the same plainly.
+//! adds plain implementations with the same results, which tests compare with.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
@@ -56,5 +56,5 @@ pub use section::{BlockParts, HeadParts, MAX_BLOCKS, Plan, Section, write};
 pub use shape::{Convp, InputKind, Map, Window};
 pub use threshold::Threshold;
 
-/// Version of the form of a packed section.
+/// Version of the format of a packed section.
 pub const VERSION: u8 = 3;

@@ -5,7 +5,7 @@ use crate::exit::Affine;
 use crate::simd::{HALF, LANES};
 use crate::threshold::Threshold;
 
-/// A vector of prepared weights: 16 numbers of 16 bits, or 32 bytes, two a number.
+/// A vector of prepared weights: 16 numbers of 16 bits, or 32 bytes, of which each number holds two.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 pub struct LookupVector(pub(crate) [i16; HALF]);
@@ -21,7 +21,7 @@ impl LookupVector {
     }
 }
 
-/// The sums of three neighbouring taps for each combination of their signs, for a segment of a row.
+/// The sums of three neighbouring taps for each of the eight combinations of their signs, at each of 32 columns of a row.
 pub type SumTable = [[i16; LANES]; 8];
 
 /// Memory that a section takes, as numbers of elements.
@@ -46,7 +46,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Adds the needs of a block. Each block has its weights; all blocks share scratch memory.
+    /// Adds the needs of a block. Weights add up; scratch memory is shared by all blocks, so the largest need counts.
     pub(crate) fn add_block(&mut self, block: Self, filters: usize) {
         self.weights += block.weights;
         self.signs += block.signs;
@@ -66,11 +66,11 @@ pub struct Weights<'a> {
     pub words: &'a mut [u64],
     /// `needs().signs` bytes.
     pub signs: &'a mut [u8],
-    /// `needs().vectors`.
+    /// `needs().vectors` vectors.
     pub vectors: &'a mut [LookupVector],
-    /// `needs().thresholds`.
+    /// `needs().thresholds` thresholds.
     pub thresholds: &'a mut [Threshold],
-    /// `classes()`.
+    /// Factor and offset of each class, [`Plan::classes`](crate::Plan::classes) in number.
     pub classes: &'a mut [Affine],
 }
 
@@ -98,13 +98,13 @@ impl<'a> Weights<'a> {
 /// Scratch memory of a run, in the sizes of [`Plan::needs`](crate::Plan::needs).
 #[derive(Debug)]
 pub struct Scratch<'a> {
-    /// `needs().words`.
+    /// `needs().words` words.
     pub words: &'a mut [u64],
-    /// `needs().tables`.
+    /// `needs().tables` tables.
     pub tables: &'a mut [SumTable],
-    /// `needs().sums`.
+    /// `needs().sums` numbers.
     pub sums: &'a mut [i16],
-    /// `needs().bytes`.
+    /// `needs().bytes` bytes.
     pub bytes: &'a mut [u8],
 }
 

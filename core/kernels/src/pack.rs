@@ -5,7 +5,7 @@ pub const fn packed_len(bits: usize) -> usize {
     bits.div_ceil(8)
 }
 
-/// Packs the signs of `values`: bit `i % 8` of byte `i / 8` is 1 where `values[i] >= 0`. NaN packs as 0.
+/// Packs the signs of `values`: bit `i % 8` of byte `i / 8` is 1 if `values[i] >= 0`. NaN packs as 0.
 ///
 /// Bits after the last value are zero.
 ///

@@ -28,9 +28,9 @@ pub(crate) const WORD_PIXELS: usize = 64;
 /// Largest kernel side.
 const MAX_KERNEL: usize = 16;
 
-/// Whether a block can be computed over words of pixels: bits at stride 1, with counts that fit in 16 bits.
+/// Whether a block can be computed over words of pixels: its input is bits, the stride 1, the kernel at most 16, and counts fit in 16 bits.
 pub(crate) fn supports(shape: Convp, input: InputKind, path: CodePath) -> bool {
-    // Temporary maps are larger than the map itself.
+    // Temporary maps are larger than the map itself, so paths of least memory do without.
     input == InputKind::Bits
         && !path.is_low_memory()
         && shape.conv.stride == 1
@@ -54,7 +54,7 @@ pub(crate) struct PixelWords {
     pooled_height: usize,
 }
 
-/// An output pixel, and the kernel rows and columns that see the map there.
+/// An output pixel, and the kernel rows and columns that lie on the map there.
 pub(crate) struct PixelPadding {
     pub(crate) pixel: usize,
     pub(crate) rows: Range<usize>,
@@ -85,7 +85,7 @@ impl PixelWords {
         self.shape.conv.pad * (self.pitch + 1)
     }
 
-    /// Calls `visit` for each output pixel, unused ones aside.
+    /// Calls `visit` for each output pixel, except for the unused ones between rows.
     pub(crate) fn each_pixel(&self, mut visit: impl FnMut(PixelPadding)) {
         let Convp { input, conv, .. } = self.shape;
         for y in 0..self.height {
@@ -103,9 +103,9 @@ impl PixelWords {
         }
     }
 
-    /// Writes the bits of a word of pixels to the output, one word a filter.
+    /// Writes the bits of one word of pixels to the output; `bits` has a word for each filter.
     ///
-    /// Rows are pooled across; a contiguous output is inverted where thresholds are flipped.
+    /// Output in rows is pooled across rows, but not yet inverted. Contiguous output is inverted for filters with a flipped threshold.
     #[inline(always)]
     pub(crate) fn write(&self, word: usize, bits: &[u64], thresholds: &[Threshold], output: &mut [u64]) {
         match self.output {
@@ -120,7 +120,7 @@ impl PixelWords {
         let bits = bits.iter().zip(thresholds);
         let bits = bits.map(|(bits, threshold)| if threshold.flipped { !bits & used } else { bits & used });
         if self.len().is_multiple_of(WORD_PIXELS) {
-            // No two filters share words.
+            // No two filters share a word of the output.
             for (bits, map) in bits.zip(output.chunks_exact_mut(self.words)) {
                 map[word] = bits;
             }
@@ -137,7 +137,7 @@ impl PixelWords {
         let Self { height, width, pooled_height, .. } = *self;
         let (first, end) = (word * WORD_PIXELS, (word + 1) * WORD_PIXELS);
         for y in first / self.pitch..end.div_ceil(self.pitch).min(height) {
-            // Maybe only a part of the row is in the word: from `column` of the row, and from bit `from` of the word.
+            // The word may hold only a part of the row. The part begins at `column` of the row and at bit `from` of the word.
             let (start, column) = (y * self.pitch, first.saturating_sub(y * self.pitch));
             if column >= width {
                 continue;
@@ -148,7 +148,7 @@ impl PixelWords {
             let filters = bits.iter().zip(output.chunks_exact_mut(pooled_height * row_words));
             if row_words == 1 {
                 let filters = filters.map(|(bits, map)| ((bits >> from & used) << column, map));
-                // Written out for the one and two that a pooling has.
+                // Most poolings have one or two rows here; both cases are written out.
                 match bottom - top {
                     1 => filters.for_each(|(bits, map)| map[top] |= bits),
                     2 => filters.for_each(|(bits, map)| or_into(bits, &mut map[top..top + 2])),

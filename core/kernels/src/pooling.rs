@@ -35,7 +35,7 @@ pub(crate) fn pool_across(bits: &[u64], rows: Range<usize>, channel: &mut [u64])
     }
 }
 
-/// Pools the rows of all filters along themselves, and inverts the bits of flipped thresholds.
+/// Pools each row of all filters along its columns, and inverts the rows of filters with a flipped threshold.
 ///
 /// A pooled row has `pool.positions(width)` bits; the bits after them are zero.
 #[inline(always)]
@@ -48,7 +48,7 @@ pub(crate) fn pool_rows(shape: Convp, thresholds: &[Threshold], row_words: usize
     }
 }
 
-/// Inverts the first `pooled` bits of each row; the bits after them are zero.
+/// Inverts the first `pooled` bits of each row; the bits after them stay zero.
 #[inline(always)]
 fn invert(pooled: usize, row_words: usize, rows: &mut [u64]) {
     if row_words == 1 {
@@ -73,7 +73,7 @@ fn pool_along(pool: Window, pooled: usize, row_words: usize, rows: &mut [u64]) {
             clear_from(pooled, row);
         }
     } else if pool == (Window { kernel: 3, stride: 2, pad: 1 }) {
-        // The pooling of DDNN has no loop over the window.
+        // The pooling of DDNN is written out without a loop over the window.
         rows.iter_mut().for_each(|row| *row = every(2, *row | *row << 1 | *row >> 1) & inside);
     } else {
         rows.iter_mut().for_each(|row| *row = every(pool.stride, pool_words(pool, [0, *row, 0])) & inside);
@@ -96,7 +96,7 @@ fn every(stride: usize, word: u64) -> u64 {
     match stride {
         1 => word,
         2 => {
-            // Hacker's Delight, 7-4: each step joins neighbouring groups, twice as long as before.
+            // Hacker's Delight, 7-4: each step joins neighbouring groups of bits into groups of twice the length.
             let mut w = word & 0x5555_5555_5555_5555;
             w = (w | w >> 1) & 0x3333_3333_3333_3333;
             w = (w | w >> 2) & 0x0f0f_0f0f_0f0f_0f0f;
@@ -116,7 +116,7 @@ fn pool_long(pool: Window, length: usize, row: &mut [u64]) {
         let mut pooled = 0;
         for part in 0..pool.stride {
             let from = at * pool.stride + part;
-            // At stride 1 the word before has been overwritten.
+            // At stride 1 the word before is overwritten already; `before` is its earlier content.
             let last = if from > at { word(from - 1) } else { before };
             let any = pool_words(pool, [last, word(from), word(from + 1)]);
             // First bit of input word `from` whose column is a multiple of the stride; `pool_words` has applied the padding.
@@ -128,7 +128,7 @@ fn pool_long(pool: Window, length: usize, row: &mut [u64]) {
     }
 }
 
-/// Sets bit `x` to the OR of the bits `x - pad + (0..kernel)` of a word between two others.
+/// Sets bit `x` to the OR of the bits `x - pad + (0..kernel)` of `word`, which lies between the words `before` and `after`.
 fn pool_words(pool: Window, [before, word, after]: [u64; 3]) -> u64 {
     (0..pool.kernel).fold(0, |any, column| {
         let shifted = if column < pool.pad {
@@ -136,7 +136,7 @@ fn pool_words(pool: Window, [before, word, after]: [u64; 3]) -> u64 {
             word << left | before >> (64 - left)
         } else {
             let right = column - pool.pad;
-            // Two shifts, since a shift by 64 would shift by nothing.
+            // Two shifts, because one shift by 64 would overflow.
             word >> right | after << 1 << (63 - right)
         };
         any | shifted

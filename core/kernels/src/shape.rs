@@ -20,20 +20,20 @@ pub(crate) const fn remainder(number: usize, by: usize) -> usize {
 /// Shape of a feature map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Map {
-    /// Channels.
+    /// Number of channels.
     pub channels: usize,
-    /// Rows.
+    /// Number of rows.
     pub height: usize,
-    /// Columns.
+    /// Number of columns.
     pub width: usize,
 }
 
 /// A window that slides over a map, the same in both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// Side length.
+    /// Side length, in values of the map.
     pub kernel: usize,
-    /// Step.
+    /// Step from one position to the next, in values of the map.
     pub stride: usize,
     /// Rows and columns of padding on each side of the map.
     pub pad: usize,
@@ -114,7 +114,7 @@ impl Convp {
         }
     }
 
-    /// Words of a row of bits that holds a row of the convolution and a row of the output.
+    /// Words of a row of bits with room for a row of the convolution and for a row of the output, whichever is longer.
     pub(crate) const fn row_words(self) -> usize {
         let convolved = self.conv.positions(self.input.width);
         let pooled = self.pool.positions(convolved);

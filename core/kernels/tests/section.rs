@@ -14,7 +14,7 @@ struct Parts {
     blocks: Vec<(Convp, Vec<bool>, Vec<Threshold>)>,
     head: Vec<bool>,
     classes: Vec<Affine>,
-    /// Channels that are features.
+    /// Number of channels that are features.
     sent: usize,
 }
 
@@ -98,7 +98,7 @@ fn any_window(max_kernel: usize) -> impl Strategy<Value = Window> {
         .prop_flat_map(|(kernel, stride)| (0..kernel).prop_map(move |pad| Window { kernel, stride, pad }))
 }
 
-/// Windows of a block: half of them are those of DDNN.
+/// Windows of the convolution and the pooling of a block. Half of the pairs are those of DDNN.
 fn block_windows(kernel: usize) -> impl Strategy<Value = (Window, Window)> {
     let ddnn = Window { kernel: 3, stride: 1, pad: 1 };
     prop_oneof![
@@ -148,7 +148,7 @@ fn any_parts((input, shapes): (InputKind, Vec<Convp>)) -> impl Strategy<Value = 
         .map(|(index, shape)| {
             let reach =
                 (shape.taps() * if index == 0 && input == InputKind::Pixels { 255 } else { 1 }) as i32;
-            // Most sums are near zero, so most thresholds are; some are the first and last that are allowed.
+            // Most sums are near zero, so most thresholds are drawn near zero; some are the lowest and the highest allowed.
             let near = (reach / 8).max(1);
             let from = prop_oneof![8 => -near..=near, 1 => Just(-reach), 1 => Just(reach + 1)];
             let threshold = (from, any::<bool>()).prop_map(|(from, flipped)| Threshold { from, flipped });
@@ -204,7 +204,7 @@ fn any_case(
 }
 
 proptest! {
-    // The reference takes long here.
+    // The reference takes long for these shapes, so there are fewer cases than usual.
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
     fn many_filters_over_rows_longer_than_a_word_equal_the_reference((parts, pixels) in any_case(1..6, 50..80, 3, 40)) {
@@ -213,7 +213,7 @@ proptest! {
 }
 
 proptest! {
-    // The reference takes long here.
+    // The reference takes long for these shapes, so there are fewer cases than usual.
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn many_channels_over_maps_of_several_words_equal_the_reference((parts, pixels) in any_case(33..140, 8..20, 4, 70)) {
@@ -257,7 +257,7 @@ proptest! {
         let mut bytes = parts.bytes().unwrap();
         let at = at.index(bytes.len());
         bytes[at] = to;
-        // A changed weight is another network; a changed shape is another length.
+        // A changed weight leaves a valid section; a changed shape mostly implies another length, which is refused.
         if let Ok(plan) = Plan::read(&bytes) {
             prop_assert_eq!(plan.bytes(), bytes.len());
             let pixels: Vec<u8> = pixels.iter().copied().cycle().take(plan.input_bytes()).collect();
@@ -291,7 +291,7 @@ fn small() -> Parts {
     }
 }
 
-/// The same with more filters.
+/// The parts of `small` with more filters.
 fn with_filters(filters: usize) -> Parts {
     let mut parts = small();
     let (shape, weights, thresholds) = &mut parts.blocks[0];

@@ -1,7 +1,7 @@
-//! Encode and decode of one map of 8 channels of 16x16 bits. Run: `cargo bench -p headwater-map-coder --profile release`; the target is
-//! 15 us each, one core.
+//! Encode and decode of one map with 8 channels of 16x16 bits. Run: `cargo bench -p headwater-map-coder --profile release`. The target is
+//! at most 15 us for either, on one core.
 //!
-//! Maps are of blurred noise, and the table is counted on others of them: about 75 bytes a map, as those of the shipped network.
+//! The maps are blurred noise, and the table is counted on other such maps. A body then has about 75 bytes, as with the shipped network.
 
 use std::hint::black_box;
 
@@ -10,7 +10,7 @@ use headwater_map_coder::{ContextTable, MapCounts, MapShape};
 
 const TRAINING_MAPS: usize = 2_000;
 const MAPS: usize = 64;
-/// Values that are added up around a place. More are smoother.
+/// Side of the square of values that are added up for one bit. A larger square makes smoother maps.
 const BLUR: usize = 22;
 
 /// Maps whose neighbouring values are alike, in space and from channel to channel.

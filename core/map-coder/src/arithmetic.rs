@@ -1,14 +1,14 @@
 //! A binary arithmetic coder: a range coder whose carries run back into the bytes written.
 //!
-//! A map is an interval of fractions in `[0, 1)`. Each bit keeps its part of the interval: the lower part is a 1. The coder
-//! holds a window of 32 bits of the fractions, below the bytes that were shifted out:
+//! A map is an interval of fractions in `[0, 1)`. Each bit narrows the interval to one of two parts: a 1 to the lower, a 0 to the upper.
+//! The coder holds a window of 32 bits of the fractions, below the bytes that were shifted out:
 //!
 //! ```text
 //! low     0. b b b b b [ w w w w ] 0 0 ...     b: bytes shifted out, w: window
 //! range                [ r r r r ]             at least 2^24 between bits
 //! ```
 //!
-//! The map is sent as the fraction of the interval that has the fewest bytes; zeros follow its last byte.
+//! The map is sent as the fraction in the interval that has the fewest bytes. The decoder reads zeros after the last byte.
 
 use core::hint::select_unpredictable;
 
@@ -23,7 +23,7 @@ impl Probability {
     }
 }
 
-/// Ranges below this size shift a byte out.
+/// When the range is below this size, a byte is shifted out.
 const MIN_RANGE: u32 = 1 << 24;
 
 /// Writes bits as one fraction.
@@ -41,12 +41,12 @@ impl<'a> Encoder<'a> {
         Self { shifted: ShiftedBytes { bytes, room, count: 0 }, low: 0, range: u32::MAX }
     }
 
-    /// An encoder that writes nothing, and tells whether a code of up to `room` bytes would do.
+    /// An encoder that writes nothing, to find out whether the code takes at most `room` bytes.
     pub(crate) fn without_bytes(room: usize) -> Self {
         Self { shifted: ShiftedBytes { bytes: &mut [], room, count: 0 }, low: 0, range: u32::MAX }
     }
 
-    /// Whether the code has outgrown its room.
+    /// Whether more bytes were shifted out than there is room for.
     pub(crate) fn is_full(&self) -> bool {
         self.shifted.is_full()
     }
@@ -54,7 +54,7 @@ impl<'a> Encoder<'a> {
     #[inline]
     pub(crate) fn encode(&mut self, probability: Probability, bit: bool) {
         let part = probability.part(self.range);
-        // A branch would be mispredicted as often as bits are hard to predict.
+        // A branch on `bit` would often be mispredicted, so both values are computed and one is selected.
         self.low += u64::from(select_unpredictable(bit, 0, part));
         self.range = select_unpredictable(bit, part, self.range - part);
         while self.range < MIN_RANGE {
@@ -63,7 +63,8 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Ends the code and returns the bytes that were written of it; `None` if it has outgrown its room.
+    /// Ends the code and returns its length in bytes, 0 for an encoder that writes nothing; `None` if more bytes were shifted out than
+    /// there is room for.
     pub(crate) fn finish(mut self) -> Option<usize> {
         let window = self.low & u64::from(u32::MAX);
         let ending = Ending::of(window as u32, self.range);
@@ -78,7 +79,7 @@ impl<'a> Encoder<'a> {
         self.shifted.length()
     }
 
-    /// Moves the first byte of the window out.
+    /// Shifts the highest byte of the window out.
     #[inline]
     fn shift(&mut self) {
         if self.low >> 32 != 0 {
@@ -91,11 +92,11 @@ impl<'a> Encoder<'a> {
 
 /// Bytes above the encoder's window.
 struct ShiftedBytes<'a> {
-    /// Buffer of `room` bytes for the code; empty where nothing is written.
+    /// Buffer of `room` bytes for the code; empty in an encoder that writes nothing.
     bytes: &'a mut [u8],
     /// Largest length of a code in bytes.
     room: usize,
-    /// Bytes shifted out, those without room included.
+    /// Number of bytes shifted out, including those that had no room.
     count: usize,
 }
 
@@ -112,7 +113,7 @@ impl ShiftedBytes<'_> {
         self.count += 1;
     }
 
-    /// Adds one to the number that the bytes are. It does not overflow: the fraction is below 1.
+    /// Adds one to the number that the bytes form. The number does not overflow, because the fraction is below 1.
     fn carry(&mut self) {
         let written = self.count.min(self.bytes.len());
         for byte in self.bytes[..written].iter_mut().rev() {
@@ -123,7 +124,7 @@ impl ShiftedBytes<'_> {
         }
     }
 
-    /// Bytes written, up to the last that is not zero; `None` if some had no room.
+    /// Number of bytes written, up to the last that is not zero; `None` if a byte had no room.
     fn length(&self) -> Option<usize> {
         if self.is_full() {
             return None;
@@ -136,7 +137,7 @@ impl ShiftedBytes<'_> {
 /// Reads the bits of a fraction.
 pub(crate) struct Decoder<'a> {
     bytes: &'a [u8],
-    /// Bytes read, the zeros after the last included. The last four are the window.
+    /// Number of bytes read, including zeros after the end of the code. The last four bytes read are the window.
     read: usize,
     /// Distance of the fraction from the low end of the interval, in the window; below `range`.
     distance: u32,
@@ -144,14 +145,14 @@ pub(crate) struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// A decoder of a code; `None` for a fraction outside every interval.
+    /// A decoder of a code; `None` if the fraction lies above the first interval, which no encoder writes.
     pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
         let mut decoder = Self { bytes, read: 4, distance: 0, range: u32::MAX };
         decoder.distance = decoder.window();
         (decoder.distance < decoder.range).then_some(decoder)
     }
 
-    /// Bytes that the encoder shifted out for the bits so far.
+    /// Number of bytes that the encoder had shifted out after the bits decoded so far.
     pub(crate) fn shifted(&self) -> usize {
         self.read - 4
     }
@@ -170,7 +171,7 @@ impl<'a> Decoder<'a> {
         bit
     }
 
-    /// Whether an encoder ends with these bytes after the bits that were decoded.
+    /// Whether an encoder of the bits decoded so far would end with exactly these bytes.
     pub(crate) fn is_ended(&self) -> bool {
         let low = self.window().wrapping_sub(self.distance);
         let is_shortest = self.bytes.last() != Some(&0) && self.bytes.len() <= self.read;
@@ -181,30 +182,31 @@ impl<'a> Decoder<'a> {
         u32::from_be_bytes([4, 3, 2, 1].map(|back| self.byte(self.read - back)))
     }
 
-    /// Byte of the code, or the zero after its last one.
+    /// Byte `at` of the code; zero after the last byte.
     fn byte(&self, at: usize) -> u8 {
         self.bytes.get(at).copied().unwrap_or(0)
     }
 }
 
-/// How a code ends: the fraction of the last interval with the fewest bytes.
+/// The end of a code: the fraction in the last interval that has the fewest bytes.
 struct Ending {
     /// Distance of the fraction from the low end of the interval.
     distance: u32,
-    /// Bytes of the window that the fraction needs: none, or the first.
+    /// Number of bytes of the window that the fraction needs: 0 or 1.
     bytes: usize,
 }
 
 impl Ending {
-    /// The ending of an interval from `low`, in the window; a carry makes no difference.
+    /// The ending of an interval whose low end is `low` in the window; a carry above the window makes no difference.
     ///
-    /// The interval is not larger than the window. So at most one fraction in it has an empty window, and no other can be shorter.
+    /// The interval is not larger than the window. So at most one fraction in the interval has only zeros in the window, and no other
+    /// fraction needs fewer bytes.
     fn of(low: u32, range: u32) -> Self {
         let to_empty_window = low.wrapping_neg();
         if to_empty_window < range {
             return Self { distance: to_empty_window, bytes: 0 };
         }
-        // The distance to the next fraction whose other bytes are zero is below `MIN_RANGE`, so that fraction is in the interval.
+        // The next fraction with zeros in the lower three bytes of the window is less than `MIN_RANGE` away, so it is in the interval.
         Self { distance: to_empty_window & (MIN_RANGE - 1), bytes: 1 }
     }
 }
@@ -226,7 +228,7 @@ mod tests {
         Some(bytes)
     }
 
-    /// Whether `code` decodes to the bits, and is what encoding gives.
+    /// Whether `code` decodes to the bits, and whether it is what encoding the decoded bits gives.
     fn decodes(code: &[u8], bits: &[(u8, bool)]) -> (bool, bool) {
         let Some(mut decoder) = Decoder::new(code) else { return (false, false) };
         let equal =
@@ -234,7 +236,7 @@ mod tests {
         (equal, decoder.is_ended())
     }
 
-    /// The codes of the same length right after and right before a code.
+    /// The codes of the same length with the next and the previous fraction.
     fn neighbours(code: &[u8]) -> [Vec<u8>; 2] {
         let (mut next, mut previous) = (code.to_vec(), code.to_vec());
         next.iter_mut().rev().find_map(|byte| {
@@ -263,7 +265,7 @@ mod tests {
         assert_eq!(encode(&bits, code.len() - 1), None);
     }
 
-    /// A zero with the lower part 255.5 / 256 long brings the low end close to a carry at every byte.
+    /// Zeros whose lower part has 511/512 of the interval bring the low end close to a carry at every byte.
     #[test]
     fn carries_run_over_bytes_of_ones() {
         let mut carries = 0;

@@ -2,7 +2,7 @@
 
 const POLYNOMIAL: u8 = 0x2f;
 
-/// Remainder of each byte.
+/// The CRC remainder of each byte.
 const REMAINDERS: [u8; 256] = remainders();
 
 /// Check byte of a packed map.

@@ -1,4 +1,4 @@
-//! Contexts: the ten bits from which the probability of a bit is known.
+//! Contexts: the ten bits on which the probability of a bit depends.
 //!
 //! ```text
 //!  same channel            same place in the channels before
@@ -7,23 +7,23 @@
 //!  1  0  x
 //! ```
 //!
-//! The number at a place is its bit in the context; `x` is the bit being coded. Places outside the map are 0. Templates of this
-//! kind are those of JBIG (ITU-T T.82), whose maps have one channel.
+//! The number at a place is the bit of the context that has the value there; `x` is the bit being coded. Places outside the map are 0.
+//! JBIG (ITU-T T.82) has such templates for maps of one channel.
 
 use crate::MapShape;
 use crate::rows::read_row;
 
-/// Contexts of each channel.
+/// Number of contexts of each channel.
 ///
-/// Bit 0 of a context is the value left of the coded one, bit 1 two to the left, bit 2 above, bit 3 two above, bit 4 above left, bit 5 above
-/// right, bits 6 to 9 the same place one to four channels before. Outside the map a value is 0.
+/// Bit 0 of a context is the value left of the coded one, bit 1 two to the left, bit 2 above, bit 3 two above, bit 4 above left, bit 5
+/// above right, bits 6 to 9 the same place one to four channels before. Outside the map a value is 0.
 pub const CONTEXTS: usize = 1024;
 
-/// The rows around a row that is coded, which are known before its first bit.
+/// The rows near a row that is coded. They are known before the first bit of that row.
 pub(crate) struct NearRows {
     above: u64,
     two_above: u64,
-    /// The same row one to four channels before.
+    /// The row at the same height one to four channels before; zero for channels before the first.
     before: [u64; 4],
 }
 
@@ -41,11 +41,11 @@ impl NearRows {
         }
     }
 
-    /// Goes through the columns of the row: `bit_of` gets column and context, and returns the bit. Returns the row.
+    /// Goes through the columns of the row: `bit_of` gets column and context, and returns the bit there. `visit` returns the row as a word.
     #[inline]
     pub(crate) fn visit(&self, width: usize, mut bit_of: impl FnMut(usize, usize) -> bool) -> u64 {
         let mut row = 0;
-        // Left is bit 0, two to the left bit 1.
+        // The value to the left is bit 0, the one two to the left bit 1.
         let mut left = 0;
         for start in (0..width).step_by(8) {
             for (column, near) in (start..width).zip(self.eight_columns(start)) {

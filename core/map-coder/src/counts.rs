@@ -1,4 +1,4 @@
-//! Counts of training maps, from which a table is made.
+//! Counts over training maps, from which a table is made.
 
 use std::vec;
 use std::vec::Vec;
@@ -7,7 +7,7 @@ use crate::contexts::NearRows;
 use crate::rows::read_row;
 use crate::{CONTEXTS, MapError, MapShape};
 
-/// Zeros and ones in each context of each channel, over training maps.
+/// Number of zeros and ones in each context of each channel, over training maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapCounts {
     shape: MapShape,
@@ -16,12 +16,12 @@ pub struct MapCounts {
 }
 
 impl MapCounts {
-    /// Counts of no map.
+    /// Counts before the first map: all zero.
     pub fn new(shape: MapShape) -> Self {
         Self { shape, counts: vec![[0; 2]; shape.channels() * CONTEXTS] }
     }
 
-    /// Counts one map.
+    /// Adds one map to the counts.
     ///
     /// # Errors
     /// [`MapError`] unless `map` is a packed map of the shape with clear tail bits.
@@ -40,7 +40,7 @@ impl MapCounts {
         Ok(())
     }
 
-    /// Calls `visit` with the zeros and ones of each bit's context, in the order of the bits.
+    /// Calls `visit` for each bit of the map, in order, with the counts `[zeros, ones]` of the bit's context.
     ///
     /// # Errors
     /// [`MapError`] unless `map` is a packed map of the shape with clear tail bits.
@@ -58,20 +58,22 @@ impl MapCounts {
         Ok(())
     }
 
-    /// Zeros and ones, `[zeros, ones]` for each context, [`CONTEXTS`] a channel.
+    /// Counts `[zeros, ones]` for each context, [`CONTEXTS`] a channel.
     pub fn counts(&self) -> &[[u64; 2]] {
         &self.counts
     }
 
-    /// The bytes of a [`ContextTable`](crate::ContextTable): for each context the nearest to `(ones + 0.4) / (zeros + ones + 0.8)`.
+    /// The bytes of a [`ContextTable`](crate::ContextTable): for each context the probability nearest to
+    /// `(ones + 0.4) / (zeros + ones + 0.8)`.
     pub fn table(&self) -> Vec<u8> {
         self.counts.iter().map(|&[zeros, ones]| nearest_byte(zeros, ones)).collect()
     }
 }
 
-/// The byte `v` whose `(2v + 1) / 512` is nearest to the probability: the probability in 256ths, rounded down. Of two the larger.
+/// The byte `v` whose `(2v + 1) / 512` is nearest to the probability: the probability in 256ths, rounded down. If two are equally near,
+/// the larger.
 fn nearest_byte(zeros: u64, ones: u64) -> u8 {
-    // Ones and all bits with what is added to them, in fifths.
+    // Five times `ones + 0.4`, and five times `zeros + ones + 0.8`.
     let (ones, all) = (5 * u128::from(ones) + 2, 5 * (u128::from(zeros) + u128::from(ones)) + 4);
     u8::try_from(256 * ones / all).expect("a probability is below 1")
 }
@@ -87,7 +89,7 @@ mod tests {
             let distance = |byte: u8| (f64::from(2 * u16::from(byte) + 1) / 512.0 - probability).abs();
             let nearest = (0..=255).map(distance).fold(1.0, f64::min);
             let byte = nearest_byte(zeros as u64, ones as u64);
-            // Two bytes can be equally near, but for rounding.
+            // Two bytes can be equally near; floats then differ by a rounding error.
             assert!(distance(byte) < nearest + 1e-12, "{zeros} zeros, {ones} ones");
         }
     }
@@ -107,7 +109,7 @@ mod tests {
         counts.add(&map).unwrap();
         let mut ones = std::vec::Vec::new();
         counts.at_each_bit(&map, |[zeros, of_one]| ones.push((zeros, of_one))).unwrap();
-        // Every context is that of one place alone, so it knows the bit.
+        // Each context occurs at one place alone, so its counts tell the bit there.
         assert_eq!(ones, [(0, 2), (0, 2), (2, 0), (2, 0), (0, 2), (0, 2)]);
         assert_eq!(counts.at_each_bit(&[0; 2], |_| {}), Err(MapError::MapLength { expected: 1, found: 2 }));
     }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A shape that the coder does not support.
+/// Why the coder does not support a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShapeError {
     /// Which number is out of its range: `channels`, `height`, `width` or `bits`.
@@ -25,7 +25,7 @@ pub enum TableError {
     },
 }
 
-/// A map that cannot be encoded or counted, or has no room for its body.
+/// Why a map cannot be encoded or counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
     /// The map has another number of bytes than the shape.
@@ -46,7 +46,7 @@ pub enum MapError {
     },
 }
 
-/// A body that no map of this shape has under this table, or a buffer of another length than the map.
+/// Why a body cannot be decoded: no map of this shape has it under this table, or the buffer for the map has the wrong length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// The buffer for the map has another number of bytes than the shape: a fault of the caller.
@@ -67,11 +67,11 @@ pub enum DecodeError {
     },
     /// The body is the map itself, and bits after its last bit are not zero.
     TailBits,
-    /// The body is the map itself, and encoding gives a shorter one.
+    /// The body is the map itself, but encoding gives a shorter body.
     NotShortest,
     /// The code is not the one that encoding gives: it was cut, padded or altered, or made with another table.
     Code,
-    /// The check byte is not that of the decoded map: the body was altered, or made with another table.
+    /// The check byte is not the check byte of the decoded map: the body was altered, or made with another table.
     Check {
         /// Check byte of the decoded map.
         expected: u8,

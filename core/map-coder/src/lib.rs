@@ -1,10 +1,10 @@
-//! Entropy coding of binary feature maps: context modelling as of bilevel images, and a binary arithmetic coder.
+//! Entropy coding of binary feature maps: context modelling as for bilevel images, and a binary arithmetic coder.
 //!
 //! A map is packed signs: CHW order, least significant bit first, 1 = +1, tail bits zero. A bit's context is ten bits that were
-//! coded before it (see [`CONTEXTS`]). A [`ContextTable`] has the probability of a 1 in each context of each channel. It is counted on
-//! training maps (`MapCounts`, feature `std`) and does not adapt: every map is coded alone, so a lost message harms no other.
+//! coded before it (see [`CONTEXTS`]). A [`ContextTable`] has the probability of a 1 in each context of each channel. The table is
+//! counted on training maps (`MapCounts`, feature `std`) and does not adapt: every map is coded alone, so a lost message harms no other.
 //!
-//! The length tells how a body is coded:
+//! The length of a body tells how it is coded:
 //!
 //! ```text
 //! as long as the map    | the map itself                            |
@@ -14,10 +14,10 @@
 //! - check: CRC-8/AUTOSAR of the packed map.
 //! - code: a binary fraction, the most significant byte first. Zeros follow the last byte, which itself is not zero.
 //!
-//! A map has one body under a table. [`ContextTable::decode`] refuses every other body, and so most bodies that were cut, altered or
-//! coded with another table.
+//! A map has exactly one body under a table. [`ContextTable::decode`] refuses every other body, so it also refuses most bodies that were
+//! cut, altered or coded with another table.
 //!
-//! The crate has no std, no allocation, no sockets and no files. Which tables belong to which network it does not know.
+//! The crate has no std, no allocation, no sockets and no files. It does not know which table belongs to which network.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!

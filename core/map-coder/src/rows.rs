@@ -16,7 +16,7 @@ pub(crate) fn read_row(map: &[u8], start: usize, width: usize) -> u64 {
     row & u64::MAX >> (64 - width)
 }
 
-/// Writes a row into a map whose bits there are zero.
+/// Writes a row into a map; the bits of the map at that place must be zero.
 pub(crate) fn write_row(map: &mut [u8], start: usize, width: usize, row: u64) {
     let shift = start % 8;
     let bytes = (u128::from(row) << shift).to_le_bytes();

@@ -16,7 +16,7 @@ pub struct ContextTable<'a> {
 }
 
 impl<'a> ContextTable<'a> {
-    /// The table of maps of a shape; every byte is allowed.
+    /// A table for maps of a shape; every value of a byte is allowed.
     ///
     /// # Errors
     /// [`TableError::Length`] unless `bytes` has `channels * CONTEXTS` bytes.
@@ -36,10 +36,10 @@ impl<'a> ContextTable<'a> {
 
     /// Writes the body of a map to the start of `body` and returns its length: 1 to [`MapShape::packed_bytes`].
     ///
-    /// Bytes of `body` behind that length are overwritten too.
+    /// Bytes of `body` after that length are overwritten too.
     ///
     /// # Errors
-    /// [`MapError`] unless `map` is a packed map of the shape with clear tail bits, and `body` is at least as long.
+    /// [`MapError`] unless `map` is a packed map of the shape with clear tail bits, and `body` is at least as long as `map`.
     pub fn encode(&self, map: &[u8], body: &mut [u8]) -> Result<usize, MapError> {
         self.shape.check_map(map)?;
         let found = body.len();
@@ -53,7 +53,7 @@ impl<'a> ContextTable<'a> {
         Ok(map.len())
     }
 
-    /// Writes a body that is shorter than the map, if the code fits into one.
+    /// Writes a body that is shorter than the map and returns its length; `None` if the code is too long for such a body.
     fn encode_shorter(&self, map: &[u8], body: &mut [u8]) -> Option<usize> {
         let room = self.code_room()?;
         let (check, code) = body.split_first_mut()?;
@@ -62,13 +62,13 @@ impl<'a> ContextTable<'a> {
         Some(1 + code_bytes)
     }
 
-    /// Whether the code of a map fits into a body that is shorter.
+    /// Whether the code of a map fits into a body that is shorter than the map.
     fn is_shorter(&self, map: &[u8]) -> bool {
         let code = self.code_room().and_then(|room| self.encode_with(Encoder::without_bytes(room), map));
         code.is_some()
     }
 
-    /// Encodes a map, and returns the bytes that were written; `None` if the code has outgrown its room.
+    /// Encodes a map and returns the result of [`Encoder::finish`]; `None` if the code is longer than its room.
     fn encode_with(&self, mut encoder: Encoder<'_>, map: &[u8]) -> Option<usize> {
         for (channel, probabilities) in self.channels.iter().enumerate() {
             for row in 0..self.shape.height() {
@@ -86,10 +86,10 @@ impl<'a> ContextTable<'a> {
         encoder.finish()
     }
 
-    /// Reads a body into `map`. After an error `map` is not to be used.
+    /// Reads a body into `map`. After an error the content of `map` has no meaning.
     ///
     /// # Errors
-    /// [`DecodeError`] if `body` is not what [`ContextTable::encode`] writes for a map, or `map` has not
+    /// [`DecodeError`] if `body` is not what [`ContextTable::encode`] writes for a map, or `map` does not have
     /// [`MapShape::packed_bytes`] bytes.
     pub fn decode(&self, body: &[u8], map: &mut [u8]) -> Result<(), DecodeError> {
         let packed_bytes = self.shape.packed_bytes();
@@ -117,7 +117,7 @@ impl<'a> ContextTable<'a> {
         if self.is_shorter(map) { Err(DecodeError::NotShortest) } else { Ok(()) }
     }
 
-    /// Decodes a map; `None` if encoding it does not give `code`.
+    /// Decodes a map; `None` if encoding the map does not give `code`.
     fn decode_code(&self, code: &[u8], map: &mut [u8]) -> Option<()> {
         let room = self.code_room()?;
         let mut decoder = Decoder::new(code)?;
@@ -137,9 +137,9 @@ impl<'a> ContextTable<'a> {
         decoder.is_ended().then_some(())
     }
 
-    /// Largest code in bytes; with the check byte it is shorter than the map. `None` if no body can be.
+    /// Bytes of the longest code that, with the check byte, is shorter than the map. `None` for maps of one byte: no body is shorter.
     ///
-    /// A coder that shifts out more bytes stops, also where the bytes could end as zeros.
+    /// Coding stops once more bytes are shifted out, even if the last of these could be zeros, which are not sent.
     fn code_room(&self) -> Option<usize> {
         self.shape.packed_bytes().checked_sub(2)
     }

@@ -62,7 +62,7 @@ fn table_index(shape: MapShape, map: &[u8], [channel, row, column]: [usize; 3]) 
     channel * CONTEXTS + near.iter().enumerate().map(|(bit, &place)| value(place) << bit).sum::<usize>()
 }
 
-/// A map that a table makes likely: each bit is drawn with its probability.
+/// A map that is likely under a table: each bit is drawn with the probability that the table gives.
 fn likely_map(shape: MapShape, table: &[u8], numbers: &mut Numbers) -> Vec<u8> {
     let mut map = vec![0; shape.packed_bytes()];
     for place in places(shape) {
@@ -73,7 +73,7 @@ fn likely_map(shape: MapShape, table: &[u8], numbers: &mut Numbers) -> Vec<u8> {
     map
 }
 
-/// Bits of information in a map under a table.
+/// Information of a map under a table, in bits.
 fn information(shape: MapShape, table: &[u8], map: &[u8]) -> f64 {
     let bit = |at: usize| map[at / 8] >> (at % 8) & 1 == 1;
     places(shape)
@@ -84,7 +84,7 @@ fn information(shape: MapShape, table: &[u8], map: &[u8]) -> f64 {
         .sum()
 }
 
-/// A table whose bytes are near 0 or 255: `spread` is the largest distance.
+/// A table whose bytes are at most `spread` away from 0 or from 255.
 fn table(shape: MapShape, spread: u64, numbers: &mut Numbers) -> Vec<u8> {
     (0..shape.channels() * CONTEXTS)
         .map(|_| {
@@ -113,7 +113,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// Shape, table and map; maps are likely under the table, or drawn by a density of ones in 64ths.
+    /// Shape, table and map. The map is likely under the table, or its bits are 1 with the probability `density / 64`.
     fn any_map()(shape in any_shape(), spread in prop_oneof![0u64..20, Just(255)], density in 0u64..=64, likely: bool, seed: u64)
         -> (MapShape, Vec<u8>, Vec<u8>)
     {
@@ -143,7 +143,7 @@ proptest! {
         prop_assert_eq!(decode(&table, &body), Ok(map));
     }
 
-    /// At most two bytes and the check byte above the information of the map.
+    /// A body has at most three bytes more than the information of the map: the check byte and two others.
     #[test]
     fn bodies_are_as_short_as_the_table_allows((shape, table, map) in any_map()) {
         let bytes = information(shape, &table, &map) / 8.0;
@@ -173,7 +173,7 @@ proptest! {
     ) {
         let table = table(shape, spread, &mut Numbers(seed));
         let table = ContextTable::new(shape, &table).unwrap();
-        // Each check byte once, so that codes which are canonical do decode.
+        // Every check byte is tried, so that a canonical code decodes with one of them.
         for check in 0..=255 {
             let body: Vec<u8> = body.iter().enumerate().map(|(at, &byte)| if at == 0 { check } else { byte }).collect();
             if let Ok(map) = decode(&table, &body) {
@@ -214,7 +214,7 @@ proptest! {
     }
 }
 
-/// A network's shape with 200 tables, and a map of each.
+/// The shape of a network's maps with 200 tables, and one likely map for each table.
 fn likely_maps() -> impl Iterator<Item = (MapShape, Vec<u8>, Vec<u8>)> {
     let shape = shape(4, 16, 16);
     (0..200).map(move |seed| {
@@ -225,7 +225,7 @@ fn likely_maps() -> impl Iterator<Item = (MapShape, Vec<u8>, Vec<u8>)> {
     })
 }
 
-/// Chance alone would let one in 256 pass, and the canonical form fewer.
+/// The check byte alone lets one in 256 such bodies pass by chance; the canonical form lowers that.
 #[test]
 fn bodies_that_were_cut_or_altered_are_refused_but_for_one_in_256() {
     let (mut bodies, mut accepted) = (0, 0);
@@ -352,7 +352,7 @@ fn errors_name_both_sides() {
     );
 }
 
-/// Freezes the format: the table of a formula, and a map of the generator.
+/// Freezes the format with a table from a formula and a map from the generator of random numbers.
 #[track_caller]
 fn check_golden(shape: MapShape, seed: u64, expected: &str) {
     let table: Vec<u8> = (0..shape.channels() * CONTEXTS)

@@ -1,6 +1,6 @@
 //! Answers of several samples in one message: the body of the kind `batch`.
 //!
-//! The header is that of the first sample. Each sample, also the first one, has an entry:
+//! The header of the message has the id and the age of the first sample. Each sample, the first one included, has an entry:
 //!
 //! ```text
 //! | step, varint | younger, varint | scores, as in a summary; nothing for not_in_view |
@@ -8,14 +8,14 @@
 //!
 //! | field | meaning |
 //! | --- | --- |
-//! | `step` | bit 0: 1 for `not_in_view`, 0 for `summary`; the bits above: distance of the id from that of the entry before |
-//! | `younger` | milliseconds by which the sample is younger than that of the entry before |
+//! | `step` | bit 0: 1 for `not_in_view`, 0 for `summary`; the bits above: the id less the id of the entry before |
+//! | `younger` | age of the sample of the entry before less the age of this sample, ms |
 //!
-//! Both are 0 in the first entry, but for bit 0. Ids rise from entry to entry, and ages never do. Varints are those of sample
-//! ids in headers.
+//! In the first entry `younger` and the bits of `step` above bit 0 are 0. From entry to entry ids rise, and ages fall or stay. Varints
+//! are written like the sample ids in headers.
 //!
-//! A device sends batches while the leader's notices say how long it may collect answers
-//! ([`SettledNotice::batch_ms`](crate::SettledNotice::batch_ms)), and a leader says so while a device names [`BATCHES`].
+//! A device sends batches while the leader's notices say how long a device may collect answers
+//! ([`SettledNotice::batch_ms`](crate::SettledNotice::batch_ms)). They say so while the birth of a device names [`BATCHES`].
 
 use crate::header::{Header, put_header};
 use crate::ids::{SampleId, Session};
@@ -24,7 +24,7 @@ use crate::limits::{Limits, check_scores};
 use crate::message_error::{BatchMistake, DecodeError, EncodeError};
 use crate::varint::{put_varint, take_varint};
 
-/// Capability of a device that sends batches, in its birth.
+/// The capability that the birth of a device names if the device sends batches.
 pub const BATCHES: &str = "batches";
 
 /// Bit of `step` that marks `not_in_view`.
@@ -34,7 +34,7 @@ const NOT_IN_VIEW: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Batch<'a> {
     bytes: &'a [u8],
-    /// Bytes of the scores of a summary.
+    /// Bytes of the scores of one summary.
     summary_bytes: usize,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Batch<'a> {
             if raw.rest.is_empty() {
                 return None;
             }
-            // The bytes were checked.
+            // `read` has checked the bytes, so reading an entry does not fail.
             let RawEntry { distance, younger_ms, answer } = raw.read().ok()?;
             sample = SampleId(sample.0.wrapping_add(distance.into()));
             age_ms = age_ms.saturating_sub(younger_ms);
@@ -119,14 +119,14 @@ impl<'a> Batch<'a> {
         self.bytes
     }
 
-    /// Whether the summaries have the length of these limits.
+    /// Whether the summaries have the length that these limits give.
     pub(crate) fn fits(&self, limits: &Limits) -> bool {
         self.summary_bytes == limits.summary_bytes()
     }
 }
 
 impl BatchedAnswer<'_> {
-    /// Kind of the message that has this answer alone.
+    /// Kind of a message that carries this answer alone.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Summary(_) => Kind::Summary,
@@ -143,11 +143,12 @@ impl BatchedAnswer<'_> {
     }
 }
 
-/// Appends one message with the first of these samples, as many as it takes, and returns their number. They are in the order of their ids. A
-/// message ends before a sample that is older than the one before, or whose id is too far away.
+/// Appends one message with the first of these entries and returns the number of entries in the message. Entries are in the order of
+/// their ids. The message ends after [`MAX_BATCH_SAMPLES`] entries, or before one that cannot follow: its sample is older than the one
+/// before, or its id is not above the id before, or is 2^31 or more above.
 ///
 /// # Errors
-/// [`EncodeError`] for scores of another length than the limits give; `out` is then as it was.
+/// [`EncodeError`] for scores of another length than the limits give; `out` is then unchanged.
 pub fn encode_batch(
     session: Session,
     entries: &[BatchEntry<'_>],
@@ -188,7 +189,7 @@ pub fn encode_batch(
     Ok(taken)
 }
 
-/// Entries that are not checked.
+/// Entries whose ids, ages and scores are not checked yet.
 struct RawEntries<'a> {
     rest: &'a [u8],
     summary_bytes: usize,

@@ -24,7 +24,7 @@ pub type SlotSet = BitSet<Slot>;
 /// A set of edges, the tier between devices and cloud, of one trained network.
 pub type EdgeSet = BitSet<EdgeIndex>;
 
-/// A set of sources of one join.
+/// A set of the inputs of one join: device slots, slots of one edge, or edges.
 pub type SourceSet = BitSet<Source>;
 
 impl<P> BitSet<P> {
@@ -46,13 +46,13 @@ impl<P> BitSet<P> {
         Self::from_bits(if count < Slot::MAX { (1 << count) - 1 } else { u64::MAX })
     }
 
-    /// The set of the positions at which a presence row is true. A row longer than 64 is cut off there.
+    /// The set of the positions at which a presence row is true. Values after the first 64 are ignored.
     pub fn from_row(row: &[bool]) -> Self {
         let row = row.iter().take(Slot::MAX).enumerate();
         Self::from_bits(row.fold(0, |bits, (index, &is_in)| bits | u64::from(is_in) << index))
     }
 
-    /// The presence row of the first `count` positions.
+    /// A presence row of `count` values, true at the positions in the set.
     pub fn row(self, count: usize) -> Vec<bool> {
         (0..count).map(|index| index < Slot::MAX && self.0 >> index & 1 == 1).collect()
     }
@@ -62,7 +62,7 @@ impl<P> BitSet<P> {
         self.0.count_ones() as usize
     }
 
-    /// The positions in rising order; one step for each position in the set.
+    /// The positions in rising order. Takes time for the positions in the set alone, not for all 64.
     pub fn positions(self) -> impl Iterator<Item = u8> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -72,7 +72,7 @@ impl<P> BitSet<P> {
         })
     }
 
-    /// Takes these slots or edges as the sources of a join.
+    /// The same positions as sources of a join.
     pub const fn sources(self) -> SourceSet {
         BitSet::from_bits(self.0)
     }
@@ -109,7 +109,7 @@ impl<P: Copy + Into<u8> + TryFrom<u8>> BitSet<P> {
         self.0 &= !Self::single(position).0;
     }
 
-    /// The members in rising order; one step for each member.
+    /// The members in rising order. Takes time for the members alone, not for every possible position.
     pub fn iter(self) -> impl Iterator<Item = P> {
         self.positions().filter_map(|position| P::try_from(position).ok())
     }

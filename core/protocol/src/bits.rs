@@ -1,4 +1,4 @@
-//! Feature bits on the wire: CHW order as in ONNX, 1 = +1.
+//! Feature bits on the wire, in CHW order as in ONNX. A bit of 1 stands for +1, a bit of 0 for -1.
 //!
 //! ```text
 //! bit of a byte   7  6  5  4  3  2  1  0
@@ -6,7 +6,7 @@
 //! last byte       0  0  0  0  0  f10 f9 f8    bits after the last feature are zero
 //! ```
 
-/// Number of bytes of `bits` feature bits.
+/// Number of bytes that `bits` feature bits take.
 pub const fn packed_len(bits: usize) -> usize {
     bits.div_ceil(8)
 }

@@ -39,7 +39,7 @@ words! {
 }
 
 impl Degraded {
-    /// Names of the reasons of this version for which a request to the cloud has no answer.
+    /// Names of the reasons why the cloud gave no answer, as far as this version knows them.
     pub const OF_CLOUD: [&'static str; 4] = [
         Self::CloudTimeout.name(),
         Self::CloudRefused.name(),
@@ -81,7 +81,7 @@ words! {
 }
 
 impl Dropped {
-    /// The reason of that name; [`Dropped::Unknown`] for a name of a later version.
+    /// The reason with that name; [`Dropped::Unknown`] for a name of a later version.
     fn from_name(name: &str) -> Self {
         let name: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
         Self::deserialize(name).unwrap_or_default()
@@ -233,7 +233,7 @@ pub struct SettledNotice {
 }
 
 impl SettledNotice {
-    /// Largest number of ids in [`SettledNotice::late`]; the others follow in the next message.
+    /// Largest number of ids in [`SettledNotice::late`]; further ids follow in the next notice.
     pub const MAX_LATE: usize = 1024;
 
     /// Largest number of ranges in [`SettledNotice::closed`].
@@ -288,7 +288,7 @@ mod tests {
         assert!(text.contains(new), "{text}");
         assert!(text.contains(r#""missing":["cam-3"],"degraded""#), "{text}");
         assert_eq!(serde_json::from_str::<Decision>(&text).unwrap(), decision);
-        // Bytes of a line in the journal: the shortest one, one at two exits with a missing device, and one at one exit without.
+        // JSON bytes, as in the journal: without time, exits and missing devices; with all of these; with one exit and no missing device.
         let sure = Decision { exits: vec![local], missing: Vec::new(), left: LeaveReason::Sure, ..decision };
         let sure_bytes = serde_json::to_string(&sure).unwrap().len();
         assert_eq!((DECISION.len(), text.len(), sure_bytes), (480, 694, 632));

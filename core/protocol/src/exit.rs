@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// The part of the network in which an exit lies, from the input.
+/// The part of the network in which an exit lies; the parts are in order from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ExitWord {
     /// Head on the device, in networks of one device.
@@ -18,7 +18,7 @@ pub enum ExitWord {
     Cloud,
 }
 
-/// Where a sample left the network: a word and an index among the exits of that word, both from the input.
+/// Where a sample left the network: a word and an index among the exits of that word, both in order from the input.
 ///
 /// Index 0 is written as the word alone, such as `local`; others as `cloud.1`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,7 +36,7 @@ const NAMES: [[&str; Exit::MAX_OF_WORD]; 4] = [
 ];
 
 impl Exit {
-    /// Most exits of one word.
+    /// Largest number of exits with one word.
     pub const MAX_OF_WORD: usize = 8;
 
     /// First exit on the device.
@@ -51,7 +51,7 @@ impl Exit {
     /// The first exit of each word, from the input.
     pub const FIRST: [Self; 4] = [Self::DEVICE, Self::LOCAL, Self::EDGE, Self::CLOUD];
 
-    /// The exit of that name; `None` for every other text, also for `cloud.0` and `cloud.01`.
+    /// The exit with that name; `None` for any other text, also for `cloud.0` and `cloud.01`: each exit has one name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::FIRST.into_iter().find_map(|first| {
             let index = NAMES[first.word as usize].iter().position(|known| *known == name)?;
@@ -64,7 +64,7 @@ impl Exit {
         self.word
     }
 
-    /// Index among the exits of that word, from the input.
+    /// Index among the exits with the same word, in order from the input.
     pub const fn index(self) -> usize {
         self.index as usize
     }
@@ -115,7 +115,7 @@ impl schemars::JsonSchema for Exit {
     }
 }
 
-/// A value for each exit of a list, from the input; other exits have none.
+/// Values for some of the exits, in order from the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByExit<T>(Vec<(Exit, T)>);
 
@@ -131,7 +131,7 @@ impl<T> ByExit<T> {
         self.iter().find(|(own, _)| *own == exit).map(|(_, value)| value)
     }
 
-    /// The value of an exit, made where there is none.
+    /// The value of an exit; if there is none, `make` makes one.
     pub fn get_or_insert_with(&mut self, exit: Exit, make: impl FnOnce() -> T) -> &mut T {
         let at = self.0.binary_search_by_key(&exit, |(own, _)| *own).unwrap_or_else(|at| {
             self.0.insert(at, (exit, make()));
@@ -151,12 +151,12 @@ impl<T> ByExit<T> {
         self.0.retain(|(own, _)| *own != exit);
     }
 
-    /// Exits and their values, from the input.
+    /// Exits and their values, in order from the input.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Exit, &T)> {
         self.0.iter().map(|(exit, value)| (*exit, value))
     }
 
-    /// A new value for each of the same exits.
+    /// Values for the same exits, which `of` makes from the present ones.
     pub fn map<U>(&self, mut of: impl FnMut(Exit, &T) -> U) -> ByExit<U> {
         ByExit(self.iter().map(|(exit, value)| (exit, of(exit, value))).collect())
     }
@@ -170,10 +170,10 @@ impl<T> FromIterator<(Exit, T)> for ByExit<T> {
     }
 }
 
-/// The value of an exit of the list.
+/// The value of an exit.
 ///
 /// # Panics
-/// When the list has no such exit.
+/// If the exit has no value.
 impl<T> std::ops::Index<Exit> for ByExit<T> {
     type Output = T;
 

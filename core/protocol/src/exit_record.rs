@@ -1,4 +1,4 @@
-//! The record in a decision of how its sample went through the exits.
+//! The way of a sample through the exits, as its decision records it.
 
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// The message has an unknown kind, another length or contents that do not fit.
+    /// The message has an unknown kind, a wrong length, or contents that do not fit.
     Malformed,
     /// A protocol version that this build does not have.
     WrongVersion,
@@ -26,7 +26,7 @@ pub enum Fault {
     NotFound,
     /// A key or certificate is missing or wrong.
     Unauthorized,
-    /// More work than the permits allow; come again.
+    /// More work than the service takes at a time; the same request may succeed later.
     Overloaded,
     /// The deadline passed before the work was done.
     DeadlineExceeded,
@@ -41,7 +41,7 @@ pub enum Fault {
 pub enum MqttHandling {
     /// The message is counted under its device.
     CountAndIgnore,
-    /// The message is counted and the device is named in the log, once for each start.
+    /// The message is counted, and the device is named in the log, at most once for each fault and start of the device.
     CountAndName,
 }
 

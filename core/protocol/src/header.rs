@@ -7,7 +7,7 @@
 //! +----+----+--------+-----------------+-------------------+-----------------+
 //! ```
 //!
-//! Numbers are little endian. The version is the high half of byte 0. The id has n bytes, 1 to 10. The age is in ms and saturates at 65,535.
+//! Numbers are little endian. The version is the high half of byte 0. The id has n bytes, 1 to 10. The age is in ms, at most 65,535.
 //! Triggers and requests have neither flags nor age.
 
 use crate::ids::{SampleId, Session};
@@ -15,26 +15,26 @@ use crate::kind::{Kind, VERSION};
 use crate::message_error::DecodeError;
 use crate::varint::{MAX_VARINT_BYTES, put_varint, take_varint};
 
-/// Bytes before the body at the longest ids in use, those of a source: milliseconds since 1970, up to the year 2109.
+/// Bytes of a header with the longest ids in use: milliseconds since 1970 (numbering by source), 6 bytes up to the year 2109.
 pub const HEADER_BYTES: usize = MAX_HEADER_BYTES - MAX_VARINT_BYTES + 6;
 
-/// Bytes of the shortest message, a trigger of one of the first 128 ids.
+/// Bytes of the shortest message, a trigger with an id below 128.
 const MIN_HEADER_BYTES: usize = 1 + 2 + 1;
 
-/// Most bytes before the body.
+/// Bytes of the longest header.
 pub(crate) const MAX_HEADER_BYTES: usize = 1 + 1 + 2 + MAX_VARINT_BYTES + 2;
 
 /// Bit 0 of the flags.
 const FLAG_LATE: u8 = 1;
 
-/// Header of a message, decoded. Version and kind stand before it: the version of this build, and the kind of the body.
+/// Header of a message, decoded. It lacks version and kind: the version is always that of this build, and the body has the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Whether the message comes from the spool, after the sample's time. Never set in triggers and requests.
     pub late: bool,
-    /// Session of the sender; in triggers and requests, that of the network.
+    /// Session of the sender's present start; in triggers and requests, session of the network.
     pub session: Session,
-    /// The sample; of a batch, its first one.
+    /// The sample; in a batch, the first sample.
     pub sample: SampleId,
     /// Time from capture to sending, ms, saturating. 0 in triggers and requests, which do not carry it.
     pub age_ms: u16,
@@ -47,7 +47,7 @@ impl Header {
     }
 }
 
-/// Reads the header of a message alone: its session says under which network the body may be read.
+/// Reads the header of a message without the body. The session in the header tells by which network's limits the body is to be read.
 ///
 /// # Errors
 /// [`DecodeError`] for bytes that do not begin with a header of this version.
@@ -94,7 +94,7 @@ pub(crate) fn take_header(payload: &[u8]) -> Result<(Kind, Header, &[u8]), Decod
     Ok((kind, header, rest))
 }
 
-/// Takes bytes from the front.
+/// Takes `N` bytes from the front.
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (taken, rest) = bytes.split_first_chunk()?;
     *bytes = rest;

@@ -71,17 +71,18 @@ macro_rules! position_id {
 position_id!(
     /// Position of a device in the trained network, `0..N`; each slot has its own weights.
     Slot,
-    /// Largest number of slots in a network, in training and in serving. A [`SlotSet`](crate::SlotSet) is one machine word.
+    /// Largest number of slots in a network, in training and in serving: a [`SlotSet`](crate::SlotSet) is one word of 64 bits.
     Slot
 );
 position_id!(
     /// Position of an edge in the trained network, `0..E`; each edge has its own section.
     EdgeIndex,
-    /// Largest number of edges in a network: every edge has at least one slot.
+    /// Largest number of edges in a network, the same as of slots: every edge has at least one slot.
     Edge
 );
 
-/// Position among the inputs of a join: a device slot, a slot of one edge, or an edge. It names the kind of a set.
+/// Position among the inputs of a join: a device slot, a slot of one edge, or an edge. The type has no values; it only names the kind of
+/// a [`SourceSet`](crate::SourceSet).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {}
 
@@ -106,12 +107,13 @@ impl NetworkId {
 
 /// Hash of a network id and a boot, or of a network id alone, which every binary message carries.
 ///
-/// The hash is FNV-1a of 32 bits, its two halves joined by exclusive or, little endian. It reads the id's 32 bytes, then the boot's two.
+/// The hash is FNV-1a of 32 bits, its two halves joined by exclusive or, little endian. It is taken over the id's 32 bytes,
+/// then the boot's two, little endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Session(pub [u8; 2]);
 
 impl Session {
-    /// The session of a device or an edge: its messages are read under the birth or status that gives the same one.
+    /// The session of one start of a device or an edge. A message is read under the birth or status that gives the session of the message.
     pub fn of_boot(network: NetworkId, boot: Boot) -> Self {
         Self::hash(network.0.into_iter().chain(boot.0.to_le_bytes()))
     }
@@ -186,14 +188,14 @@ hex_id!(NetworkId);
 hex_id!(PolicyId);
 hex_id!(VerifyingKey);
 
-/// Signed bundles that a program takes.
+/// The conditions under which a program accepts a signed bundle.
 #[derive(Clone, Copy, Debug)]
 pub struct Trust<'a> {
-    /// Keys of which one must have signed.
+    /// Trusted keys: one of these must have signed the bundle.
     pub keys: &'a [VerifyingKey],
-    /// Site of the program; `None` for one that serves any site.
+    /// Site of the program, which the bundle must allow; `None` accepts bundles for any site.
     pub site: Option<&'a SiteId>,
-    /// Least release that is taken.
+    /// Lowest number of a release that is accepted.
     pub oldest_release: u64,
 }
 
@@ -285,18 +287,18 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
-/// The beginning of a text that a peer sent, for an error.
+/// The first `chars` characters of a text that a peer sent, for an error message.
 pub(crate) fn clipped(text: &str, chars: usize) -> String {
     text.chars().take(chars).collect()
 }
 
-/// Bytes as hex digits, two for each.
+/// Bytes as lower-case hex digits, two digits a byte.
 pub fn hex(bytes: &[u8]) -> String {
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])).collect()
 }
 
-/// Bytes from two hex digits for each.
+/// Bytes from hex digits in either case, two digits a byte.
 ///
 /// # Errors
 /// [`IdError::Hex`] for another number of digits, or other characters.

@@ -3,7 +3,7 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The version of a JSON message. A message of another version, or of none, is refused when it is read.
+/// The version of a JSON message. A message of another version is refused when it is read; one without a version counts as version 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schema<const VERSION: u16>;
 
@@ -15,7 +15,7 @@ impl<const VERSION: u16> Serialize for Schema<VERSION> {
 
 impl<'de, const VERSION: u16> Deserialize<'de> for Schema<VERSION> {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        // A field that is missing is read as none.
+        // A missing field reads as `None`: not every message of version 1 has the field.
         let found = Option::<u64>::deserialize(json)?.unwrap_or(1);
         if found == u64::from(VERSION) {
             return Ok(Self);

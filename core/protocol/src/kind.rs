@@ -20,9 +20,9 @@ pub enum Kind {
     Request = 4,
     /// Feature bits.
     Features = 5,
-    /// Features or sample given up.
+    /// The device gave up the features, or the whole sample.
     Gone = 6,
-    /// The view itself.
+    /// The view itself, as pixels.
     Input = 7,
     /// A decision of a device.
     Decided = 8,
@@ -33,7 +33,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind, in the order of their numbers from 1 on, with its name in metrics.
+    /// Every kind with its name in metrics, in the order of the kinds' numbers, which begin at 1.
     pub(crate) const NAMES: [(Self, &'static str); 10] = [
         (Self::Trigger, "trigger"),
         (Self::Summary, "summary"),
@@ -52,7 +52,7 @@ impl Kind {
         Self::NAMES[self as usize - 1].1
     }
 
-    /// Whether the message goes to every device of the group: it has no age, and its session is that of the network.
+    /// Whether the message goes to every device of the group. Such a message has neither flags nor age, and has the network's session.
     pub(crate) const fn is_to_group(self) -> bool {
         matches!(self, Self::Trigger | Self::Request)
     }

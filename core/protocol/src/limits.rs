@@ -1,4 +1,4 @@
-//! Lengths of the bodies under one network.
+//! Lengths of the message bodies under one network.
 
 use crate::bits;
 use crate::header::MAX_HEADER_BYTES;
@@ -6,10 +6,10 @@ use crate::kind::{Kind, MAX_BATCH_SAMPLES};
 use crate::message_error::DecodeError;
 use crate::scores::{self, ScoreEncoding};
 
-/// Most bytes of an entry before its scores: varints of a `u32` and of a `u16`.
+/// Most bytes before the scores of a batch's entry: the varints of a `u32` and of a `u16`.
 const MAX_ENTRY_HEAD_BYTES: usize = 5 + 3;
 
-/// Class, confidence, policy.
+/// Bytes of a decision's body: class, confidence, policy id.
 pub(crate) const DECIDED_BYTES: usize = 2 + 4 + 8;
 
 /// Body lengths of the receiver's network; a message of another length is refused.
@@ -25,7 +25,7 @@ pub struct Limits {
     pub codes_features: bool,
     /// Bytes of a view.
     pub view_bytes: usize,
-    /// Bits of the map of an edge; 0 where there are no edges.
+    /// Bits of the map of an edge; 0 in a network without edges.
     pub edge_bits: usize,
 }
 
@@ -46,7 +46,8 @@ impl Limits {
         ScoreEncoding::F32.bytes(self.classes)
     }
 
-    /// Whether a body has a length of its kind. The entries of a batch tell its length, and a request has no zero byte at its end.
+    /// Whether a body of this kind may have `bytes` bytes. A batch passes with any length: its entries are checked later. A request may
+    /// lack the zero bytes at its end. Coded features may be shorter than the map, but not empty.
     pub(crate) fn fits(&self, kind: Kind, bytes: usize) -> bool {
         let whole = self.body_bytes(kind);
         bytes == whole
@@ -55,7 +56,7 @@ impl Limits {
             || (kind == Kind::Features && self.codes_features && (1..whole).contains(&bytes))
     }
 
-    /// Bytes of a body; of one that may be coded, and of a batch, the most.
+    /// Bytes of a body of this kind; for requests, coded features and batches the largest number.
     pub(crate) fn body_bytes(&self, kind: Kind) -> usize {
         match kind {
             Kind::Request => 8,
@@ -70,7 +71,7 @@ impl Limits {
     }
 }
 
-/// Refuses scores of a summary that are not finite, or with bits after the last one.
+/// Refuses a summary in which a float is not finite, or a bit is set after the last score.
 pub(crate) fn check_scores(scores: &[u8], limits: &Limits) -> Result<(), DecodeError> {
     match limits.scores {
         ScoreEncoding::F32 => finite(scores),

@@ -5,15 +5,15 @@
 //! | `trigger` | nothing |
 //! | `summary` | [scores](crate::scores) in the encoding of the network |
 //! | `not_in_view` | nothing |
-//! | `request` | slots asked, a [`SlotSet`] (u64), without the zero bytes at its end |
-//! | `features` | packed map; where the network codes its maps, the coded map if that is shorter |
-//! | `gone` | nothing; on the topic `summary`, marked late: the device gave the whole sample up |
+//! | `request` | slots that are asked, a [`SlotSet`] (u64) without the zero bytes at its end |
+//! | `features` | packed map; in a network that codes maps, the coded map if it is shorter |
+//! | `gone` | nothing: the device gave the features up; on the topic `summary`, marked late: the whole sample |
 //! | `input` | the view as pixels |
 //! | `decided` | class (u16), confidence (f32), policy id (8 bytes) |
-//! | `edge_features` | slots in it, a [`SlotSet`] (u64); scores, one `f32` a class; packed map |
+//! | `edge_features` | slots whose features the edge had, a [`SlotSet`] (u64); scores, one `f32` a class; packed map |
 //! | `batch` | answers of several samples (`batch.rs`) |
 //!
-//! Device, session, kind and sample identify a message; duplicates are normal.
+//! Device, session, kind and sample identify a message. Receivers must expect each message more than once.
 
 use serde::{Deserialize, Serialize};
 
@@ -51,9 +51,9 @@ pub enum Body<'a> {
     NotInView,
     /// These slots are asked for their features.
     Request(SlotSet),
-    /// Feature bits, see [`bits`]; shorter than these where the network codes its maps.
+    /// Feature bits, see [`bits`]. In a network that codes maps a body that is shorter is the coded map.
     Features(&'a [u8]),
-    /// The device does not keep the features any more. Marked late on the topic `summary`: it gave the whole sample up.
+    /// The device no longer has the features. Marked late on the topic `summary`: the device gave the whole sample up.
     Gone,
     /// The view itself, `u8` CHW (configuration a).
     Input(&'a [u8]),
@@ -68,7 +68,7 @@ pub enum Body<'a> {
         /// The edge's map, packed.
         map: &'a [u8],
     },
-    /// Summaries and `not_in_view` of several samples, in time; the header is that of the first one.
+    /// Summaries and `not_in_view` of several samples, none of them late; the header has the first sample.
     Batch(Batch<'a>),
 }
 
@@ -121,7 +121,7 @@ impl<'a> Body<'a> {
 /// Appends a message to `out`.
 ///
 /// # Errors
-/// [`EncodeError`] when the body has not the length of the limits; `out` is then as it was.
+/// [`EncodeError`] if the body does not have the length that the limits give; `out` is then unchanged.
 pub fn encode(message: &Message<'_>, limits: &Limits, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let Message { header, body } = message;
     let kind = body.kind();

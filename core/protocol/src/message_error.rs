@@ -1,4 +1,4 @@
-//! Bytes that are no message, and bodies that fit no network.
+//! Errors for bytes that are no message, and for bodies that do not fit the network.
 
 use thiserror::Error;
 
@@ -8,22 +8,22 @@ use crate::kind::{MAX_BATCH_SAMPLES, VERSION};
 /// Mistake in an entry of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BatchMistake {
-    /// The first entry is not that of the header's sample.
+    /// The first entry has another id or age than the header.
     #[error("expected the header's sample, found another one")]
     NotTheHeaders,
-    /// The id is not above that of the entry before.
+    /// The id is not above the id of the entry before.
     #[error("expected an id above the one before, found none")]
     NotRising,
-    /// Ids end before this one.
+    /// The id would be above the largest `u64`.
     #[error("expected an id below 2^64, found a higher one")]
     TooFar,
-    /// The sample is younger than its sending.
+    /// The age would be below 0: captured after the sending.
     #[error("expected an age of at least 0, found a sample from after its sending")]
     NegativeAge,
-    /// A number that is cut off, too large, or longer than it need be.
+    /// A number that is cut off, too large, or written in more bytes than necessary.
     #[error("expected a number in as few bytes as it needs, found other bytes")]
     Number,
-    /// The body of the answer is cut off.
+    /// The scores of the answer are cut off.
     #[error("expected {expected} bytes of scores, found {found}")]
     CutOff {
         /// Bytes that the network's shapes give.
@@ -87,18 +87,18 @@ pub enum DecodeError {
         /// Bytes found.
         found: usize,
     },
-    /// Coded features without a byte, or longer than the map.
+    /// Coded features that are empty or longer than the packed map.
     #[error("features message: expected a body of 1 to {limit} bytes, found {found}")]
     CodedLength {
-        /// Bytes of the map that is not coded.
+        /// Bytes of the packed map, without coding.
         limit: usize,
         /// Bytes found.
         found: usize,
     },
-    /// A sample id that is longer than it need be, or above a `u64`.
+    /// A sample id that is written in more bytes than necessary, or is above the largest `u64`.
     #[error("message: expected a sample id in as few bytes as it needs, at most 10, found other bytes")]
     SampleId,
-    /// A request that is longer than it need be.
+    /// A request with a zero byte at its end, where such bytes are left out.
     #[error("request message: expected no zero byte at its end, found one")]
     ZeroAtEnd,
     /// A score that is NaN or infinite.
@@ -133,7 +133,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// Row of the error table.
+    /// Row of the error table for this error.
     pub fn fault(&self) -> Fault {
         match self {
             Self::Version(_) => Fault::WrongVersion,

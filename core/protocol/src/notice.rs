@@ -1,4 +1,4 @@
-//! Retained messages by which devices and edges introduce themselves; JSON, because people read them.
+//! Retained messages by which devices, edges and leaders introduce themselves; JSON, because people read them.
 
 use std::fmt;
 
@@ -138,7 +138,7 @@ pub struct LeaderClaim {
 pub struct InstanceId(pub u64);
 
 impl LeaderClaim {
-    /// Largest term; it is exact in every reader of JSON.
+    /// Largest term: up to here a JSON reader has the exact number even if it reads `f64`.
     pub const MAX_TERM: u64 = 1 << 53;
 
     /// Reads a claim.

@@ -68,7 +68,7 @@ pub struct PolicyAnswer {
 }
 
 impl PolicyAnswer {
-    /// Refuses a command for a reason.
+    /// The answer that refuses a command for a reason. `pinned` is false until the caller sets it.
     pub fn refused(replaces: Option<PolicyId>, reason: impl Into<String>, policy: PolicyId) -> Self {
         let (schema, verdict, reason) = (Schema, Verdict::Refused, Some(reason.into()));
         Self { schema, replaces, verdict, reason, policy, pinned: false, without: Vec::new() }
@@ -101,10 +101,10 @@ pub struct DeviceCommand {
 /// Longest command, in bytes.
 pub const MAX_COMMAND_BYTES: usize = 16 << 10;
 
-/// Reads a command, or says in one line why it is none.
+/// Reads a command; the error says in one line why the bytes are none.
 ///
 /// # Errors
-/// The mistake: expected and found.
+/// The mistake in words, with what was expected and what was found.
 pub fn read_command<T: for<'de> Deserialize<'de>>(payload: &[u8]) -> Result<T, String> {
     if payload.len() > MAX_COMMAND_BYTES {
         return Err(format!(
@@ -112,7 +112,7 @@ pub fn read_command<T: for<'de> Deserialize<'de>>(payload: &[u8]) -> Result<T, S
             payload.len()
         ));
     }
-    // A derived reader would take a list for a struct.
+    // A derived `Deserialize` would also accept a JSON list of the fields.
     if payload.trim_ascii_start().first() != Some(&b'{') {
         return Err("expected a JSON object, found something else".into());
     }

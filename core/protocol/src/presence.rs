@@ -34,7 +34,7 @@ impl Presence {
         Self { slots: slots.min(Slot::MAX) as u8, present: SlotSet::EMPTY, not_in_view: SlotSet::EMPTY }
     }
 
-    /// Presence from a row that is true where a slot is present; the others are not in view.
+    /// Presence from a row with one value a slot: true for present, false for not in view.
     pub fn from_row(row: &[bool]) -> Self {
         let present = SlotSet::from_row(row);
         Self { present, not_in_view: SlotSet::first(row.len()) - present, ..Self::missing(row.len()) }
@@ -45,7 +45,7 @@ impl Presence {
         usize::from(self.slots)
     }
 
-    /// View of a slot; a slot that the network does not have is missing.
+    /// Presence of a slot; a slot that the network does not have is missing.
     pub fn get(&self, slot: Slot) -> SlotPresence {
         if self.present.contains(slot) {
             SlotPresence::Present
@@ -56,7 +56,7 @@ impl Presence {
         }
     }
 
-    /// Sets the view of a slot; for a slot that the network does not have nothing changes.
+    /// Sets the presence of a slot. Nothing changes for a slot that the network does not have.
     pub fn set(&mut self, slot: Slot, view: SlotPresence) {
         if slot.index() >= self.slots() {
             return;
@@ -95,7 +95,7 @@ impl Presence {
         self.present | self.not_in_view
     }
 
-    /// Every slot with its view, in order.
+    /// Every slot with its presence, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, SlotPresence)> + '_ {
         Slot::first(self.slots()).map(|slot| (slot, self.get(slot)))
     }

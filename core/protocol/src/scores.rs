@@ -59,13 +59,13 @@ impl ScoreEncoding {
         }
     }
 
-    /// Bytes of the scores of so many classes.
+    /// Bytes that the scores of `classes` classes take.
     pub const fn bytes(self, classes: usize) -> usize {
         packed_len(classes.saturating_mul(self.bits()))
     }
 }
 
-/// Floats, little endian.
+/// Reads little-endian floats.
 pub fn floats(bytes: &[u8]) -> impl ExactSizeIterator<Item = f32> {
     bytes.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]]))
 }
@@ -87,7 +87,7 @@ pub fn put_levels(levels: impl IntoIterator<Item = u8>, bits: usize, out: &mut V
     }
 }
 
-/// Levels of `bits` bits each, at most 8.
+/// Reads levels of `bits` bits each, at most 8. Zero bits after the last level may read as more levels.
 pub fn levels(bytes: &[u8], bits: usize) -> impl Iterator<Item = u8> {
     let mask = ((1u16 << bits) - 1) as u8;
     (0..bytes.len() * 8 / bits).map(move |index| {

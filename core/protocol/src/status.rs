@@ -1,6 +1,6 @@
 //! The page `/status` of every program (`docs/health.md`).
 //!
-//! Fields may be added without a new `schema`; readers ignore what they do not know. Times are seconds.
+//! Fields may be added without a new `schema`; readers ignore fields that they do not know. Durations are in seconds.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,56 +16,56 @@ use crate::words::words;
 /// Version of the page.
 pub const STATUS_SCHEMA: u32 = 1;
 
-/// The page: fields of every program, and the program's own part.
+/// The page: the fields that every program has, and the fields of one kind of program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusPage<T> {
     /// [`STATUS_SCHEMA`].
     pub schema: u32,
     /// Name of the program.
     pub program: String,
-    /// Its version.
+    /// Version of the program.
     pub version: String,
-    /// Its wall clock.
+    /// Wall clock of the program.
     pub time: UtcTime,
-    /// Time since its start.
+    /// Time since the start of the program.
     pub uptime_s: u64,
-    /// Whether it works.
+    /// Whether the program works; false once only a new process helps.
     pub live: bool,
-    /// Whether it takes work.
+    /// Whether the program takes work.
     pub ready: bool,
-    /// Why it takes none.
+    /// Why the program takes no work; `None` while it takes work.
     pub unready_reason: Option<String>,
-    /// Its own part.
+    /// Fields that only this kind of program has.
     #[serde(flatten)]
     pub own: T,
 }
 
-/// Own part of a device.
+/// The fields of a device's page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceStatus {
-    /// Its name.
+    /// Name of the device.
     pub device: DeviceId,
-    /// Its site.
+    /// Site of the device.
     pub site: SiteId,
-    /// Its group.
+    /// Group of the device.
     pub group: GroupId,
-    /// Its slot.
+    /// Slot of the device.
     pub slot: Slot,
-    /// Number of its start.
+    /// Number of this start of the device.
     pub boot: Boot,
-    /// The network that it runs.
+    /// The network that the device runs.
     pub network: NetworkId,
-    /// Its connection to the broker.
+    /// Connection of the device to the broker.
     pub broker: DeviceBroker,
-    /// News of the leader.
+    /// What the device last heard of the leader.
     pub leader: LeaderNews,
     /// Frames of the source.
     pub source: SourceStatus,
-    /// Samples captured.
+    /// Counts of captures.
     pub captures: CaptureStatus,
-    /// Unsettled samples.
+    /// Samples that are not settled.
     pub spool: SpoolStatus,
-    /// The certificate that it shows the broker.
+    /// The certificate that the device shows the broker; `None` without one.
     pub certificate: Option<CertificateStatus>,
 }
 
@@ -77,55 +77,55 @@ pub struct DeviceBroker {
     /// State of the connection.
     #[serde(flatten)]
     pub link: BrokerStatus,
-    /// Connections since the start.
+    /// Number of connections since the start of the device.
     pub connections: u64,
 }
 
 /// State of a connection to the broker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BrokerStatus {
-    /// Whether it stands.
+    /// Whether the connection stands.
     pub connected: bool,
-    /// Why it does not.
+    /// Why the connection does not stand; `None` without a known failure.
     pub reason: Option<String>,
 }
 
-/// News that a device has of its leader.
+/// What a device last heard of its leader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeaderNews {
-    /// Time since its last notice.
+    /// Time since the leader's last notice; `None` before the first.
     pub last_notice_s: Option<f64>,
-    /// Why it refuses the device.
+    /// Why the leader refuses the device; `None` if it does not.
     pub refusal: Option<String>,
 }
 
 /// Frames of a device's source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceStatus {
-    /// Frames of a source other than an archive.
+    /// Frames from the source; not counted for an archive.
     pub frames: u64,
-    /// Missing frames by kind.
+    /// Frames that the source did not deliver, by kind of fault.
     pub faults: BTreeMap<String, u64>,
-    /// Samples of broken frames of an archive.
+    /// Samples whose frame in the archive cannot be read.
     pub broken_frames: u64,
 }
 
 /// Samples that a device captured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CaptureStatus {
-    /// Samples.
+    /// Samples captured.
     pub captured: u64,
-    /// Captures by the clock that were passed over.
+    /// Captures by the clock that came too late, or that a step of the wall clock passed over.
     pub missed: u64,
-    /// Views shed by a full queue.
+    /// Views dropped because the queue was full.
     pub shed: u64,
-    /// Steps of the wall clock.
+    /// Steps of the wall clock by at least half a period.
     pub clock_steps: u64,
-    /// Time since the last one.
+    /// Time since the last capture; `None` before the first.
     pub last_capture_s: Option<f64>,
 }
 
-/// Unsettled samples of a device.
+/// Samples of a device that are not settled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpoolStatus {
     /// Samples in the spool.
@@ -136,23 +136,23 @@ pub struct SpoolStatus {
     pub in_memory: u64,
     /// Samples given up, by reason.
     pub given_up: BTreeMap<String, u64>,
-    /// Samples of which not even the id is left.
+    /// Samples given up whose ids are lost too, so that the leader never hears of these samples.
     pub lost: u64,
 }
 
 /// A certificate in use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CertificateStatus {
-    /// When it expires, seconds since 1970.
+    /// End of the certificate's validity, seconds since 1970.
     pub expires_unix_s: u64,
-    /// Whether newer files cannot be used.
+    /// Whether newer files of the certificate were found but cannot be used.
     pub reload_failed: bool,
 }
 
-/// Own part of an aggregator.
+/// The fields of an aggregator's page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AggregatorStatus {
-    /// The cloud; `None` without one.
+    /// Connection to the cloud; `None` without a cloud.
     pub cloud: Option<CloudLink>,
     /// The groups in the order of the settings.
     pub groups: Vec<GroupStatus>,
@@ -163,46 +163,46 @@ pub struct AggregatorStatus {
 pub struct CloudLink {
     /// Address of the cloud.
     pub url: String,
-    /// Its state: `up`, `failing` or `breaker_open`.
+    /// State of the connection: `up`, `failing` or `breaker_open`.
     pub state: String,
 }
 
 /// A group of an aggregator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupStatus {
-    /// Its site.
+    /// Site of the group.
     pub site: SiteId,
-    /// Its name.
+    /// Name of the group.
     pub group: GroupId,
-    /// `leader` or `edge`.
+    /// Role of this process: `leader` or `edge`.
     pub role: String,
     /// Name of the edge; `None` for a leader.
     pub edge: Option<EdgeId>,
     /// The current network, and the next one if there is one.
     pub networks: Vec<NetworkId>,
-    /// State of this process in the group; absent before its first count.
+    /// State of this process in the group; absent until the process has reported for the first time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<GroupState>,
-    /// Why the group has failed.
+    /// Why the group has failed; absent unless the state is `failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Counts by its role; absent before the first.
+    /// Counts for the role of this process; absent until the process has reported for the first time.
     #[serde(flatten)]
     pub counts: Option<RoleStatus>,
 }
 
-/// Part of a group by the role of this process.
+/// Fields of a group for the role of this process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RoleStatus {
-    /// It is a leader.
+    /// The process leads the group, or waits to lead.
     Leader(Box<LeaderStatus>),
-    /// It is an edge.
+    /// The process is an edge of the group.
     Edge(EdgeRoleStatus),
 }
 
 impl GroupStatus {
-    /// The leader's part.
+    /// Fields of a leader; `None` for an edge, and before the first report.
     pub fn leader(&self) -> Option<&LeaderStatus> {
         match &self.counts {
             Some(RoleStatus::Leader(counts)) => Some(counts),
@@ -210,7 +210,7 @@ impl GroupStatus {
         }
     }
 
-    /// The connection to the broker.
+    /// Connection to the broker; `None` before the first report.
     pub fn broker(&self) -> Option<&BrokerStatus> {
         self.counts.as_ref().map(|counts| match counts {
             RoleStatus::Leader(counts) => &counts.broker,
@@ -223,33 +223,33 @@ impl GroupStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupState {
-    /// It does not work yet.
+    /// The process connects to the broker, or asks who leads.
     Starting,
-    /// It leads.
+    /// The process leads.
     Leading,
-    /// It waits for another leader.
+    /// Another process leads; this one waits until that leader ends.
     Waiting,
-    /// It waits for another leader that is silent.
+    /// Another process leads but is silent; this one waits, and an operator may replace that leader.
     WaitingForSilent,
-    /// It is an edge that works.
+    /// The process is an edge with a connection to the broker.
     Up,
-    /// It ended by itself, or did not start.
+    /// The group ended by itself, or did not start.
     Failed,
     /// A state of a later version.
     #[serde(other)]
     Unknown,
 }
 
-/// A leader's part of its group.
+/// Fields of a group that this process leads or waits to lead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeaderStatus {
-    /// Who leads.
+    /// The claim of this process, or the leader for which it waits.
     pub leader: LeadStatus,
-    /// Its connection to the broker.
+    /// Connection of the process to the broker.
     pub broker: BrokerStatus,
-    /// The policy under which samples are opened, while it leads.
+    /// The policy under which new samples are decided; `None` while the process does not lead.
     pub policy: Option<PolicyId>,
-    /// How samples are numbered.
+    /// Numbering of samples; `None` while it is not known.
     pub numbering: Option<Numbering>,
     /// Counts of samples.
     pub samples: SampleCounts,
@@ -265,84 +265,84 @@ pub struct LeaderStatus {
     pub edges_up: usize,
 }
 
-/// Claim of a leader.
+/// Claim of a process that leads or waits to lead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeadStatus {
-    /// Name of this process as a leader.
+    /// Name of this process as a leader, which stays with its journal; `None` while there is none.
     pub instance: Option<InstanceId>,
-    /// Term of its claim.
+    /// Number of the claim of this process; a new leader takes a higher one.
     pub term: u64,
-    /// The leader for which it waits.
+    /// The leader for whose end this process waits.
     pub waits_for: Option<InstanceId>,
-    /// Why the broker refused its claim.
+    /// Why the broker refused the claim of this process.
     pub claim_refused: Option<String>,
 }
 
 /// Counts of a leader's samples since the start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SampleCounts {
-    /// Open samples.
+    /// Samples that are open now.
     pub open: u64,
-    /// Awaited samples.
+    /// Samples that were triggered, or open at a restart, and that no device has answered yet.
     pub awaited: u64,
     /// Decisions.
     pub decided: u64,
-    /// Dropped samples by reason.
+    /// Dropped samples, by reason.
     pub dropped: BTreeMap<Dropped, u64>,
-    /// Degraded decisions by reason.
+    /// Decisions that may differ from those of the complete network, by reason.
     pub degraded: BTreeMap<Degraded, u64>,
     /// Decisions published again.
     pub republished: u64,
-    /// Results that the broker has not acknowledged.
+    /// Results sent that the broker has not acknowledged yet.
     pub unacknowledged: u64,
-    /// Results that wait for the broker.
+    /// Results that wait to be sent to the broker.
     pub waiting_for_broker: u64,
 }
 
 /// Counts of a leader's requests to the cloud since the start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CloudRequests {
-    /// Requests.
+    /// Requests started.
     pub asked: u64,
-    /// Answers.
+    /// Answers with logits, those after the deadline included.
     pub answered: u64,
-    /// Requests without an answer, by reason.
+    /// Requests without an answer in time, by reason.
     pub failed: BTreeMap<Degraded, u64>,
-    /// Refused requests by code of the error table.
+    /// Requests that the cloud refused, by code of the error table.
     pub refused: BTreeMap<String, u64>,
-    /// Whether the cloud serves another network.
+    /// Whether the cloud serves other networks than the group's, or has no model with the group's name for it.
     pub other_network: bool,
 }
 
 /// The journal of a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JournalStatus {
-    /// Its folder; `None` without a journal.
+    /// Folder of the journal; `None` without a journal.
     pub path: Option<PathBuf>,
-    /// Whether there is no room for decisions.
+    /// Whether the journal has no room for more decisions.
     pub full: bool,
     /// Writes that failed.
     pub failed_writes: u64,
-    /// Bytes that could not be read at the start.
+    /// Bytes of the journal that could not be read at the start.
     pub unreadable_bytes: u64,
 }
 
 /// A device as its leader knows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupDevice {
-    /// Its name.
+    /// Name of the device.
     pub name: DeviceId,
-    /// Its slot.
+    /// Slot of the device.
     pub slot: Slot,
-    /// Its state.
+    /// State of the device.
     pub state: ReportedState,
-    /// Time since its state began.
+    /// Time since the state began.
     pub since_s: f64,
-    /// Time since its last accepted message.
+    /// Time since the last accepted message of the device.
     pub last_message_s: f64,
-    /// Why it is in this state.
+    /// Why the device is in this state; `None` if the state says all.
     pub reason: Option<String>,
-    /// Its software.
+    /// Name and version of the device's software.
     pub version: String,
 }
 
@@ -370,10 +370,10 @@ words! {
     Unknown
 }
 
-/// An edge's part of its group.
+/// Fields of a group in which this process is an edge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EdgeRoleStatus {
-    /// Its connection to the broker.
+    /// Connection of the process to the broker.
     pub broker: BrokerStatus,
     /// Counts of samples.
     pub samples: EdgeCounts,
@@ -382,55 +382,55 @@ pub struct EdgeRoleStatus {
 /// Counts of an edge's samples since the start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EdgeCounts {
-    /// Answers.
+    /// Samples for which the edge sent scores and map.
     pub answered: u64,
-    /// Samples given up.
+    /// Samples of which no features reached the edge in time.
     pub gone: u64,
-    /// Failures of the section.
+    /// Runs of the edge's section that failed.
     pub section_failures: u64,
 }
 
-/// Own part of a cloud service.
+/// The fields of a cloud service's page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CloudStatus {
     /// Models that are served, the current network first.
     pub models: Vec<ModelStatus>,
     /// Counts of requests.
     pub requests: RequestCounts,
-    /// The certificate of the server.
+    /// The certificate of the server; `None` without one.
     pub certificate: Option<CertificateStatus>,
 }
 
 /// A model of a cloud service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelStatus {
-    /// Its name.
+    /// Name of the model.
     pub name: String,
-    /// Its network.
+    /// Network of the model.
     pub network: NetworkId,
-    /// `current` or `next`.
+    /// Generation of the network: `current` or `next`.
     pub generation: String,
-    /// Engine that runs it.
+    /// Engine that runs the model.
     pub engine: String,
-    /// Its state: `loading`, `ready`, `stopped` or `failed`.
+    /// State of the model: `loading`, `ready`, `stopped` or `failed`.
     pub state: String,
-    /// Requests that wait.
+    /// Requests that wait now.
     pub waiting_requests: usize,
-    /// Most requests that may wait.
+    /// Largest number of requests that may wait.
     pub max_requests: usize,
-    /// Samples answered.
+    /// Number of samples answered.
     pub samples: Option<u64>,
 }
 
 /// Counts of a cloud service's requests since the start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestCounts {
-    /// Answers.
+    /// Requests answered.
     pub answered: u64,
-    /// Refusals by code of the error table.
+    /// Requests refused, by code of the error table.
     pub refused: BTreeMap<String, u64>,
-    /// Requests whose deadline had passed.
+    /// Requests not run because their deadline had passed.
     pub skipped_deadline: u64,
-    /// Requests whose caller had gone.
+    /// Requests not run because the caller had gone.
     pub skipped_caller_gone: u64,
 }

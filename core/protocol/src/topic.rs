@@ -31,7 +31,7 @@ pub enum Topic {
     Edge(EdgeId, EdgeTopic),
     /// `policy/{name}`: a command of a member.
     Policy(MemberName),
-    /// `policy/{name}/answer`: the leader's answer to it.
+    /// `policy/{name}/answer`: the leader's answer to the member's command.
     PolicyAnswer(MemberName),
 }
 
@@ -91,7 +91,7 @@ impl Topics {
         format!("{}dev/{id}/{}", self.prefix, leaf.name())
     }
 
-    /// Filter for one topic of every device.
+    /// MQTT filter for one topic of every device.
     pub fn every_device(&self, leaf: DeviceTopic) -> String {
         format!("{}dev/+/{}", self.prefix, leaf.name())
     }
@@ -101,12 +101,12 @@ impl Topics {
         format!("{}edge/{id}/{}", self.prefix, leaf.name())
     }
 
-    /// Filter for the commands of every member.
+    /// MQTT filter for the policy commands of every member.
     pub fn every_policy(&self) -> String {
         format!("{}policy/+", self.prefix)
     }
 
-    /// Filter for one topic of every edge.
+    /// MQTT filter for one topic of every edge.
     pub fn every_edge(&self, leaf: EdgeTopic) -> String {
         format!("{}edge/+/{}", self.prefix, leaf.name())
     }
@@ -143,7 +143,7 @@ impl Topics {
 }
 
 impl DeviceTopic {
-    /// Every leaf.
+    /// Every last level.
     pub const ALL: [Self; 7] =
         [Self::Status, Self::Birth, Self::Summary, Self::Features, Self::Decision, Self::Frame, Self::Cmd];
 
@@ -166,7 +166,7 @@ impl DeviceTopic {
 }
 
 impl EdgeTopic {
-    /// Every leaf.
+    /// Every last level.
     pub const ALL: [Self; 2] = [Self::Status, Self::Features];
 
     /// The last level.
@@ -182,7 +182,7 @@ impl EdgeTopic {
     }
 }
 
-/// A topic that is not one of this group's.
+/// Why a topic is none of this group.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TopicError {
     /// Another site, group or version.

@@ -22,7 +22,7 @@ pub struct TriggerMessage {
 pub struct Trigger {
     /// Id of the sample.
     pub sample: SampleId,
-    /// Session of the network that the trigger names; `None` in JSON, which is for any network of the group.
+    /// Session of the network that the trigger names; `None` for JSON, which triggers any network of the group.
     pub session: Option<Session>,
 }
 
@@ -30,13 +30,13 @@ impl Trigger {
     /// Longest trigger in JSON.
     pub const MAX_JSON_BYTES: usize = 1024;
 
-    /// Largest step from the newest id that one trigger is believed with; see [`TriggeredIds`](crate::TriggeredIds).
+    /// Largest step above the newest id at which one trigger alone is believed; see [`TriggeredIds`](crate::TriggeredIds).
     pub const MAX_STEP: u64 = 1000;
 
-    /// Largest id of a trigger. Above it ids would run out.
+    /// Largest id of a trigger; 2^30 ids are left above it, so that ids do not run out.
     pub const MAX_ID: SampleId = SampleId(u64::MAX - (1 << 30));
 
-    /// Reads a message on the topic `trigger`. One that begins with `{` is JSON; no binary message of this version does.
+    /// Reads a message on the topic `trigger`. A message that begins with `{` is JSON; no binary message of this version does.
     ///
     /// # Errors
     /// [`DecodeError`] for bytes that are neither form, and for a binary message of another kind.

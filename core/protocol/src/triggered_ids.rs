@@ -14,24 +14,24 @@ use crate::trigger::Trigger;
 /// Ids of the triggers of a group, as one reader has seen them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriggeredIds {
-    /// Newest believed id, whoever named it; `None` before the first.
+    /// Newest believed id, from a trigger or an answer; `None` before the first.
     newest: Option<SampleId>,
-    /// Newest believed trigger of the present connection: triggers of a connection only rise.
+    /// Newest believed trigger of the present connection. Later triggers of the connection must be above it.
     triggered: Option<SampleId>,
-    /// Latest trigger, where it was too far ahead to be believed alone.
+    /// Latest trigger that was too far ahead to be believed alone; `None` once another trigger is believed.
     unconfirmed: Option<SampleId>,
 }
 
 /// Judgement of a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JudgedTrigger {
-    /// The id is near, or the first one.
+    /// The id is near the newest one, or is the first one.
     Believed,
-    /// The id is near that of this unconfirmed trigger, which differs: both are believed.
+    /// The id is near this unconfirmed one and differs from it: both are believed.
     Confirms(SampleId),
-    /// The id is far ahead: devices capture the sample, and nobody answers it before a second trigger confirms it.
+    /// The id is far ahead: devices capture the sample, but do not answer before a second trigger confirms it.
     Unconfirmed,
-    /// The id is not above the newest one.
+    /// The id is not above the newest trigger of the connection, or is far below the newest id.
     Below,
     /// The id is above [`Trigger::MAX_ID`].
     TooHigh,
@@ -63,13 +63,13 @@ impl TriggeredIds {
         confirmed.map_or(JudgedTrigger::Believed, JudgedTrigger::Confirms)
     }
 
-    /// Takes an id that is believed for another reason than its trigger.
+    /// Takes an id that is believed without its trigger, such as the id of an answer.
     pub fn believe(&mut self, sample: SampleId) {
         self.newest = self.newest.max(Some(sample));
     }
 
-    /// Takes the highest settled id of the leader's account, 0 for none. A reader that is far above it followed a wrong trigger, and goes
-    /// back; its newest id then waits for a second one near it.
+    /// Takes the highest settled id of the leader's account, 0 for none. If the newest id is far above the settled one, a wrong trigger was
+    /// believed: the settled id becomes the newest, and the earlier newest waits for a second trigger near it.
     pub fn settle(&mut self, highest: SampleId) {
         if let Some(newest) = self.newest.filter(|newest| *newest > highest && !is_near(*newest, highest)) {
             let highest = Some(highest).filter(|highest| *highest > SampleId(0));
@@ -77,7 +77,7 @@ impl TriggeredIds {
         }
     }
 
-    /// Begins a connection, before which triggers may have been missed.
+    /// Begins a connection. Triggers before it may have been missed, so its first trigger may be below the newest id, if near.
     pub fn connected(&mut self) {
         self.triggered = None;
     }
@@ -92,7 +92,7 @@ impl TriggeredIds {
         self.triggered.is_some()
     }
 
-    /// The trigger that waits for a second one.
+    /// The trigger that waits for a second one near it.
     pub fn unconfirmed(&self) -> Option<SampleId> {
         self.unconfirmed
     }
@@ -184,7 +184,7 @@ mod tests {
         check(&mut ids, &[(5001, Below)]);
         ids.settle(SampleId(5000));
         check(&mut ids, &[(5001, Believed), (FAR, Unconfirmed)]);
-        // A right trigger that the account does not have yet costs nothing: the next one is near it.
+        // A right trigger that the account does not have yet is not lost: the next trigger is near and confirms it.
         let mut ahead = after(FAR);
         ahead.settle(SampleId(FAR - 1001));
         check(&mut ahead, &[(FAR + 1, Confirms(SampleId(FAR)))]);

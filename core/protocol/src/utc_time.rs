@@ -26,12 +26,12 @@ impl UtcTime {
     /// The last millisecond of the year 9999, the last year that RFC 3339 can write.
     const MAX_MS: u64 = 253_402_300_799_999;
 
-    /// The time so many milliseconds after 1970 began; `None` after the year 9999.
+    /// The time `ms` milliseconds after the beginning of 1970; `None` after the year 9999.
     pub const fn from_ms(ms: u64) -> Option<Self> {
         if ms <= Self::MAX_MS { Some(Self(ms)) } else { None }
     }
 
-    /// Milliseconds since 1970 began.
+    /// Milliseconds since the beginning of 1970.
     pub const fn ms(self) -> u64 {
         self.0
     }
@@ -71,7 +71,7 @@ impl FromStr for UtcTime {
             let of_day = ((u64::from(hour?) * 60 + u64::from(minute?)) * 60 + u64::from(second?)) * 1000;
             Self::from_ms(days * DAY_MS + of_day + u64::from(ms?))
         };
-        // Only the one right text of a time is written like that: this refuses 30 February, hour 24 and a missing `Z`.
+        // The text must be exactly what the time prints: this refuses hour 24, second 60 and a missing `Z`.
         time().filter(|time| time.to_string() == text).ok_or_else(|| TimeError(clipped(text, 80)))
     }
 }
@@ -90,7 +90,7 @@ impl From<UtcTime> for String {
     }
 }
 
-/// A text that is no time; the text is clipped.
+/// A text that is no time, clipped to 80 characters.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("time: expected RFC 3339 in UTC with milliseconds, such as 2026-11-22T23:45:40.123Z, found {0:?}")]
 pub struct TimeError(String);

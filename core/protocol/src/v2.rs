@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! request  = JSON header (its length in the header `Inference-Header-Content-Length`)
-//!            features  UINT8 [n, slots, ceil(bits/8)]   packed bits (or pixels, or little-endian f32), zero where absent
-//!            presence  BOOL  [n, slots]                 one byte each; in a network with edges their number stands for the slots
+//!            features  UINT8 [n, slots, ceil(bits/8)]   packed bits (or pixels, or little-endian f32); zeros for an absent map
+//!            presence  BOOL  [n, slots]                 one byte each; in a network with edges `slots` is the number of edges
 //! response = JSON header, logits FP32 [n, classes]
 //! ```
 //!
@@ -23,7 +23,7 @@ const FEATURES: &str = "features";
 const PRESENCE: &str = "presence";
 const LOGITS: &str = "logits";
 
-/// A body that is refused, in a sentence for the client that names the tensor, the expected and the found value.
+/// Why a body is refused: a sentence for the client, with the tensor, what was expected and what was found.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct V2Error(String);
@@ -44,7 +44,7 @@ pub struct InferRequest {
 /// Features and presence of `n` samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeatureBatch {
-    /// Samples, `n`.
+    /// Number of samples, `n`.
     pub samples: usize,
     /// `[n, slots, packed bytes]`.
     pub features: Vec<u8>,
@@ -55,7 +55,7 @@ pub struct FeatureBatch {
 /// Shapes of the server's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureShape {
-    /// Maps of one sample: one for each device slot, or for each edge where there are edges.
+    /// Maps of one sample: one for each device slot, or for each edge in a network with edges.
     pub slots: usize,
     /// Bits of one map.
     pub bits: usize,
@@ -81,7 +81,7 @@ pub struct InferResponse {
     pub network: Option<NetworkId>,
     /// `[n, classes]`.
     pub logits: Vec<f32>,
-    /// Classes.
+    /// Number of classes.
     pub classes: usize,
 }
 
@@ -129,7 +129,7 @@ struct TensorParameters {
     binary_data: Option<bool>,
 }
 
-/// An input of a request, and what its tensor must be.
+/// An input of a request, and the datatype and shape that its tensor must have.
 struct Input<'a> {
     name: &'static str,
     datatype: &'static str,
@@ -146,7 +146,7 @@ pub enum Form {
     Json,
 }
 
-/// Writes a request; returns the body and the length of its JSON part.
+/// Writes a request with `slots` maps a sample; returns the body and the length of its JSON part in bytes.
 pub fn encode_request(request: &InferRequest, slots: usize) -> (Vec<u8>, usize) {
     let FeatureBatch { samples, features, presence } = &request.batch;
     let packed = features.len().checked_div(samples * slots).unwrap_or(0);
@@ -170,14 +170,14 @@ pub fn encode_request(request: &InferRequest, slots: usize) -> (Vec<u8>, usize) 
     (body, head_bytes)
 }
 
-/// A request of which only the JSON part is read. Its network decides the shapes by which the tensors are read.
+/// A request of which only the JSON part has been read. The network that it names decides the shapes for reading the tensors.
 #[derive(Debug)]
 pub struct OpenedRequest<'a> {
     head: Head,
     tensors: &'a [u8],
 }
 
-/// Reads the JSON part of a request; `head_bytes` is the header [`HEADER_LENGTH`], absent when the whole body is JSON.
+/// Reads the JSON part of a request; `head_bytes` is the value of the header [`HEADER_LENGTH`], absent if the whole body is JSON.
 ///
 /// # Errors
 /// [`V2Error`] when the JSON part cannot be read.
@@ -344,7 +344,7 @@ fn binary_tensor(name: &str, datatype: &str, shape: Vec<usize>, bytes: usize) ->
     }
 }
 
-/// The form that the request asks for. The output's own parameter goes before the request's.
+/// The form that the request asks for. The parameter of the output takes precedence over the parameter of the request.
 fn requested_form(head: &Head) -> Form {
     let of_logits = head.outputs.iter().find(|tensor| tensor.name == LOGITS);
     let binary = of_logits
@@ -357,7 +357,7 @@ fn requested_form(head: &Head) -> Form {
 impl Input<'_> {
     /// Reads a tensor of bytes or booleans, binary or JSON (flat or nested): the number of samples and the bytes.
     ///
-    /// The shape is checked before the data, so that it bounds what is allocated.
+    /// The shape is checked before the data, so that a checked number of bytes is allocated.
     fn read(
         &self,
         tensor: &Tensor,
@@ -433,7 +433,7 @@ fn other_length(name: &str, expected: usize, found: usize) -> V2Error {
     V2Error(format!("{name}: expected {expected} bytes, found {found}"))
 }
 
-/// Neither binary nor JSON data of the datatype, or both.
+/// Error for a tensor with neither binary nor JSON data of its datatype, or with both.
 fn no_data(name: &str) -> V2Error {
     V2Error(format!("{name}: expected either a binary tensor or `data` of its datatype"))
 }

@@ -1,6 +1,6 @@
 //! Numbers in as few bytes as they need: seven bits a byte, the lowest first; bit 7 is set in all bytes but the last one.
 
-/// Longest varint, that of a `u64`.
+/// Bytes of the longest varint, that of the largest `u64`.
 pub(crate) const MAX_VARINT_BYTES: usize = 10;
 
 pub(crate) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
@@ -11,7 +11,7 @@ pub(crate) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Takes a number from the front; `None` for one that is cut off, above a `u64`, or longer than it need be.
+/// Takes a number from the front; `None` for a number that is cut off, above the largest `u64`, or in more bytes than necessary.
 pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for at in 0..MAX_VARINT_BYTES {

@@ -1,6 +1,6 @@
 //! Enums whose variants are words in messages, metrics and reports.
 
-/// Declares an enum of words. A word of a later version is read as `Unknown`, which is the default too.
+/// Declares an enum of words. A word of a later version is read as `Unknown`, which is also the default.
 macro_rules! words {
     (
         $(#[$doc:meta])*
@@ -21,7 +21,7 @@ macro_rules! words {
         }
 
         impl $words {
-            /// Every word of this version.
+            /// Every word of this version, without `unknown`.
             pub const NAMES: [&'static str; [$($name),+].len()] = [$($name),+];
 
             /// The word.

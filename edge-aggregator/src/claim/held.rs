@@ -10,7 +10,7 @@ use super::{BEAT, LOG_EVERY, RETRY, claim_text, read_claim};
 #[derive(Debug)]
 pub(crate) struct HeldClaim {
     claim: LeaderClaim,
-    /// Whether the claim came back on this connection, with no better one before.
+    /// Whether the claim came back on this connection, with no better claim before.
     is_confirmed: bool,
     /// The claim of the leader that took over.
     taken_over: Option<LeaderClaim>,
@@ -44,7 +44,7 @@ impl HeldClaim {
         self.next = None;
     }
 
-    /// Takes a message of the topic. Returns whether it confirms the claim on this connection.
+    /// Takes a message of the topic `leader`. Returns whether the message is the first on this connection that confirms the claim.
     pub(crate) fn receive(&mut self, now: Instant, payload: &[u8]) -> bool {
         let Some(found) = read_claim(payload).ok() else {
             self.repair(now, "no claim");
@@ -54,8 +54,8 @@ impl HeldClaim {
         if is_up && (found.instance, found.process, found.term) == (own.instance, own.process, own.term) {
             return !std::mem::replace(&mut self.is_confirmed, true);
         }
-        // The first claim of a term counts, and its leader alone goes on to publish it. A broker that forgot the claim may have let a second
-        // leader begin with the same term: the larger name stays, and of one name the larger number.
+        // The first claim of a term counts, and its leader alone goes on to publish it. A broker that forgot the claim may have let a
+        // second leader begin with the same term: then the larger name stays leader, and of two equal names the one with the larger number.
         let is_larger = (found.instance, found.process) > (own.instance, own.process);
         let is_better = found.term > own.term || found.term == own.term && found.beat > 0 && is_larger;
         if is_up && is_better {
@@ -71,7 +71,7 @@ impl HeldClaim {
         self.taken_over.as_ref()
     }
 
-    /// Time of the next publication.
+    /// Time of the next publication; `None` without a connection to the broker.
     pub(crate) fn timer(&self) -> Option<Instant> {
         self.next
     }
@@ -85,7 +85,7 @@ impl HeldClaim {
         Some(claim_text(&self.claim))
     }
 
-    /// Publishes the claim soon, since the topic holds something else.
+    /// Makes the next publication due soon, since the topic `leader` holds something else than the claim.
     fn repair(&mut self, now: Instant, found: &str) {
         if self.alteration_logged.is_none_or(|at| now >= at + LOG_EVERY) {
             self.alteration_logged = Some(now);

@@ -9,11 +9,11 @@ use headwater_protocol::InstanceId;
 use headwater_transport::{PUBLIC_MODE, random, replace_file};
 use tracing::warn;
 
-/// Bytes of a file that are read: more than a name has.
+/// Most bytes of the file that are read: more than a name has.
 const MAX_BYTES: u64 = 64;
 
-/// The name of the leader with this journal; a new name for each process without a journal. A name that cannot be kept does not stop the
-/// leader: its restart is then another leader.
+/// The name of the leader with this journal; without a journal, a new name for each process. If the name cannot be kept in its file, the
+/// leader starts all the same, but its restart is another leader.
 pub(crate) fn instance_of_journal(journal: Option<&Path>) -> InstanceId {
     let Some(path) = journal.map(beside) else { return InstanceId(random()) };
     match read(&path) {
@@ -37,7 +37,7 @@ fn beside(journal: &Path) -> PathBuf {
     path.into()
 }
 
-/// Reads a name; `None` where there is no file.
+/// Reads a name; `None` if there is no file.
 fn read(path: &Path) -> io::Result<Option<InstanceId>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

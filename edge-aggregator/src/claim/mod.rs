@@ -1,16 +1,18 @@
 //! Which process leads the group: claims on the retained topic `leader`.
 //!
 //! ```text
-//!           no claim, `down`, or an own one        own claim comes back first
+//!           no claim, `down`, or own claim         own claim comes back first
 //! [Waiting] ──────────────────────────────> claims ──────────────────────────> leads [HeldClaim]
 //!     ^                                        │                                  │
-//!     └──── another claim comes back first ────┴── another one of a higher term ──┘
+//!     └──── another claim comes back first ────┴─ another claim of a higher term ─┘
 //! ```
 //!
-//! The broker puts all claims into one order, so that of two claims with one term the first one counts. A leader publishes its claim
-//! every [`BEAT`]. A restart with its journal has the same name and follows the claim of its earlier process at once. A claim of the own name
-//! and the own term, by another process, is that of a second process with a copy of the journal. A leader that is silent for [`SILENT`] is named; its claim is followed only by a process with its journal, where it never led, or
-//! by `--take-over`.
+//! The broker puts all claims into one order: of two claims with the same term, the first one counts. A leader publishes its claim every
+//! [`BEAT`]. A restart with the same journal has the same name, and claims at once after the claim of its earlier process. A claim with
+//! the own name and the own term by another process means that a second process runs with a copy of the journal.
+//!
+//! A leader that is silent for [`SILENT`] is named in the log. Another process then replaces it only if that process has the same
+//! journal, or if the silent leader never led (it published its claim once). With `--take-over` a process does not wait for silence.
 
 mod held;
 mod instance;
@@ -33,7 +35,7 @@ pub(crate) const BEAT: Duration = Duration::from_secs(5);
 /// A leader whose claim was not published for this time is silent.
 pub(crate) const SILENT: Duration = Duration::from_secs(20);
 
-/// Wait for the retained claim after the broker has accepted the subscription. A claim that comes later still precedes the own one.
+/// Wait for the retained claim after the broker has accepted the subscription. A claim that comes later, but before the own, still counts.
 pub(crate) const LISTEN: Duration = Duration::from_millis(300);
 
 /// Wait for the own claim to come back, and shortest time between two repairs of an altered claim.
@@ -50,7 +52,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// A process that begins.
+    /// A new process with the name of its journal; draws the random number.
     pub(crate) fn new(instance: InstanceId) -> Self {
         Self { instance, number: InstanceId(random()) }
     }
@@ -75,7 +77,7 @@ pub(crate) fn new_claim(process: Process, term: u64) -> LeaderClaim {
     }
 }
 
-/// Longest text of a claim, in bytes: the log shows it.
+/// Longest text in one field of a claim, in bytes; the log shows these texts.
 const MAX_TEXT_BYTES: usize = 128;
 
 /// Reads a claim.

@@ -11,11 +11,11 @@ const SMALLER: InstanceId = InstanceId(4);
 const LARGER: InstanceId = InstanceId(6);
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Numbers of the processes: each name has one, and the own name has a second one.
+/// Number of the one process of each name; `OTHER_NUMBER` is that of a second process with the own name.
 const NUMBER: InstanceId = InstanceId(50);
 const OTHER_NUMBER: InstanceId = InstanceId(60);
 
-/// The process under test, and the one of each other name.
+/// The process with this name and the number [`NUMBER`]; with the own name the process under test.
 fn process(instance: InstanceId) -> Process {
     Process { instance, number: NUMBER }
 }

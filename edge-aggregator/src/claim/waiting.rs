@@ -13,28 +13,28 @@ use crate::report::LeadState;
 #[derive(Debug)]
 pub(crate) struct Waiting {
     own: Process,
-    /// Whether the next claim replaces that of a leader that is up; an operator's order, for one claim.
+    /// Whether this process may replace a leader that is up: an operator's order, which holds until this process leads.
     take_over: bool,
-    /// Whether claims with the own name come from another process that runs: one with a copy of the journal.
+    /// Whether claims with the own name come from a second running process, which has a copy of the journal.
     is_own_foreign: bool,
     /// Time from which a missing claim means that nobody leads; `None` without a connection.
     listen_until: Option<Instant>,
     /// Highest term seen.
     term: u64,
-    /// The latest claim, of this connection.
+    /// The latest claim on this connection that this process did not publish.
     known: Option<Known>,
     claimed: Option<Claimed>,
     /// Term that this process has claimed last.
     published: u64,
-    /// Whether another instance was up since this process led last.
+    /// Whether a claim of another instance was read since this process led last.
     after_another: bool,
     log: LogLimit,
 }
 
-/// Log lines in a minute about the claims of others.
+/// Most log lines a minute about the claims of others.
 const MAX_LINES: u32 = 6;
 
-/// A claim as it was heard last.
+/// The latest claim of another process, the time at which it was read, and whether the log has named its leader and that leader's silence.
 #[derive(Debug)]
 struct Known {
     claim: LeaderClaim,
@@ -49,7 +49,7 @@ struct Claimed {
     term: u64,
     until: Instant,
     is_back: bool,
-    /// Whether the broker refused it.
+    /// Whether the broker refused the claim.
     is_refused: bool,
 }
 
@@ -91,7 +91,7 @@ impl Waiting {
         }
     }
 
-    /// This process led, and another one took over with this claim.
+    /// This process led, and another process took over with this claim.
     pub(crate) fn lost(&mut self, now: Instant, claim: LeaderClaim) {
         self.is_own_foreign |= claim.instance == self.own.instance;
         self.disconnected();
@@ -100,7 +100,7 @@ impl Waiting {
 
     /// The broker has accepted the subscription; its retained message comes now.
     pub(crate) fn connected(&mut self, now: Instant) {
-        // A broker that has forgotten the claim of a living leader hears it again soon.
+        // A restarted broker may have forgotten the claim of a known leader; a leader that lives publishes the claim again in this time.
         let knew_leader = self.known.take().is_some_and(|known| self.is_anothers(&known.claim));
         self.listen_until = Some(now + if knew_leader { SILENT } else { LISTEN });
         self.claimed = None;
@@ -111,7 +111,7 @@ impl Waiting {
         self.claimed = None;
     }
 
-    /// Takes a message of the topic; an empty one clears the claim.
+    /// Takes a message of the topic `leader`; an empty message clears the claim.
     pub(crate) fn receive(&mut self, now: Instant, payload: &[u8]) {
         if payload.is_empty() {
             if self.known.take().is_some_and(|known| self.is_anothers(&known.claim)) {
@@ -196,13 +196,13 @@ impl Waiting {
     fn learn(&mut self, now: Instant, claim: LeaderClaim) {
         let (up, term) = (claim.state == DeviceState::Up, claim.term);
         if self.own.published(&claim) && term == self.published {
-            // Without a claim that waits, it is the own claim that came second.
+            // If no claim is pending, another claim came first: the own claim came second and does not count.
             if let Some(claimed) = &mut self.claimed {
                 claimed.is_back |= up && term == claimed.term;
             }
             return;
         }
-        // An earlier process with this journal had a lower term.
+        // A claim with the own name and this term or a higher one is by no earlier process with this journal, which had a lower term.
         let is_of_term = self.claimed.is_some_and(|claimed| !claimed.is_back && up && term >= claimed.term);
         self.is_own_foreign |= is_of_term && claim.instance == self.own.instance;
         if let Some(Known { claim: known, .. }) = &self.known {
@@ -225,17 +225,17 @@ impl Waiting {
         self.known = Some(Known { claim, heard: now, is_named, is_silence_named: false });
     }
 
-    /// Whether the claim is that of another process that is up.
+    /// Whether the claim is by another process that is up.
     fn is_anothers(&self, claim: &LeaderClaim) -> bool {
         claim.state == DeviceState::Up && self.is_strangers(claim)
     }
 
-    /// Whether the claim is neither that of this process nor that of an earlier process with this journal.
+    /// Whether the claim is by neither this process nor an earlier process with this journal.
     fn is_strangers(&self, claim: &LeaderClaim) -> bool {
         claim.instance != self.own.instance || self.is_own_foreign && !self.own.published(claim)
     }
 
-    /// Names the leader that this process waits for: once when it is seen, and once when it is silent.
+    /// Logs the leader that this process waits for: once when that leader is seen first, and once when it is silent.
     fn name_holder(&mut self, now: Instant) {
         let Some(known) = &mut self.known else { return };
         let LeaderClaim { instance, term, since, software, process, .. } = &known.claim;

@@ -21,7 +21,7 @@ use super::{CloudModel, random_fraction};
 /// Longest time of one check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Shortest time between two checks, and the first wait after a check without an answer. The wait doubles.
+/// Shortest time between two checks, and the wait after a first check without an answer. Each further such check doubles the wait.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Longest wait after a check without an answer.
@@ -30,7 +30,7 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 /// Time between two equal lines in the log, while refusals go on.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
 
-/// Bytes of a model's metadata.
+/// Most bytes of a model's metadata.
 const MAX_METADATA_BYTES: usize = 64 * 1024;
 
 /// Outcome of a check.
@@ -38,15 +38,15 @@ const MAX_METADATA_BYTES: usize = 64 * 1024;
 enum CloudNetworks {
     /// The cloud serves every network of the group.
     Ours,
-    /// The cloud serves other networks.
+    /// The cloud names its networks, and at least one of the group's is missing.
     Others { served: Vec<NetworkId>, not_served: Vec<NetworkId> },
     /// The cloud has no model of this name.
     NoModel,
-    /// The cloud names no network: another server of the protocol.
+    /// The cloud names no network: it is another server of the same protocol.
     Unnamed,
 }
 
-/// Looks at the cloud's networks, now and at each notification of the model. Never ends.
+/// Checks the cloud's networks, at once and at each notification of `check_networks`. Never ends.
 pub(super) async fn watch(model: Arc<CloudModel>) {
     let (mut seen, mut logged, mut wait) = (None, None, PAUSE);
     loop {
@@ -86,7 +86,7 @@ impl CloudModel {
             .authorized(Request::get(self.metadata_uri.clone()))
             .body(Full::<Bytes>::default());
         let asked = async {
-            // A check is one of the requests that the settings allow. The semaphore is never closed.
+            // A check counts among the concurrent requests that the settings allow. The semaphore is never closed.
             let _permit = self.connection.permits.acquire().await.map_err(|error| error.to_string())?;
             let response = self.connection.client.request(request.map_err(|error| error.to_string())?).await;
             let response = response.map_err(|error| error.to_string())?;

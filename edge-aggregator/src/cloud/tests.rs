@@ -16,7 +16,7 @@ use crate::settings::config::SharedConfig;
 /// Limit of every wait; long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Inference endpoint of a cloud.
+/// Address of the cloud under test.
 struct Target(Endpoint);
 
 fn endpoint(url: &str, model: &str) -> Result<Uri, String> {
@@ -44,7 +44,7 @@ impl Cloud {
         timeout(PATIENCE, self.listener.accept()).await.expect("a connection").unwrap().0
     }
 
-    /// The connection of all questions, kept alive between them.
+    /// The connection of all questions, which stays open from one question to the next.
     async fn connection(&mut self) -> &mut TcpStream {
         if self.socket.is_none() {
             self.socket = Some(self.accepts().await);
@@ -242,7 +242,7 @@ async fn takes(cloud: &Cloud, status: u16, body: &serde_json::Value) -> String {
     head.lines().next().unwrap().to_owned()
 }
 
-/// Answers the next question for the metadata; without networks the model is unknown.
+/// Answers the next request for the metadata; if `networks` is empty, the model is unknown.
 async fn names_networks(cloud: &Cloud, networks: &[NetworkId]) {
     let parameters: BTreeMap<_, _> = ["network", "next_network"].into_iter().zip(networks).collect();
     let status = if networks.is_empty() { 404 } else { 200 };
@@ -290,7 +290,7 @@ async fn a_refusal_for_the_network_or_the_model_asks_the_cloud_for_its_networks_
         names_networks(&cloud, networks).await;
         serves_other_network(&client, true).await;
         assert_eq!(client.counts().refused[code], 1);
-        // The cloud gets the right bundle, which the next refusal shows.
+        // The cloud gets the right bundle; the next refusal makes the client ask for the networks again.
         client.ask(question(2), Instant::now()).unwrap();
         refuses(&cloud, 409, "of another version").await;
         assert_eq!(client.next().await.result, Err(Degraded::CloudRefused));

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | `up` | the device fills its slot and answers |
 //! | `late` | it answers, and missed the latest three windows |
-//! | `silent` | it is up and gave no answer in the latest three windows, or, where no window opens, in the time of three samples |
+//! | `silent` | it is up and gave no answer in the latest three windows, or, if no window opens, in the time of three samples |
 //! | `flapping` | its connection ended three times within a minute |
 //! | `wrong_network` | its birth is refused because it runs another network |
 //! | `refused` | its birth is refused for another reason, or another device fills its slot |
@@ -32,10 +32,10 @@ use crate::devices::registry::{ClaimState, RegisteredDevice, Registry};
 /// Time between two checks.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Log lines a minute.
+/// Most log lines a minute.
 const MAX_LINES: u32 = 64;
 
-/// Samples without an answer of any device after which a silent device is named.
+/// Number of samples without an answer from any device after which a device counts as silent.
 const SILENT_SAMPLES: u32 = 3;
 
 /// A device with its state.
@@ -163,7 +163,7 @@ impl DeviceWatch {
         }
     }
 
-    /// Logs a change of state, unless the registry does.
+    /// Logs a change of state, unless the registry has a log line for it.
     fn log_change(&mut self, now: Micros, device: &DeviceId, was: ReportedState, reported: &ReportedDevice) {
         if is_logged_by_registry(was, reported.state) {
             return;
@@ -180,7 +180,7 @@ impl DeviceWatch {
 }
 
 impl Check<'_> {
-    /// The state of a device, and the cause where it is not up.
+    /// The state of a device, and the cause if the state is not `up`.
     fn state(&self, device: &RegisteredDevice<'_>) -> (ReportedState, Cow<'static, str>) {
         if device.is_flapping {
             return (ReportedState::Flapping, "it lost its slot three times within a minute".into());
@@ -224,7 +224,8 @@ impl Check<'_> {
         }
     }
 
-    /// Whether no device has answered for the time of three samples, so that no window opened.
+    /// Whether a device that answered last at `answered` is silent although no window shows it: for the time of three samples and the
+    /// deadline, or over three triggered samples in a row that no device answered.
     fn group_is_silent(&self, answered: Micros) -> bool {
         // No answer could come before the connection.
         let answered = answered.max(self.connected);
@@ -308,7 +309,7 @@ mod tests {
             Self { watch: DeviceWatch::new(), registry, leader, devices }
         }
 
-        /// State and reason of the device after a check, at this time of the group.
+        /// State and reason of the device after a check at `seconds` of the group's time.
         fn checks(&mut self, seconds: u64) -> (ReportedState, String) {
             let now = Micros::from_ms(1000 * seconds);
             let (clock, leader, registry) =

@@ -20,7 +20,7 @@ use crate::devices::message_format::{Arrival, Change, InboxCounts, MessageFormat
 use crate::devices::registry::{DeviceIndex, Registry};
 use crate::devices::remote_edges::{NetworkEdge, RemoteEdgeIndex, RemoteEdges};
 
-/// Topic names whose meaning is remembered: a message on one of them costs a look-up and no allocation.
+/// Most topic names whose meaning is remembered: a message on a remembered topic costs a look-up and no allocation.
 const MAX_ROUTES: usize = 4096;
 
 /// Decoder of messages under the networks of the group.
@@ -46,7 +46,7 @@ pub(crate) struct Received<'a> {
     pub(crate) topic: &'a str,
     pub(crate) payload: &'a [u8],
     pub(crate) arrival: Arrival,
-    /// Newest sample that is taken while the aggregator stops or has no room; it takes no sample from a spool then.
+    /// While the process stops or its journal has no room: the newest sample that is taken; late samples are not taken then.
     pub(crate) last_sample: Option<SampleId>,
 }
 
@@ -111,7 +111,7 @@ impl Inbox {
         self.tell_changes(event);
     }
 
-    /// Whether a device sends batches. Remote edges read none.
+    /// Whether devices may send batches: a device in a slot can, and no remote edge takes part, since remote edges read no batches.
     pub(crate) fn takes_batches(&self) -> bool {
         self.devices.any_sends_batches() && !self.has_remote_edges()
     }
@@ -169,12 +169,12 @@ impl Inbox {
 
     fn tell_changes(&mut self, mut event: impl FnMut(Generation, Event<'_>) -> Option<Implausible>) {
         for (generation, change) in self.changes.drain(..) {
-            // A device that comes or leaves names no sample.
+            // These events name no sample, so there is no refusal to handle.
             event(generation, change);
         }
     }
 
-    /// Triggers are for the devices; the leader learns from them which samples must come to an end.
+    /// Reads a trigger. Triggers are meant for the devices; the leader learns from them which samples it must decide or drop.
     fn trigger(
         &mut self,
         Received { payload, arrival, .. }: Received<'_>,
@@ -185,14 +185,14 @@ impl Inbox {
         match Trigger::read(payload, &self.formats.current.limits) {
             Ok(Trigger { sample, session }) if session.is_none_or(is_ours) => {
                 let why = if arrival.is_retained {
-                    // A retained command is never a live one.
+                    // A retained trigger would come again on each new connection.
                     Some("it is retained: publish it without the retain flag and clear the topic".to_owned())
                 } else {
                     event(Generation::Current, Event::Trigger { sample }).map(|why| why.to_string())
                 };
                 if let Some(why) = why {
                     self.refused_triggers += 1;
-                    // Ever fewer lines, however many such triggers come.
+                    // Logs the first, second, fourth, eighth and so on: few lines, however many such triggers come.
                     if self.refused_triggers.is_power_of_two() {
                         warn!(refused = self.refused_triggers, why, "a trigger was refused");
                     }
@@ -288,7 +288,8 @@ impl Inbox {
             return self.batch(Accepted { device, slot, generation, header, received }, batch, event);
         }
         let Header { late, sample, age_ms, .. } = header;
-        // While stopping, late answers are ignored: the next process gets them. Late features still serve open samples.
+        // While the process stops or has no room, late answers are ignored: devices repeat them later. Late features still serve open
+        // samples.
         let opens_late = late && leaf != DeviceTopic::Features;
         if last_sample.is_some_and(|last| sample > last || opens_late) {
             return Ok(());
@@ -331,8 +332,8 @@ impl Inbox {
         refused.map_or(Ok(()), |why| Err((Fault::Implausible, why.to_string())))
     }
 
-    /// Each answer of a batch becomes the event that a message of its own makes. One with scores that the section cannot give is refused as
-    /// a whole, before any event.
+    /// Makes of each answer in a batch the event that a message with this answer alone would make. A batch with scores that the section
+    /// cannot give is refused as a whole, before any event.
     fn batch(
         &mut self,
         accepted: Accepted<'_>,
@@ -368,12 +369,12 @@ impl Inbox {
     }
 }
 
-/// Reads a text; `what` names the text in a refusal.
+/// Reads JSON; `what` names the text in a refusal.
 fn json<T: DeserializeOwned>(what: &str, payload: &[u8]) -> Result<T, Refusal> {
     serde_json::from_slice(payload).map_err(|error| (Fault::Malformed, format!("{what}: {error}")))
 }
 
-/// Refuses scores that the section of a source, a slot or an edge, cannot give.
+/// Refuses scores that the section of a source cannot give. `source` is the position of a slot or an edge in `limits`.
 fn check_scores(limits: &[Option<ScoreLimits>], source: usize, scores: &[f32]) -> Result<(), Refusal> {
     match limits.get(source).and_then(Option::as_ref).map(|limits| limits.check(scores)) {
         Some(Err(outside)) => Err((Fault::Malformed, outside.to_string())),
@@ -381,14 +382,14 @@ fn check_scores(limits: &[Option<ScoreLimits>], source: usize, scores: &[f32]) -
     }
 }
 
-/// Refuses a feature map of floats that are not finite.
+/// Refuses a feature map with floats that are not finite.
 fn check_finite(encoding: FeatureEncoding, map: &[u8]) -> Result<(), Refusal> {
     let why = || "features: expected finite floats, found NaN or infinity".to_owned();
     if encoding.takes(map) { Ok(()) } else { Err((Fault::Malformed, why())) }
 }
 
-/// Filters to which the leader of a group subscribes, in their order. The claim comes first: a leader that was replaced reads that before
-/// any other message.
+/// Filters to which the leader of a group subscribes, in their order. The topic of the claim comes first: a leader that was replaced
+/// reads the new leader's claim before any other message.
 pub fn leader_subscriptions(topics: &Topics) -> Vec<String> {
     let edges = EdgeTopic::ALL.map(|leaf| topics.every_edge(leaf));
     let first = [topics.name(&Topic::Leader)].into_iter().chain(edges);

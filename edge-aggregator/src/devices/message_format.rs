@@ -1,4 +1,4 @@
-//! Format of a network's messages; what the inbox hears of devices and edges.
+//! Format of a network's messages, and the results of reading messages: changes of devices and edges, refusals, counts.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct Arrival {
     pub(crate) is_retained: bool,
 }
 
-/// A device or an edge came or left.
+/// An event of devices or edges apart from their answers, such as a device that is up or down, with the network that it concerns.
 pub(crate) type Change = (Generation, Event<'static>);
 
 /// A fault of the error table, and a sentence for the operator.
@@ -33,11 +33,11 @@ pub type Refusals = BTreeMap<&'static str, u64>;
 pub struct InboxCounts {
     /// Devices with refused messages or births.
     pub refused: BTreeMap<DeviceId, Refusals>,
-    /// Refusals of names that were forgotten to make room.
+    /// Refusals of devices whose names were forgotten: to make room, or because the process stopped leading.
     pub refused_forgotten: Refusals,
     /// Names of devices that were forgotten to make room for others.
     pub forgotten_devices: u64,
-    /// Silent devices that lost their slot to another one.
+    /// Silent devices that lost their slot to another device.
     pub replaced_devices: u64,
     /// Messages on foreign topics or of unknown names, and unreadable triggers.
     pub unroutable: u64,
@@ -53,14 +53,14 @@ impl InboxCounts {
         *of_device.entry(fault.code()).or_default() += 1;
     }
 
-    /// Keeps the refusals of a device without its name.
+    /// Forgets the name of a device; its refusals stay counted.
     pub(crate) fn forget(&mut self, device: &DeviceId) {
         for (code, count) in self.refused.remove(device).unwrap_or_default() {
             *self.refused_forgotten.entry(code).or_default() += count;
         }
     }
 
-    /// Keeps the refusals of all devices without their names: the registry that knew the devices has ended.
+    /// Forgets the names of all devices, since the registry that knew them has ended; the refusals stay counted.
     pub(crate) fn forget_all(&mut self) {
         let devices: Vec<_> = self.refused.keys().cloned().collect();
         devices.iter().for_each(|device| self.forget(device));
@@ -88,16 +88,16 @@ pub(crate) struct MessageFormat {
     pub(crate) device_features: FeatureEncoding,
     /// Encoding of the edges' feature maps.
     pub(crate) edge_features: FeatureEncoding,
-    /// Feature maps that the cloud section joins.
+    /// Number of feature maps that the cloud section joins.
     pub(crate) cloud_sources: usize,
     pub(crate) classes: usize,
     /// Encoding of the devices' scores, by slot.
     pub(crate) score_coders: Vec<ScoreCoder>,
-    /// Coders of the devices' maps, by slot; empty where messages carry maps as they are.
+    /// Coders of the devices' maps, by slot; empty if messages carry maps uncoded.
     pub(crate) map_coders: Vec<MapCoder>,
-    /// Limits of the devices' scores, by slot; `None` where the bundle has none.
+    /// Limits of the devices' scores, by slot; `None` if the bundle has none.
     pub(crate) device_scores: Vec<Option<ScoreLimits>>,
-    /// Limits of the edges' scores, by edge.
+    /// Limits of the edges' scores, by edge; `None` if the bundle has none.
     pub(crate) edge_scores: Vec<Option<ScoreLimits>>,
 }
 
@@ -134,7 +134,8 @@ impl MessageFormat {
         })
     }
 
-    /// Decodes a message of this network, under the session of the sender's birth or status. Another session has another network or boot.
+    /// Decodes a message of this network. `session` is that of the sender's birth or status; a message of another session is refused, since
+    /// it is from another network or boot.
     pub(crate) fn decode<'a>(
         &self,
         payload: &'a [u8],
@@ -142,7 +143,7 @@ impl MessageFormat {
     ) -> Result<Message<'a>, Refusal> {
         let refused = |error: DecodeError| (error.fault(), error.to_string());
         let Ok(Header { session: found, .. }) = decode_header(payload) else {
-            // Without a header it is no message: this names the mistake.
+            // A payload without a header is no message, and `decode` names the mistake.
             return decode(payload, &self.limits).map_err(refused);
         };
         match session {

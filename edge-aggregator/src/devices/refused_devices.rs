@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::devices::device_watch::ReportedDevice;
 
-/// Refused devices now, and as last published.
+/// Refused devices with their reasons: now, and in the notice published last.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RefusedDevices {
     now: BTreeMap<DeviceId, String>,
@@ -16,7 +16,7 @@ pub(crate) struct RefusedDevices {
 }
 
 impl RefusedDevices {
-    /// Takes the states of a check.
+    /// Takes the refused devices from the result of a check.
     pub(crate) fn update(&mut self, devices: &BTreeMap<DeviceId, ReportedDevice>) {
         let refused =
             || devices.iter().filter(|(_, device)| is_refused(device.state)).take(SettledNotice::MAX_REFUSED);
@@ -32,7 +32,7 @@ impl RefusedDevices {
         }
     }
 
-    /// Whether the refused devices are others than those last published.
+    /// Whether the refused devices or their reasons differ from those published last.
     pub(crate) fn has_news(&self) -> bool {
         self.now != self.published
     }

@@ -2,7 +2,7 @@
 //!
 //! A device fills its slot while its birth and its status `up` name the same boot. A device whose slot is taken is refused, and fills
 //! the slot when the slot becomes free. A broker may keep the birth of a device that died with it. So a device that is silent while
-//! another one claims its slot loses the slot:
+//! another device claims its slot loses the slot:
 //!
 //! ```text
 //!  claim of another ──── silent_after without a message of the holder ────> the slot goes to the other
@@ -37,22 +37,22 @@ use registered_device::CONNECTION_ENDED;
 pub(crate) use registered_device::{ClaimState, RegisteredDevice};
 use session::{CheckedBirth, DeviceSession, LatestStatus, NetworkSlot, SessionEvent, Sign};
 
-/// Time in which a broker that stops ends the connections of devices and leader.
+/// Longest time between the end of a device's connection and the leader's if both end because the broker stops.
 const BROKER_STOP: Duration = Duration::from_secs(10);
 
-/// Devices with an accepted birth that are remembered: more than a group has.
+/// Most devices with an accepted birth that are remembered: more than a group has.
 const MAX_DEVICES: usize = 896;
 
-/// Names without an accepted birth that are remembered, so that their refusals can be counted by name.
+/// Most names without an accepted birth that are remembered, so that their refusals can be counted by name.
 const MAX_STRANGERS: usize = 128;
 
-/// Log lines in a minute about names without an accepted birth.
+/// Most log lines a minute about names without an accepted birth.
 const MAX_STRANGER_LINES: u32 = 10;
 
-/// Log lines in a minute about devices that come and go: twice the slots of the largest network.
+/// Most log lines a minute about devices that come and go: twice the slots of the largest network.
 const MAX_UP_DOWN_LINES: u32 = 128;
 
-/// Log lines in a minute about refused devices with an accepted birth: twice the slots of the largest network.
+/// Most log lines a minute about refused devices with an accepted birth: twice the slots of the largest network.
 const MAX_REFUSAL_LINES: u32 = 128;
 
 /// Default of [`Registry::silent_after`].
@@ -70,7 +70,7 @@ pub(crate) struct DeviceIndex {
 #[derive(Debug)]
 pub(crate) struct Registry {
     formats: Arc<PerNetwork<MessageFormat>>,
-    /// Time without a message after which a device that another one would replace is silent.
+    /// Time without a message after which a device counts as silent, if another device claims its slot or its birth was cleared.
     pub(crate) silent_after: Duration,
     pub(crate) state: RegistryState,
     /// Locked for single updates.
@@ -87,25 +87,25 @@ pub(crate) struct Registry {
 pub(crate) struct RegistryState {
     devices: Vec<Device>,
     by_id: HashMap<DeviceId, DeviceIndex>,
-    /// Numbering of the group's samples; the first device in a slot that tells it decides.
+    /// Numbering of the group's samples, from the first device in a slot that tells its numbering; `None` before.
     pub(crate) numbering: Option<Numbering>,
-    /// The device in each slot, with the network that it runs. A slot has one device, whichever network that device runs.
+    /// The device in each slot, with the network that the device runs. A slot has at most one device, whichever network that device runs.
     holders: Vec<Option<Holder>>,
     /// The device that fills each slot or filled it last.
     last_holders: Vec<Option<DeviceId>>,
-    /// The names by slot that the leader knows.
+    /// Device names by slot, as the leader was told last.
     told_names: Vec<Option<DeviceId>>,
-    /// Slots that another device claims, and since when.
+    /// Slots that another device claims beside the one in the slot, and since when.
     contests: Vec<(Slot, Micros)>,
     /// Devices whose retained birth was cleared while they were up, and when.
     cleared: Vec<(DeviceIndex, Micros)>,
-    /// Ids of the devices by slot; empty where any device may claim any slot.
+    /// Ids of the devices by slot; empty if any device may claim any slot.
     owners: Vec<DeviceId>,
     /// Devices that the setting `devices` does not name, and whose retained birth is to be cleared at the broker.
     births_to_clear: VecDeque<DeviceId>,
     /// Arrival of the latest accepted message of any device.
     last_accepted: Option<Micros>,
-    /// Names so far.
+    /// Number of names that were remembered so far, forgotten ones included.
     names: u64,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct RegistryState {
 struct Holder {
     device: DeviceIndex,
     generation: Generation,
-    /// Arrival of its first accepted message in the slot.
+    /// Arrival of the device's first accepted message in the slot.
     spoke: Option<Micros>,
 }
 
@@ -157,7 +157,7 @@ impl Registry {
         self.formats.get(claim.generation).is_some()
     }
 
-    /// Whether a state is one of as many slots, and names only devices that it has.
+    /// Whether a state has as many slots as this registry, and names only devices that are in the state and networks that the group has.
     pub(crate) fn fits(&self, state: &RegistryState) -> bool {
         let by_slot = [state.holders.len(), state.last_holders.len(), state.told_names.len()];
         let is_known =
@@ -200,8 +200,8 @@ impl Registry {
         }
     }
 
-    /// The device of that name. A new name takes the place of the name without an accepted birth that was silent longest, where
-    /// [`MAX_STRANGERS`] are remembered.
+    /// The device of that name, known or new. If [`MAX_STRANGERS`] names without an accepted birth are remembered, a new name replaces
+    /// the one of them that was silent longest.
     pub(crate) fn device(&mut self, id: &DeviceId, now: Micros) -> DeviceIndex {
         if let Some(&index) = self.state.by_id.get(id) {
             return index;
@@ -245,7 +245,8 @@ impl Registry {
         }
     }
 
-    /// Makes a stranger of the device that was silent longest, where too many have an accepted birth. A device in a slot stays.
+    /// If more than [`MAX_DEVICES`] devices have an accepted birth, forgets the birth of the one that was silent longest; devices in slots
+    /// and `newest` are kept.
     fn bound_accepted(&mut self, newest: DeviceIndex) {
         let accepted = || self.state.devices.iter().filter(|device| !device.session.is_of_stranger());
         if accepted().count() <= MAX_DEVICES {
@@ -286,7 +287,7 @@ impl Registry {
         self.tell_names(changes);
     }
 
-    /// The reason why a birth is refused. `slots` is the number of slots of its network; `None` for a network of another group.
+    /// The reason why a birth is refused, if it is. `slots` is the number of slots of its network; `None` for a network of another group.
     fn refusal(&self, index: DeviceIndex, birth: &Birth, slots: Option<usize>) -> Option<Refusal> {
         let id = &self.state.devices[index.at].id;
         if birth.device != *id {
@@ -303,7 +304,7 @@ impl Registry {
         self.claim_refusal(id, birth.slot, birth.numbering)
     }
 
-    /// The refusal of a device that claims this slot and numbers its samples in this way.
+    /// The refusal of a device for its claim to this slot or its numbering; `None` if both are accepted.
     fn claim_refusal(&self, id: &DeviceId, slot: Slot, numbering: Option<Numbering>) -> Option<Refusal> {
         if let Some(refusal) = self.wrong_owner(id, slot) {
             return Some(refusal);
@@ -314,7 +315,7 @@ impl Registry {
         self.wrong_numbering(numbering)
     }
 
-    /// The refusal of a device that numbers its samples in another way than the group.
+    /// The refusal of a numbering other than the group's; `None` while either is unknown.
     fn wrong_numbering(&self, found: Option<Numbering>) -> Option<Refusal> {
         let (ours, found) = self.state.numbering.zip(found).filter(|(ours, found)| ours != found)?;
         let why = format!(
@@ -324,7 +325,7 @@ impl Registry {
         Some((Fault::WrongNumbering, why))
     }
 
-    /// Takes the numbering of a device in a slot, if the group has none, and refuses the devices that told another one before.
+    /// Takes the numbering of a device in a slot, if the group has none, and refuses devices whose births name another numbering.
     fn learn_numbering(&mut self, index: DeviceIndex, now: Micros, changes: &mut Vec<Change>) {
         let Some(start) = self.state.devices[index.at].session.start() else { return };
         let Some(numbering) = start.numbering.filter(|_| self.state.numbering.is_none()) else { return };
@@ -341,7 +342,7 @@ impl Registry {
         }
     }
 
-    /// Takes the status of a device, which its last will may have sent.
+    /// Takes the status of a device, sent by the device itself or by the broker as its last will.
     pub(crate) fn set_status(
         &mut self,
         index: DeviceIndex,
@@ -361,7 +362,7 @@ impl Registry {
         self.update_holders(index, now, changes);
     }
 
-    /// The retained birth was cleared. A device that is down has left for good; one that is up keeps its session while it sends.
+    /// The retained birth was cleared. A device that is down has left for good; a device that is up keeps its session while it sends.
     pub(crate) fn clear_birth(&mut self, index: DeviceIndex, now: Micros, changes: &mut Vec<Change>) {
         let session = &self.state.devices[index.at].session;
         if session.is_up() && !session.is_of_stranger() {
@@ -419,7 +420,7 @@ impl Registry {
             self.return_to_slot(index, slot, now, changes);
         }
         match self.state.holders.get_mut(slot.index()).and_then(Option::as_mut) {
-            // An empty slot: the status of this device is on the way, or the last messages of its session are.
+            // The slot is empty: this device's status is still on the way, or this is a last message of a session that has ended.
             None => {}
             Some(holder) if holder.device == index => _ = holder.spoke.get_or_insert(now),
             Some(_) => return Err(Fault::SlotTaken),
@@ -436,8 +437,8 @@ impl Registry {
         Ok(slot)
     }
 
-    /// Counts a refusal of a device. Where the error table asks for it, the first refusal of a kind is logged in each session, at most
-    /// once a minute, and a number of lines a minute over all names: fewer for those without an accepted birth.
+    /// Counts a refusal of a device. If the error table says that a fault is named, the first refusal of a kind in each session is logged,
+    /// at most once a minute. Lines about all devices together are limited too, more strictly for names without an accepted birth.
     pub(crate) fn refuse(&mut self, index: DeviceIndex, fault: Fault, why: &str, now: Micros) {
         let device = &mut self.state.devices[index.at];
         self.counts.lock().refuse(&device.id, fault);
@@ -461,7 +462,7 @@ impl Registry {
         slots.filter(|(_, holder)| holder.is_some()).map(|(slot, _)| slot).collect()
     }
 
-    /// Whether a device in a slot sends batches where the leader reads them.
+    /// Whether a device in a slot sends batches if the leader reads batches.
     pub(crate) fn any_sends_batches(&self) -> bool {
         let in_slots =
             self.state.holders.iter().flatten().map(|holder| &self.state.devices[holder.device.at]);
@@ -507,7 +508,7 @@ impl Registry {
         }
     }
 
-    /// Puts a device into the slot that it claims, or refuses the device while another one holds the slot.
+    /// Puts a device into the slot that it claims, or refuses the device while another device fills the slot.
     fn fill(&mut self, index: DeviceIndex, now: Micros, changes: &mut Vec<Change>) {
         let Some(claim) = self.state.devices[index.at].session.claimed_slot() else { return };
         let Some(place) = self.state.holders.get_mut(claim.slot.index()) else { return };
@@ -523,7 +524,7 @@ impl Registry {
                 self.learn_numbering(index, now, changes);
                 self.tell_name(claim.slot, changes);
                 changes.push((claim.generation, Event::DeviceUp { slot: claim.slot }));
-                // Others that claim the slot wait for this device now.
+                // Other devices that claim the slot wait from now on until this device is silent.
                 self.state.contests.retain(|(contested, _)| *contested != claim.slot);
                 if self.successor(claim.slot, index).is_some() {
                     self.contest(claim.slot, now);
@@ -540,7 +541,7 @@ impl Registry {
     }
 }
 
-/// The sentence for a device or edge with the bundle of another group.
+/// The reason why a device or edge is refused that runs no network of this group.
 pub(crate) fn wrong_network(ours: &PerNetwork<MessageFormat>, found: NetworkId) -> String {
     let ours: Vec<String> = ours.iter().map(|(_, format)| format.network.short()).collect();
     let (ours, found) = (ours.join(" or "), found.short());

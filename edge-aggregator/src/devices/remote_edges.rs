@@ -1,4 +1,4 @@
-//! Remote edges: aggregator processes that run an edge section for the leader, from the status messages that they send.
+//! Remote edges: other processes that run an edge section for the leader, as known from their status messages.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use tracing::warn;
 use crate::devices::message_format::{Change, MessageFormat, Refusal, Refusals};
 use crate::devices::registry::wrong_network;
 
-/// Edges that are remembered: more than a group has, fewer than a flood of made-up names would need.
+/// Most edges that are remembered: more than a group has, and a bound on made-up names.
 const MAX_EDGES: usize = 256;
 
-/// Log lines in a minute about refused edges.
+/// Most log lines a minute about refused edges.
 const MAX_LINES: u32 = 10;
 
 /// An edge of a network.
@@ -45,7 +45,7 @@ pub(crate) struct RemoteEdges {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RemoteEdgesState {
     edges: Vec<RemoteEdge>,
-    /// Names so far.
+    /// Number of names that were remembered so far, forgotten ones included.
     names: u64,
 }
 
@@ -56,7 +56,7 @@ struct RemoteEdge {
     number: u64,
     /// Boot and section of an edge that is up and accepted.
     session: Option<(Boot, NetworkEdge)>,
-    /// For the log alone.
+    /// Refusals by fault; used for the log alone.
     #[serde(skip)]
     refused: Refusals,
 }
@@ -72,7 +72,8 @@ impl RemoteEdges {
         sessions.map(|(_, claim)| claim.generation).all(|generation| self.formats.get(generation).is_some())
     }
 
-    /// The edge of that name; `None` when [`MAX_EDGES`] others are up. A new name takes the place of the oldest one that is not up.
+    /// The edge of that name, known or new. If [`MAX_EDGES`] edges are remembered, a new one replaces the oldest that is not up; `None` if
+    /// all are up.
     pub(crate) fn edge(&mut self, id: &EdgeId) -> Option<RemoteEdgeIndex> {
         if let Some(at) = self.state.edges.iter().position(|known| known.id == *id) {
             return Some(RemoteEdgeIndex { at, number: self.state.edges[at].number });
@@ -95,7 +96,7 @@ impl RemoteEdges {
         self.state.edges.get(index.at).is_some_and(|known| known.number == index.number)
     }
 
-    /// Takes the status of an edge, which its last will may have sent.
+    /// Takes the status of an edge, sent by the edge itself or by the broker as its last will.
     pub(crate) fn set_status(
         &mut self,
         index: RemoteEdgeIndex,
@@ -117,7 +118,7 @@ impl RemoteEdges {
         Ok(())
     }
 
-    /// The edge of a network, if no other process runs that edge.
+    /// The edge that a process wants to run, or the refusal: not this group's network, an edge that is not remote, or one that is taken.
     fn claimed_edge(&self, network: NetworkId, edge: EdgeIndex) -> Result<NetworkEdge, Refusal> {
         let Some((generation, known)) = self.formats.iter().find(|(_, known)| known.network == network)
         else {
@@ -138,7 +139,7 @@ impl RemoteEdges {
         }
     }
 
-    /// The network under which a message of the edge is read.
+    /// The network under which a message of the edge is read; the current network for an edge that is not up.
     pub(crate) fn generation(&self, index: RemoteEdgeIndex) -> Generation {
         self.state.edges[index.at].session.map_or(Generation::Current, |(_, edge)| edge.generation)
     }
@@ -216,7 +217,7 @@ mod tests {
         (generation, Event::EdgeDown { edge })
     }
 
-    /// Changes after a status, which is refused where the edge is not to be had.
+    /// Changes that a status makes; a refusal of the status is counted.
     fn changes(registry: &mut RemoteEdges, index: RemoteEdgeIndex, status: &EdgeStatus) -> Vec<Change> {
         let mut changes = Vec::new();
         if let Err((fault, why)) = registry.set_status(index, status, &mut changes) {

@@ -9,10 +9,10 @@ use tokio::time::sleep_until;
 
 use crate::clock::{Clock, Moment};
 
-/// Messages taken from the link in one round.
+/// Most messages that are taken from the link in one round.
 const ROUND_MESSAGES: usize = 256;
 
-/// A member of a group, without the waiting: the leader, or an edge under one network.
+/// What a member of a group does in each round; [`EventLoop`] does the waiting. A member is the leader, or an edge under one network.
 pub(crate) trait RoundHandler {
     /// Input beside the messages of the broker.
     type Input;
@@ -67,7 +67,7 @@ impl EventLoop {
         self.last
     }
 
-    /// Runs rounds until `stop` ends, or one of the other reasons to end.
+    /// Runs rounds until `stop` ends, the link ends, or the member ends by itself.
     pub(crate) async fn run<H: RoundHandler>(
         &mut self,
         handler: &mut H,
@@ -82,7 +82,7 @@ impl EventLoop {
             tokio::select! {
                 biased;
                 () = &mut stop => return End::Requested,
-                // Before the messages: samples that they open are decided under a policy that has come.
+                // Input comes before messages: a new policy holds for the samples that the messages open.
                 first = handler.next_input() => input = Some(first),
                 taken = self.incoming.recv_many(&mut self.messages, ROUND_MESSAGES), if takes_messages => if taken == 0 {
                     return End::LinkEnded;
@@ -90,7 +90,7 @@ impl EventLoop {
                 () = sleep_until(timer.unwrap_or(self.last.instant)), if timer.is_some() => {}
             }
             self.work_loop.begin_round();
-            // Every round reads every source, so that no source can starve another.
+            // Messages are read in every round, also if input ended the wait: input cannot starve messages.
             while takes_messages
                 && self.messages.len() < ROUND_MESSAGES
                 && let Ok(message) = self.incoming.try_recv()

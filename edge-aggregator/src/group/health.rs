@@ -21,7 +21,7 @@ pub(crate) type CloudView = (Endpoint, Arc<CloudConnection>);
 /// Groups that failed, for the admin port and the metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct FailedGroups {
-    /// A line for each group: name and reason. Locked for single updates.
+    /// One line for each failed group: its name and the reason. Locked for single updates.
     lines: Arc<Mutex<Vec<String>>>,
     gauge: IntGaugeVec,
 }
@@ -34,7 +34,7 @@ impl FailedGroups {
         Self { lines: Arc::default(), gauge }
     }
 
-    /// Shows the group in the metrics before anything fails.
+    /// Adds the group's metric with value 0, so that the metric exists before a failure.
     pub(crate) fn watch(&self, config: &OpenedGroup) {
         self.gauge.with_label_values(&[config.settings.site.as_str(), config.settings.group.as_str()]);
     }
@@ -45,7 +45,7 @@ impl FailedGroups {
         lines.push(format!("group {site}/{group}: {failure}"));
     }
 
-    /// The groups that failed, as lines; `None` while none has.
+    /// The groups that failed, one a line with its reason; `None` while no group has failed.
     fn reason(&self) -> Option<String> {
         let lines = self.lines.lock();
         (!lines.is_empty()).then(|| lines.join("\n"))

@@ -40,8 +40,8 @@ use crate::settings::group::Role;
 pub type GroupLeader = Member<LeaderReport>;
 
 impl GroupLeader {
-    /// Recovers from the journal, starts connecting to the broker until a connection is made, and leads the group once no other process
-    /// does. Needs a tokio runtime.
+    /// Recovers from the journal, starts to connect to the broker, which is tried until it succeeds, and leads the group once no other
+    /// process does. Needs a tokio runtime.
     ///
     /// # Errors
     /// [`AggregatorError`]: settings, bundle, journal or link.
@@ -86,7 +86,7 @@ struct LedGroup {
 type Connection = (Link, mpsc::Receiver<Incoming>);
 
 impl LedGroup {
-    /// Waits for the lead, leads, and begins again when another process takes over.
+    /// Waits until this process may lead, leads, and begins again when another process takes over. Ends when the process stops.
     async fn run(mut self, mut prepared: Prepared, mut link: Connection) -> Result<(), AggregatorError> {
         let mut waiting = Waiting::new(self.process, self.config.settings.take_over);
         loop {
@@ -109,7 +109,7 @@ impl LedGroup {
         }
     }
 
-    /// Starts the connection of a waiting leader, which reads the topic of the leader alone and has no last will.
+    /// Starts the connection of a waiting leader. The connection subscribes to the topic `leader` alone and has no last will.
     fn listen(&self) -> Result<Connection, AggregatorError> {
         let client_id = match &self.config.settings.client_id {
             Some(id) => format!("{id}-waits"),
@@ -122,7 +122,7 @@ impl LedGroup {
         Ok((link, incoming))
     }
 
-    /// Waits until the own claim has come back first; `None` when the process stops before.
+    /// Waits until the own claim has come back first; `None` if the process stops or the link ends before that.
     async fn wait_for_lead(
         &mut self,
         waiting: &mut Waiting,
@@ -153,7 +153,7 @@ impl LedGroup {
                     Incoming::Connected => waiting.connected(Instant::now()),
                     Incoming::Disconnected { .. } => waiting.disconnected(),
                     Incoming::Message { payload, .. } => waiting.receive(Instant::now(), &payload),
-                    // The claim is the only message, and `answers` names its refusal.
+                    // The claim is the only message on this connection, and `answers` reports its refusal.
                     Incoming::Refused { .. } => {}
                 },
                 is_refused = answers.next_claim() => if is_refused {
@@ -164,7 +164,7 @@ impl LedGroup {
         }
     }
 
-    /// Takes out of the report what only a leader has.
+    /// Clears in the report what holds only while this process leads.
     fn report_lost(&self) {
         self.report.lock().clear_present();
         self.inbox.lock().forget_all();
@@ -174,7 +174,7 @@ impl LedGroup {
         let mut report = self.report.lock();
         (report.lead, report.waits_for) = waiting.state(now);
         if report.waits_for.is_some() {
-            // A process that waits for another one claims nothing.
+            // A process that waits for another leader claims nothing, so an earlier refusal is over.
             report.claim_refused = None;
         }
     }
@@ -345,7 +345,7 @@ impl NetworkParts {
     ) -> Result<Self, AggregatorError> {
         let max_open = group.settings.max_open;
         let mut config = LeaderConfig::of(bundle, max_open);
-        // Thresholds are fitted to a network: an operator's policy is for the current one.
+        // Thresholds are fitted to one network: an operator's policy holds for the current network, the bundle's for the next.
         if generation == Generation::Current {
             let (policy, id) = group.current_policy();
             config = config.with_policy(policy, id);
@@ -362,7 +362,7 @@ impl NetworkParts {
     }
 }
 
-/// Edges of the network that run in the leader's process; `count` is that of the network.
+/// Edges of a network that run in the leader's process; `count` is the number of all edges of the network.
 ///
 /// # Errors
 /// [`AggregatorError::Config`]: an edge that the network does not have, or the role of an edge.

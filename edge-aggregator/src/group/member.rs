@@ -23,12 +23,12 @@ pub struct Member<R> {
     pub(crate) loops: JoinSet<Result<(), AggregatorError>>,
     pub(crate) grace: Duration,
     pub(crate) report: Arc<Mutex<R>>,
-    /// Counts of the inbox, over all times that the process leads.
+    /// Counts of the inbox since the process started, however often the process has begun to lead.
     pub(crate) inbox: Arc<Mutex<InboxCounts>>,
     pub(crate) stop: watch::Sender<bool>,
 }
 
-/// The connections of a member. A leader has another one each time that it begins to lead.
+/// The connections of a member. A leader makes a new connection each time that it begins to wait or to lead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connections {
     current: Arc<Mutex<CurrentLinks>>,
@@ -37,17 +37,16 @@ pub(crate) struct Connections {
 #[derive(Debug, Default)]
 struct CurrentLinks {
     links: Vec<Link>,
-    /// Bytes on the connections before the present ones.
+    /// Bytes on earlier connections.
     earlier: WireBytes,
 }
 
 impl Connections {
-    /// Adds a connection.
     pub(crate) fn add(&self, link: Link) {
         self.current.lock().links.push(link);
     }
 
-    /// Forgets a connection that ends, and keeps its count of bytes.
+    /// Removes and returns all connections; their bytes stay counted.
     pub(crate) fn remove_all(&self) -> Vec<Link> {
         let mut current = self.current.lock();
         let links = std::mem::take(&mut current.links);
@@ -89,7 +88,7 @@ pub trait MemberReport: Clone + Default + Send + 'static {
     /// Removes what holds only while the member runs, such as filled slots.
     fn clear_present(&mut self);
 
-    /// The report as one of either role.
+    /// The report in the type that holds a report of either role.
     fn into_group_report(self) -> GroupReport;
 }
 
@@ -169,7 +168,7 @@ impl<R: MemberReport> Member<R> {
     /// Stops, each step within the grace time: accepts no new samples, finishes the open ones, lets the broker take the last messages.
     ///
     /// # Errors
-    /// [`AggregatorError`] when the member had stopped by itself before.
+    /// [`AggregatorError`] if the member had stopped by itself before.
     pub async fn shutdown(self) -> Result<R, AggregatorError> {
         self.run(std::future::ready(())).await
     }

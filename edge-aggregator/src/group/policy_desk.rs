@@ -1,4 +1,4 @@
-//! Commands of members that change the group's policy, one at a time, and the devices that decide by themselves and must take it.
+//! Commands of members that change the group's policy, one at a time. Devices that decide by themselves must take the new policy too.
 //!
 //! ```text
 //! policy/{name} ──> queue ──> policy file, audit file (a blocking thread) ──> policy holds ──> dev/{id}/cmd ──> births name it ──> answer
@@ -21,7 +21,7 @@ use crate::settings::group_policy::SharedPolicy;
 /// Most commands that wait; further ones are dropped without an answer.
 const MAX_WAITING: usize = 16;
 
-/// Longest wait until every device has taken a policy.
+/// Longest wait until every device has taken a policy. Then the answer names the devices that have not.
 const PASS_LIMIT: Duration = Duration::from_secs(10);
 
 /// Time between two commands to a device that has another policy.
@@ -38,21 +38,21 @@ pub(crate) type Executed = Result<Answer, JoinError>;
 pub(crate) struct PolicyDesk {
     topics: Topics,
     prefix: String,
-    /// `None` where the group's policy comes from no file.
+    /// `None` if commands cannot change the policy, because its updates come from elsewhere than the policy file.
     policy: Option<SharedPolicy>,
     queue: VecDeque<(MemberName, Result<PolicyCommand, String>)>,
     running: Option<JoinHandle<Answer>>,
-    /// An accepted command whose policy not all devices have taken, and until when they may.
+    /// Answer of an executed command that is not sent yet, and the time until which it waits for devices to take the policy.
     passing: Option<(Answer, Micros)>,
     /// Policy in effect.
     in_effect: (Policy, PolicyId),
-    /// Whether devices get the policy: the leader's exit `device` is not that of the bundle, or has changed.
+    /// Whether devices are sent the policy: its exit `device` differed from the bundle's at the start, or has changed since.
     is_passed_on: bool,
     next_send: Micros,
 }
 
 impl PolicyDesk {
-    /// A desk for the group of these topics. `in_effect` is its policy with its id, `calibrated` that of the bundle.
+    /// A desk for the group of these topics. `in_effect` is the group's policy with its id, `calibrated` the bundle's policy.
     pub(crate) fn new(
         topics: &Topics,
         policy: Option<SharedPolicy>,
@@ -81,7 +81,7 @@ impl PolicyDesk {
         }
     }
 
-    /// Takes a command. A retained one is never a live one.
+    /// Takes a command. A retained command is refused: the broker would repeat it on each new connection.
     pub(crate) fn receive(&mut self, member: MemberName, payload: &[u8], is_retained: bool) {
         if self.queue.len() == MAX_WAITING {
             warn!(%member, "a policy command is dropped: too many wait");
@@ -119,7 +119,7 @@ impl PolicyDesk {
         executed
     }
 
-    /// Takes an executed command. The policy that it has changed holds already.
+    /// Takes the answer of an executed command. A policy that the command has changed is in effect already.
     pub(crate) fn take_executed(&mut self, now: Micros, executed: Executed) {
         match executed {
             Ok(answer) => self.passing = Some((answer, now + PASS_LIMIT)),
@@ -137,14 +137,15 @@ impl PolicyDesk {
         self.next_send = Micros(0);
     }
 
-    /// When there is something to do without an event.
+    /// Time at which [`PolicyDesk::step`] has something to do without an event.
     pub(crate) fn next_timer(&self, devices: &Registry) -> Option<Micros> {
         let send = (!self.without(devices).is_empty()).then_some(self.next_send);
         let answer = self.passing.as_ref().map(|(_, until)| *until);
         [send, answer].into_iter().flatten().min()
     }
 
-    /// Sends the policy to devices that have another one, and the answer once none has, or the time is over.
+    /// Sends the policy to devices that have another one. Sends the answer once no device has another one, the time is over, or the command
+    /// was refused.
     pub(crate) fn step(&mut self, now: Micros, devices: &Registry, outbox: &Outbox) {
         let without = self.without(devices);
         if !without.is_empty() && self.next_send <= now {
@@ -163,7 +164,7 @@ impl PolicyDesk {
         }
     }
 
-    /// Devices in their slots that decide by themselves, under another policy.
+    /// Devices that fill a slot and decide by themselves under another policy; none while devices are not sent the policy.
     fn without(&self, devices: &Registry) -> Vec<DeviceId> {
         if !self.is_passed_on {
             return Vec::new();

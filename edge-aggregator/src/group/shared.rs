@@ -16,7 +16,7 @@ use crate::settings::config::{OpenedGroup, SharedConfig};
 #[derive(Clone, Debug)]
 pub struct Shared {
     pub(crate) config: SharedConfig,
-    /// The broker, and what a group without a certificate of its own shows it.
+    /// Access to the broker, with the identity of groups that have no certificate of their own.
     broker: BrokerAccess,
     /// `None` without a cloud service.
     pub(crate) cloud: Option<Arc<CloudConnection>>,
@@ -57,8 +57,8 @@ impl Shared {
         group.identity.clone().or_else(|| self.broker.identity.clone())
     }
 
-    /// Settings of a connection of a group to the broker, in the order of the subscriptions. `largest_payload` is that of the group's
-    /// networks.
+    /// Settings of a group's connection to the broker, which subscribes to `filters` in their order. `largest_payload` is the size in bytes
+    /// of the largest message of the group's networks; `None` if no such messages are read.
     pub(crate) fn link_config(
         &self,
         group: &OpenedGroup,

@@ -1,7 +1,7 @@
 //! The state of a leading group as one value: a recording begins with it, and a replay goes on from it.
 //!
-//! Edges in the leader's process, journal, cloud and broker are outside: what they answer comes as events. So are a policy command in
-//! work and the state of each device in the report, which the first check makes anew.
+//! Not in the state are edges in the leader's process, journal, cloud and broker, whose answers come as events; nor a policy command in
+//! work, nor the devices in the report, which the first check lists again.
 
 use headwater_inference::leader::{LeaderState, StateError};
 use headwater_protocol::{SampleId, Schema};
@@ -52,7 +52,7 @@ impl Worker {
         })
     }
 
-    /// Goes on from a state of a group with the same networks. Call it before the first round.
+    /// Goes on from a state of a group with the same networks. Call this before the first round.
     ///
     /// # Errors
     /// When the state does not fit the networks; the group then stays as it was.

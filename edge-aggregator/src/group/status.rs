@@ -87,7 +87,7 @@ impl WatchedGroup {
             }
             None => {}
         }
-        // The counts of a failed group are its last ones; its state is not.
+        // A failed group shows its last counts, but not its last state.
         if let Some(reason) = self.failure.get() {
             (status.state, status.reason) = (Some(GroupState::Failed), Some(reason.clone()));
         }

@@ -33,13 +33,13 @@ use crate::publishing::settled_schedule::SettledSchedule;
 use crate::report::LeaderReport;
 use crate::settings::live::{DeviceUpdates, PolicyUpdates, next_update};
 
-/// Actions that may wait for the journal. Beyond it no messages are taken.
+/// Number of actions waiting for the journal from which on no messages are taken.
 const MAX_WAITING_ACTIONS: usize = 65_536;
 
-/// Time between two checks whether the last open samples are decided.
+/// Time between two checks, while the process stops, whether the last open samples are decided.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// State of the event loop.
+/// A leader in its event loop: the state machine, and the parts that its actions change.
 pub(crate) struct Worker {
     pub(crate) leader: Leader,
     pub(crate) edges: LocalEdges,
@@ -49,7 +49,7 @@ pub(crate) struct Worker {
     pub(crate) clock: Clock,
     pub(crate) device_watch: DeviceWatch,
     pub(crate) inbox: Inbox,
-    /// Newest sample that is taken, while this process stops or the journal has no room.
+    /// While this process stops or the journal has no room: the newest sample that is still taken. Otherwise `None`.
     pub(crate) last_sample: Option<SampleId>,
     pub(crate) outbox: Outbox,
     pub(crate) claim: HeldClaim,
@@ -73,8 +73,8 @@ pub(crate) enum Input {
 }
 
 impl Worker {
-    /// Runs until `stop` becomes true, then until no sample is open or the grace time is over. Ends at once, without a further message,
-    /// with the claim of a leader that took over.
+    /// Runs until `stop` becomes true, then until no sample is open or the grace time is over. When another leader takes over, ends at once
+    /// without a further message, and returns that leader's claim.
     ///
     /// # Errors
     /// [`AggregatorError::Stopped`] when the link ended by itself.
@@ -87,7 +87,7 @@ impl Worker {
         for (generation, edge) in self.edges.all().collect::<Vec<_>>() {
             self.handle_under(at, generation, Event::EdgeUp { edge });
         }
-        // Until the connection stands no device can send again what it holds.
+        // Before there is a connection, no device can repeat its unsettled answers.
         self.handle(at, Event::Disconnected);
         // The policy may have changed while another process led.
         self.take_policy();
@@ -156,7 +156,7 @@ impl Worker {
         }
     }
 
-    /// Takes the newest policy. Open samples keep theirs.
+    /// Takes the newest policy. Open samples keep the policy under which they were opened.
     fn take_policy(&mut self) {
         let Some(updates) = &mut self.policy_updates else { return };
         let (policy, id) = updates.borrow_and_update().clone();
@@ -179,7 +179,7 @@ impl Worker {
         self.inbox.devices.clear_births(at.micros(), |device| outbox.clear_birth(device));
     }
 
-    /// Renews the claim, and gives the slots of silent devices to others that claim them.
+    /// Publishes the claim when that is due, and gives the slots of silent devices to other devices that claim these slots.
     fn renew(&mut self, at: Moment) {
         if let Some(claim) = self.claim.due(at.instant) {
             self.outbox.claim(claim);
@@ -188,7 +188,7 @@ impl Worker {
         inbox.tick(at.micros(), event);
     }
 
-    /// The inbox, and those who take its events: edges and leader.
+    /// The inbox, and a function that gives its events to the local edges and the leader.
     fn listening(
         &mut self,
         at: Moment,
@@ -206,7 +206,7 @@ impl Worker {
             Incoming::Message { topic, payload, .. } if self.outbox.is_leader_topic(&topic) => {
                 if self.claim.receive(at.instant, &payload) {
                     self.outbox.open(at.instant);
-                    // A restarted broker has lost its retained messages.
+                    // A restarted broker may have lost the retained notice of settled samples: publish it again.
                     self.settled.restart();
                     self.leader.begin_notices();
                 }
@@ -239,7 +239,7 @@ impl Worker {
         }
     }
 
-    /// Checks the state of each device.
+    /// Checks the state of each device, when the next check is due.
     fn watch_devices(&mut self, at: Moment) {
         let now = at.micros();
         if self.device_watch.is_due(now) {
@@ -262,18 +262,18 @@ impl Worker {
         self.handle_under(at, generation, Event::EdgeAnswer { edge, sample, answer });
     }
 
-    /// Gives the leader an event that is the same under every network.
+    /// Gives the leader an event that does not depend on the network; passed as one of the current network.
     fn handle(&mut self, at: Moment, event: Event<'_>) {
         self.handle_under(at, Generation::Current, event);
     }
 
     fn handle_under(&mut self, at: Moment, generation: Generation, event: Event<'_>) {
-        // Only messages of devices and triggers are refused; the inbox reads those.
+        // The leader refuses only messages of devices and triggers, which come through the inbox: the result is not needed.
         self.leader.handle(at.now, generation, event, &mut self.actions);
     }
 
-    /// Performs the leader's actions after their entries are in the journal. A question that cannot be asked causes new actions. While the
-    /// journal cannot be written, the actions wait; their number is bounded, since no samples are opened.
+    /// Performs the leader's actions after their entries are in the journal. A cloud request that cannot be sent causes new actions, which
+    /// are performed too. While the journal cannot be written, the actions wait; their number is bounded, since no samples are opened.
     async fn act(&mut self, at: Moment) {
         while !self.actions.is_empty() && self.journal.may_write(at.instant) {
             let mut actions = std::mem::take(&mut self.actions);
@@ -299,18 +299,18 @@ impl Worker {
         }
     }
 
-    /// Opens no samples while the journal has no room for their decisions.
+    /// Lets no samples be opened while the journal has no room for their decisions.
     fn follow_room(&mut self, at: Moment) {
         self.journal.reserve_again(at.instant);
         match self.journal.room_change() {
             Some(RoomChange::Lost) => {
                 self.last_sample = Some(self.leader.newest());
-                // Answers to awaited samples are passed over until there is room: their time stands still.
+                // Answers to awaited samples are ignored until there is room: as without a connection, their time does not run out.
                 self.handle(at, Event::Disconnected);
             }
             Some(RoomChange::Back) => {
                 self.last_sample = None;
-                // Samples were passed over, as on a new connection: devices keep their answers.
+                // As on a new connection: samples were not taken meanwhile, and devices keep their answers to these samples.
                 self.handle(at, Event::Connected);
             }
             None => {}
@@ -382,7 +382,7 @@ impl Worker {
 
     fn publish_settled(&mut self, at: Moment) {
         let now = at.micros();
-        // Waiting decisions are in the account and not in the journal.
+        // While decisions wait for the journal, the account counts samples that the journal does not have: nothing is published.
         if self.settled_due(now).is_none_or(|due| due > now) || !self.actions.is_empty() {
             return;
         }
@@ -401,7 +401,7 @@ impl Worker {
         update(&mut self.report.lock());
     }
 
-    /// Says in the report what holds now. Events are counted where they happen.
+    /// Writes into the report what holds now, such as the number of open samples. Events are counted when they happen.
     pub(crate) fn report_state(&mut self) {
         self.with_report(|report| {
             report.open = self.leader.open_samples().len() as u64;
@@ -413,7 +413,7 @@ impl Worker {
             report.edges_up = self.leader.edges_up();
             report.results_waiting = self.outbox.waiting.len() as u64;
             report.results_unacknowledged = self.outbox.unacknowledged() as u64;
-            // The counts of pure parts, which go on from those of the process before it led again.
+            // Leader and journal count by themselves, and go on from the counts of earlier times that this process led.
             (report.leader, report.journal) = (self.leader.counts(), self.journal.counts);
         });
     }
@@ -443,7 +443,7 @@ impl RoundHandler for Worker {
         tokio::select! {
             biased;
             () = next_update(&mut self.policy_updates) => Input::Policy,
-            // After the policy that an accepted command has changed.
+            // After the policy updates: a policy that a command has changed is in effect before the command's answer is taken.
             executed = self.policy_desk.executed() => Input::Command(executed),
             () = next_update(&mut self.device_updates) => Input::Devices,
             reply = self.cloud.next() => Input::Cloud(reply),
@@ -472,7 +472,7 @@ impl RoundHandler for Worker {
         self.watch_devices(at);
         self.clear_births(at);
         self.policy_desk.step(at.micros(), &self.inbox.devices, &self.outbox);
-        // After the messages: a reply ends the windows that are due, and messages of the same round may complete them.
+        // A reply of cloud or edge is taken after the messages: it ends windows that are due, which messages of this round may complete.
         if let Some(reply) = reply {
             self.take_input(at, reply);
         }

@@ -12,14 +12,14 @@ use super::disk::{Disk, beside, replace};
 use super::reader::Damage;
 use super::store::{ClosedLine, Store};
 
-/// Damaged files that are kept; the oldest is deleted for a newer one.
+/// Most damaged files that are kept; beyond that the oldest is deleted.
 const MAX_KEPT: usize = 3;
 
-/// Stretches that the log names.
+/// Most unreadable stretches that the log names.
 const MAX_NAMED: usize = 8;
 
 impl Store {
-    /// Goes on with the readable lines in a new file. Where none can be written, the journal goes on in the damaged one.
+    /// Goes on with the readable lines in a new file. If no new file can be written, the journal goes on in the damaged one.
     ///
     /// # Errors
     /// No new file can be written.
@@ -49,8 +49,8 @@ impl Store {
     }
 }
 
-/// Gives the damaged file a second name, then writes the readable lines into a file that takes the first name. The file exists under
-/// its name at every moment. Returns the second name, the new file and its length.
+/// Gives the damaged file a second name, then writes the readable lines into a file that takes the first name. At every moment there is
+/// a file under the first name. Returns the second name, the new file and its length in bytes.
 fn keep_and_replace(
     disk: &dyn Disk,
     path: &Path,
@@ -61,7 +61,7 @@ fn keep_and_replace(
     let number = kept.last().map_or(1, |(number, _)| number.saturating_add(1));
     let name = beside(path, &format!(".damaged-{number}"));
     if fs::hard_link(path, &name).is_err() {
-        // Some file systems have no second names.
+        // Some file systems have no hard links.
         fs::copy(path, &name).inspect_err(|_| _ = fs::remove_file(&name))?;
     }
     let copied = replace(path, true, |file| copy(disk, damaged, readable, file));
@@ -106,7 +106,7 @@ fn copy(disk: &dyn Disk, from: &File, ranges: &[Range<u64>], to: &File) -> io::R
     Ok(())
 }
 
-/// Moves the positions of lines to where they lie when the readable ranges follow each other.
+/// Changes the positions of lines to those in the new file, in which the readable ranges follow each other.
 fn move_lines<'a>(lines: impl IntoIterator<Item = &'a mut ClosedLine>, readable: &[Range<u64>]) {
     let mut ranges = readable.iter();
     let Some(mut range) = ranges.next() else { return };

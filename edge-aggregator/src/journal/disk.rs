@@ -1,26 +1,26 @@
-//! Operations on the disk that may fail for lack of room, or that only a power loss shows.
+//! Operations on the disk that tests replace: those that fail for lack of room, and a sync whose lack only a power loss would show.
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes of the reserve file: more than a thousand decisions.
+/// Bytes of the reserve file: room for more than a thousand decisions.
 pub(super) const RESERVE_BYTES: u64 = 1 << 20;
 
-/// A disk; tests have one that can be full.
+/// A disk: that of the operating system, or in tests one with little room.
 pub(super) trait Disk: Debug + Send + Sync {
     /// Writes all bytes at the end of a file.
     fn append(&self, file: &File, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes a file of [`RESERVE_BYTES`], if the disk has twice that much room. Otherwise a journal on an almost full disk would take
-    /// and give up its reserve again and again.
+    /// Makes a file of [`RESERVE_BYTES`], if the disk has room for twice as many bytes. Without that margin, a journal on an almost full
+    /// disk would make and delete its reserve again and again.
     fn reserve(&self, path: &Path) -> io::Result<()>;
 
     /// Deletes the reserve file.
     fn release(&self, path: &Path);
 
-    /// Lets the disk take the names in the folder of a file.
+    /// Waits until the disk has the names in the folder of a file; otherwise a power loss may lose a new name.
     fn sync_folder_of(&self, path: &Path) -> io::Result<()>;
 }
 
@@ -46,7 +46,7 @@ impl Disk for SystemDisk {
     }
 
     fn release(&self, path: &Path) {
-        // Where the file cannot be deleted there is no more room, which the next write finds.
+        // If the file cannot be deleted there is no more room, and the next write fails.
         _ = std::fs::remove_file(path);
     }
 
@@ -55,7 +55,7 @@ impl Disk for SystemDisk {
     }
 }
 
-/// Writes bytes that no file system can compress.
+/// Writes bytes that no file system can compress, so that the file takes its full room.
 fn write_noise(file: &mut File, length: u64) -> io::Result<()> {
     let mut state = 1u64;
     let mut block = Vec::with_capacity(1 << 16);
@@ -72,12 +72,12 @@ fn write_noise(file: &mut File, length: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the disk, a quota or a limit of the process leaves no room.
+/// Whether an operation failed because the disk is full, or a quota or the process's limit on file sizes is reached.
 pub(super) fn is_out_of_room(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
-/// Path with an addition to its name.
+/// The path with `addition` at the end of its file name.
 pub(super) fn beside(path: &Path, addition: &str) -> PathBuf {
     let mut name = path.to_owned().into_os_string();
     name.push(addition);
@@ -104,7 +104,7 @@ pub(super) fn replace(
     match fill() {
         Ok(()) => Ok(file),
         Err(reason) => {
-            // The room of a file that is not finished is needed.
+            // An unfinished file would only take room.
             _ = std::fs::remove_file(&new);
             Err(reason)
         }

@@ -1,14 +1,14 @@
-//! Reads a journal line by line, and finds what is no line of one.
+//! Reads a journal line by line, and finds the bytes that belong to no entry.
 //!
 //! ```text
 //! {"opened":7}⏎  {"decided":{"sam  0 0 0 … 0  dence":1}}⏎  {"opened":9}⏎  {"deci
 //! └─ an entry ┘  └──────── unreadable ───────────────────┘  └─ an entry ┘  └torn┘
 //! ```
 //!
-//! The first line says the format, and so does the first line that each process adds. A file in which damage took all of these lines
-//! may be of any format: none of its lines counts.
+//! The first line says the format, and so does the first line that each process adds. If damage took all of these lines, the file may be
+//! of any format, and none of its lines counts.
 //!
-//! Entries contain no zero byte. A zero byte therefore ends a line as a newline does, and what it ends is unreadable.
+//! Entries contain no zero byte. A zero byte therefore ends a line as a newline does, and makes the line unreadable.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -22,13 +22,13 @@ use headwater_inference::leader::journal::{Entry, FORMAT};
 use super::JournalError;
 use super::store::{ClosedLine, note_closed};
 
-/// Longest line: the ids of closed samples take less than 2 MiB.
+/// Longest line that is read, in bytes. The longest entry, the ids of closed samples, takes less than 2 MiB.
 const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// Bytes of one read from the file.
 const BLOCK_BYTES: usize = 1 << 16;
 
-/// Bytes that are given up where the disk gives an error.
+/// Most bytes that count as zeros after one read error: a page.
 const PAGE_BYTES: u64 = 4096;
 
 /// Largest file without a whole line that may be a journal: what a kill or a power loss left of the first lines.
@@ -39,7 +39,7 @@ pub(super) struct Reader<'a> {
     file: &'a File,
     length: u64,
     block: Vec<u8>,
-    /// Bytes of the block that are read already.
+    /// Bytes of the block that were taken as part of a line.
     used: usize,
     /// Position of the next byte in the file.
     at: u64,
@@ -47,21 +47,21 @@ pub(super) struct Reader<'a> {
     readable: Vec<Range<u64>>,
     unreadable: Vec<Stretch>,
     closed: VecDeque<ClosedLine>,
-    /// Highest format that a line says. The first line of a journal of format 1 is an entry that says none.
+    /// Highest format that a line says. Counts as 1 if the first line is an entry of format 1, which has no line for the format.
     format: Option<u16>,
-    /// Why the first line that is no entry is none.
+    /// Error of the first line that could not be read as an entry.
     reason: Option<String>,
-    /// The last error of the disk.
+    /// The last read error of the disk.
     failure: Option<io::Error>,
 }
 
 /// Unfinished line, damage and closed samples that a reader found in a journal.
 #[derive(Debug)]
 pub(super) struct Read {
-    /// Where the last line begins that was never finished.
+    /// Position in bytes of a last line that was never finished.
     pub(super) torn: Option<u64>,
     pub(super) damage: Option<Damage>,
-    /// Whether there are entries and none of them says the format. They do not count.
+    /// Whether there are entries but no line says the format. Then no entry counts.
     pub(super) is_of_unknown_format: bool,
     pub(super) closed: VecDeque<ClosedLine>,
 }
@@ -71,9 +71,9 @@ pub(super) struct Read {
 pub(super) struct Damage {
     /// Whole lines, in their order.
     pub(super) readable: Vec<Range<u64>>,
-    /// Everything else but a torn last line.
+    /// All other bytes, except a torn last line.
     pub(super) unreadable: Vec<Range<u64>>,
-    /// Whether the last byte of the file belongs to no whole line.
+    /// Whether an unreadable stretch ends at the end of the file.
     pub(super) ends_in_line: bool,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Damage {
 #[derive(Debug)]
 struct Stretch {
     range: Range<u64>,
-    /// Whether a process that ended while it wrote its last line may have left it.
+    /// Whether the stretch may be the unfinished last line of a process that ended while it wrote.
     may_be_torn: bool,
 }
 
@@ -111,11 +111,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Judges the file after its last entry was taken.
+    /// Decides what the file is. Call this after the last entry was taken.
     ///
     /// # Errors
-    /// [`JournalError::OtherFormat`] for a journal of another format, and [`JournalError::NotAJournal`] for a file without an entry that
-    /// is not what a kill left of the first one.
+    /// [`JournalError::OtherFormat`] for a journal of another format. For a file without an entry: [`JournalError::Open`] after a read
+    /// error, and [`JournalError::NotAJournal`] unless the bytes may be what a kill or a power loss left of the first entry.
     pub(super) fn finish(mut self, path: &Path) -> Result<Read, JournalError> {
         if let Some(found) = self.format.filter(|found| *found != FORMAT) {
             return Err(JournalError::OtherFormat { path: path.to_owned(), found });
@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
             let reason = self.reason.unwrap_or_else(|| "no line ends".into());
             return Err(JournalError::NotAJournal { path: path.to_owned(), reason });
         }
-        // Without an entry nothing proves that this was a journal: it is set aside and not cut off.
+        // Without an entry nothing proves that this was a journal: the file is set aside, and its last line is not cut off.
         let is_torn = |last: &mut Stretch| has_entries && last.may_be_torn && last.range.end == self.length;
         let torn = self.unreadable.pop_if(is_torn).map(|last| last.range.start);
         let ends_in_line = self.unreadable.last().is_some_and(|last| last.range.end == self.length);
@@ -173,8 +173,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads up to the end of a line, a zero byte or the end of the file; `None` after the last byte. `line` then has the bytes in front
-    /// of the end, or one byte that is no entry where they are too many.
+    /// Reads up to the end of a line, a zero byte or the end of the file; `None` if no byte is left. `line` then has the bytes before that
+    /// end. For a line of more than [`MAX_LINE_BYTES`] it has a single `?`, which is no entry.
     fn read_line(&mut self) -> Option<LineEnd> {
         self.line.clear();
         let mut is_too_long = false;
@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
         self.at += bytes as u64;
     }
 
-    /// Reads the next block; false at the end of the file. A page that the disk does not give counts as zeros.
+    /// Reads the next block; false at the end of the file. A page that the disk cannot read counts as zeros.
     fn read_block(&mut self) -> bool {
         let left = self.length - self.at;
         self.used = 0;
@@ -265,7 +265,7 @@ fn is_entry_of_1(line: &[u8]) -> bool {
     line.is_some_and(|line| line.len() == 1 && line.keys().all(|key| KEYS.contains(&key.as_str())))
 }
 
-/// Appends a range, or lengthens the last one.
+/// Appends a range, or lengthens the last range if the new one begins at its end.
 fn extend(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
     match ranges.last_mut() {
         Some(last) if last.end == range.start => last.end = range.end,

@@ -1,4 +1,4 @@
-//! A disk of tests: it has so much room and no more, and counts what only a power loss would show.
+//! A disk for tests: it has a given number of free bytes, and counts the syncs of folders, whose lack only a power loss would show.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -9,7 +9,7 @@ use super::Journal;
 use super::disk::{Disk, RESERVE_BYTES};
 use crate::settings::group::JournalSettings;
 
-/// A disk with so many bytes of room. Room of removed files does not come back by itself, but for the reserve.
+/// A disk with `free` bytes of room. Removed files give no room back, except the reserve file.
 #[derive(Debug)]
 pub(super) struct SmallDisk {
     pub(super) free: AtomicU64,
@@ -23,7 +23,7 @@ impl SmallDisk {
 }
 
 impl Disk for SmallDisk {
-    /// Writes what there is room for, as a disk does.
+    /// Writes as many bytes as there is room for, and then fails, as a disk does.
     fn append(&self, mut file: &File, bytes: &[u8]) -> io::Result<()> {
         let taken = self.free.load(Relaxed).min(bytes.len() as u64);
         self.free.fetch_sub(taken, Relaxed);
@@ -52,7 +52,7 @@ impl Disk for SmallDisk {
 }
 
 impl Journal {
-    /// A new journal on a disk with so many bytes of room.
+    /// A new journal on a disk with `free` bytes of room.
     pub(crate) fn on_small_disk(settings: &JournalSettings, free: u64) -> Self {
         Self::open_on(std::sync::Arc::new(SmallDisk::new(free)), settings).expect("a new journal").0
     }

@@ -24,22 +24,22 @@ pub(super) struct Store {
     pub(super) file: Arc<File>,
     sync: JournalSync,
     max_bytes: u64,
-    /// Size at which the file is compacted next.
+    /// Size in bytes at which the file is compacted next.
     compact_at: u64,
-    /// Time before which no compaction is tried; set by a failed one.
+    /// Time before which no compaction is tried; set by a failed compaction.
     pub(super) compact_after: Option<Instant>,
-    /// Size of the file, without the buffer.
+    /// Bytes of the file, without the entries in the buffer.
     pub(super) length: u64,
     /// Whether a failed write may have left bytes after `length`.
     has_partial_write: bool,
     /// Whether the file ends within a line that could not be removed. The next entry begins with a newline.
     pub(super) ends_in_line: bool,
-    /// Whether this process has written the format into the file. The first entries that it adds begin with it.
+    /// Whether this process has written the format into the file. The process does so in front of its first entries.
     pub(super) says_format: bool,
     /// Whether the disk has the file's name; false after the file was created or replaced.
     is_folder_synced: bool,
     pub(super) room: Room,
-    /// Time of the next write; set by a failed one.
+    /// Time before which no write is tried; set by a failed write.
     pub(super) write_after: Option<Instant>,
     /// Lines of decided and dropped samples, oldest first.
     pub(super) closed: VecDeque<ClosedLine>,
@@ -50,9 +50,9 @@ pub(super) struct Store {
 pub(super) enum Room {
     /// The reserve file exists.
     Reserved,
-    /// The folder takes no reserve file, for another reason than a full disk.
+    /// There is no reserve file: it was not tried yet, or failed for another reason than a full disk.
     Unknown,
-    /// The disk is full. The reserve file is tried again at this time.
+    /// The disk is full, and there is no reserve file. The next attempt to make one is at this time.
     Used { retry_at: Instant },
 }
 
@@ -90,7 +90,7 @@ impl Store {
         }
     }
 
-    /// Cuts off the last line that was never finished.
+    /// Cuts off a last line that was never finished and begins at `torn`.
     pub(super) fn cut_torn(&mut self, torn: Option<u64>) {
         let Some(at) = torn else { return };
         match self.file.set_len(at) {
@@ -103,7 +103,7 @@ impl Store {
         }
     }
 
-    /// Lets the disk take what an earlier process left in memory: its decisions are published again.
+    /// Waits until the disk has the entries of earlier processes, since their decisions are published again.
     pub(super) fn sync_at_start(&mut self) {
         if self.sync == JournalSync::Never {
             return;
@@ -121,7 +121,7 @@ impl Store {
         self.write_after.is_none() && !matches!(self.room, Room::Used { .. })
     }
 
-    /// Makes the reserve file.
+    /// Makes the reserve file, and notes the outcome in `room`.
     pub(super) fn reserve(&mut self, now: Instant) {
         let path = beside(&self.path, ".reserve");
         let was_full = matches!(self.room, Room::Used { .. });
@@ -142,7 +142,7 @@ impl Store {
         };
     }
 
-    /// Writes entries; if that fails, again with the room of the reserve.
+    /// Writes entries. If that fails and there is a reserve file, deletes that file and tries once more.
     pub(super) async fn write_or_wait(&mut self, buffer: &[u8]) -> Flush {
         let mut written = self.write(buffer).await;
         if let (Err(reason), Room::Reserved) = (&written, self.room) {
@@ -183,7 +183,7 @@ impl Store {
             self.file.set_len(self.length)?;
         }
         self.has_partial_write = true;
-        // A write into the page cache is microseconds; a hop to a blocking thread would cost more.
+        // A write into the page cache takes microseconds; handing it to a blocking thread would take longer.
         self.disk.append(&self.file, buffer)?;
         if self.sync == JournalSync::Always {
             let (file, disk) = (Arc::clone(&self.file), Arc::clone(&self.disk));
@@ -204,7 +204,7 @@ impl Store {
         while self.closed.pop_back_if(|line| line.at >= self.length).is_some() {}
     }
 
-    /// Removes the positions of all but the latest lines when there are more than `max`.
+    /// If there are positions of more than `max` lines, keeps those of the latest [`MAX_WHOLE_LINES`].
     fn forget_surplus(&mut self, max: usize) {
         if self.closed.len() > max {
             let surplus = self.closed.len() - MAX_WHOLE_LINES;
@@ -218,8 +218,8 @@ impl Store {
     }
 
     /// Writes a new file beside the old one and renames it over the old one. The latest closed samples stay as whole lines, the others
-    /// as ids: without its id a sample could be decided a second time after a restart. The account leaves the whole lines out, since replay
-    /// counts them again.
+    /// as ids: without its id a sample could be decided a second time after a restart. The written account leaves out the samples of whole
+    /// lines, since replay counts these lines again.
     pub(super) fn compact(
         &mut self,
         settled: &Settled,
@@ -231,7 +231,7 @@ impl Store {
         for line in &self.closed {
             let start = lines.len();
             lines.resize(start + line.length, 0);
-            // A line that the disk does not give any more stays closed by its id.
+            // If the disk cannot read a line any more, the id keeps its sample closed.
             match self.file.read_exact_at(&mut lines[start..], line.at) {
                 Ok(()) => kept.push_back(ClosedLine { at: start as u64, ..*line }),
                 Err(_) => lines.truncate(start),

@@ -73,7 +73,7 @@ fn store(journal: &mut Journal) -> &mut Store {
     journal.store.as_mut().unwrap()
 }
 
-/// Files beside the journal whose name has this middle part, oldest first.
+/// Files whose name is the journal's, a point and then `middle`, sorted by name.
 fn files_beside(config: &JournalSettings, middle: &str) -> Vec<PathBuf> {
     let name = path(config).file_name().unwrap().to_str().unwrap();
     let prefix = format!("{name}.{middle}");
@@ -99,7 +99,7 @@ async fn a_zero_page_is_set_aside_and_every_line_outside_it_counts() {
     let config = config(&folder, 1 << 20);
     let (before, after) = (lines(&[opened(1), decided(1), opened(2)]), lines(&[opened(4), decided(4)]));
     let page = [&b"{\"decided\":{\"sam"[..], &[0; 4096][..], b"cloud\":1}}\n"].concat();
-    // The second page ends where a line begins.
+    // The second stretch of zeros ends where a line begins.
     let text = [&before[..], &page, &after, &[0; 512], &lines(&[opened(5)])].concat();
     std::fs::write(path(&config), &text).unwrap();
     let (mut journal, recovered) = Journal::open(&config).unwrap();
@@ -141,7 +141,7 @@ fn a_file_that_is_no_journal_is_refused_and_not_changed() {
 
 #[test]
 fn a_journal_of_another_format_is_refused_by_its_number_and_not_changed() {
-    // The first one is a journal of a leader that wrote format 1.
+    // A leader of an earlier release wrote the journal `of_1`, of format 1.
     let of_1 = include_bytes!("../../tests/fixtures/journals/format-1.jsonl");
     let of_3 = [b"{\"format\":3}\n".to_vec(), lines(&[opened(1)])].concat();
     for (found, text) in [(1, &of_1[..]), (1, b"{\"decided\":{\"sam\":1}}\n\0"), (3, &of_3)] {
@@ -184,7 +184,7 @@ async fn a_journal_whose_first_line_was_damaged_is_mended_if_another_line_says_t
     }
 }
 
-/// A journal of format 1 that lost its first line has lines that look like those of this format, and must not be taken for it.
+/// Lines of format 1 look like lines of the present format, and must not count as such when the first line is lost.
 #[test]
 fn a_journal_in_which_no_line_says_the_format_is_kept_and_begun_again() {
     let of_1 = include_str!("../../tests/fixtures/journals/format-1.jsonl").split_once('\n').unwrap().1;
@@ -239,8 +239,8 @@ fn a_missing_folder_is_named() {
     assert!(error.to_string().contains("none/journal"), "{error}");
 }
 
-/// 10,000 samples of some 5 MB in a journal bounded at 300 KB. The lines that must stay are twice that size, so the file is compacted
-/// at twice their size.
+/// Writes 10,000 samples, about 5 MB, to a journal bounded at 300 KB. The lines that must stay are twice as large as the bound, so the
+/// file is compacted whenever it has grown to twice the size of these lines.
 #[tokio::test]
 async fn a_bounded_journal_keeps_the_settled_counts_the_open_samples_and_the_latest_decisions() {
     let folder = TempDir::new().unwrap();
@@ -302,7 +302,7 @@ async fn lines_before_a_new_numbering_do_not_come_back_when_the_file_is_compacte
     }
 }
 
-/// A journal that cannot be compacted grows; what is remembered of it does not.
+/// The file grows until it is compacted; the number of remembered lines stays bounded.
 #[tokio::test]
 async fn only_the_latest_lines_are_remembered() {
     let folder = TempDir::new().unwrap();
@@ -356,7 +356,7 @@ fn a_journal_that_lost_its_first_line_is_begun_again() {
 async fn a_damaged_journal_that_cannot_be_set_aside_goes_on_in_its_file() {
     let folder = TempDir::new().unwrap();
     let config = config(&folder, 1 << 20);
-    // A folder where the new file should be.
+    // A folder with the name of the new file, so that the file cannot be made.
     std::fs::create_dir(folder.path().join("journal.new")).unwrap();
     std::fs::write(path(&config), [lines(&[opened(1)]), b"damage at the end".to_vec()].concat()).unwrap();
     for samples in 1..4 {
@@ -367,7 +367,7 @@ async fn a_damaged_journal_that_cannot_be_set_aside_goes_on_in_its_file() {
     }
 }
 
-/// Any bytes written over any part of a journal: the start never fails, and lines that are whole count.
+/// Whatever bytes overwrite whatever part of a journal, the start succeeds and the decisions of undamaged lines count.
 #[test]
 fn every_line_outside_the_damage_counts_wherever_the_damage_is() {
     let whole = lines(&(1..=6).flat_map(|sample| [opened(sample), decided(sample)]).collect::<Vec<_>>());
@@ -468,7 +468,7 @@ async fn on_a_full_disk_open_samples_use_the_reserve_and_then_nothing_is_decided
     assert!(!journal.has_room() && journal.counts.is_full);
     assert_eq!(files_beside(&config, "reserve").len(), 0, "the reserve is used");
 
-    // The rest of the reserve is gone too: the entry is refused and the file holds no part of it.
+    // The rest of the reserve is gone too: the write fails, and the file keeps no part of the entry.
     disk.free.store(10, Relaxed);
     journal.append(&decided(2));
     assert_eq!(journal.flush().await, Flush::Failed);

@@ -1,4 +1,4 @@
-//! The broker's answers to a leader: a refusal is counted, logged once a minute, and told by `/ready` while the claim is refused.
+//! The broker's answers to a leader. A refusal is counted, and logged at most once a minute; `/ready` reports a refused claim.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::report::{LeaderReport, REFUSED_TOPICS};
 pub(crate) struct BrokerAnswers {
     claims: RefusedTopic,
     results: RefusedTopic,
-    /// Lines about messages on other topics.
+    /// Limit on log lines about messages on other topics.
     others: LogLimit,
     report: Arc<Mutex<LeaderReport>>,
     /// The newest claim, until the broker has answered.
@@ -46,7 +46,7 @@ impl BrokerAnswers {
         Self { claims, results, others: LogLimit::new(1), report, claim: None }
     }
 
-    /// Counts in the leader's report.
+    /// Changes the counts in the leader's report by `update`.
     pub(crate) fn count<T>(&self, update: impl FnOnce(&mut LeaderReport) -> T) -> T {
         update(&mut self.report.lock())
     }
@@ -57,7 +57,7 @@ impl BrokerAnswers {
         self.claim = Some(claim);
     }
 
-    /// Names a refused message that is neither a claim nor a result.
+    /// Logs a refused message that is neither a claim nor a result.
     pub(crate) fn refused_otherwise(&mut self, now: Instant, topic: &str, reason: &PublishRefusal) {
         if topic == self.claims.topic || topic == self.results.topic {
             return;
@@ -79,7 +79,8 @@ impl BrokerAnswers {
         }
     }
 
-    /// Waits for the answer to the claim, for ever without a claim. Returns whether the broker refuses it. Cancelling loses nothing.
+    /// Waits for the broker's answer to the newest claim, for ever if no claim is unanswered. Returns whether the broker refused the claim.
+    /// Cancelling the wait loses nothing.
     pub(crate) async fn next_claim(&mut self) -> bool {
         let Some(claim) = &mut self.claim else { return std::future::pending().await };
         let answer = claim.wait().await;
@@ -91,7 +92,7 @@ impl BrokerAnswers {
     fn take_claim(&mut self, now: Instant, answer: Delivery) {
         let refused = match answer {
             Delivery::Pending => return,
-            // The next connection has another claim.
+            // The connection was lost; another claim is published on the next connection.
             Delivery::Lost => {
                 self.claim = None;
                 return;
@@ -111,7 +112,7 @@ impl BrokerAnswers {
     }
 }
 
-/// Counts a refusal, and logs it once a minute. Returns the sentence of the log.
+/// Counts a refusal, and logs it unless this topic had a line in the last minute. Returns the sentence of the log.
 fn refused(report: &Mutex<LeaderReport>, kind: &mut RefusedTopic, now: Instant, why: &str) -> String {
     *report.lock().refused_by_broker.entry(kind.name).or_default() += 1;
     let sentence = format!("the broker refuses what this leader publishes on {}: {why}", kind.topic);
@@ -121,7 +122,7 @@ fn refused(report: &Mutex<LeaderReport>, kind: &mut RefusedTopic, now: Instant, 
     sentence
 }
 
-/// The reason with what to do.
+/// The broker's reason, followed by what the operator can do.
 fn refusal(reason: &str, needs_rights: bool) -> String {
     let advice = match needs_rights {
         true => {

@@ -1,4 +1,4 @@
-//! Messages to the group. Results wait for an absent broker; other messages are useless later.
+//! Messages to the group. Results wait for an absent broker; other messages are dropped, since they are useless later.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use tracing::{debug, warn};
 
 use crate::publishing::broker_answers::BrokerAnswers;
 
-/// Results that wait for the broker. Without a broker no new samples come; only samples that are open already are decided.
+/// Most results that wait for the broker; one more drops the oldest. Without a broker only samples that are open already are decided.
 const MAX_WAITING: usize = 16_384;
 
-/// Results that the broker has not acknowledged; further ones wait.
+/// Most published results without an acknowledgement of the broker; further results wait.
 const MAX_UNACKNOWLEDGED: usize = 4096;
 
 /// Time between two attempts to publish results while the link's queue is full.
@@ -47,7 +47,7 @@ pub(crate) struct Outbox {
     settled_topic: String,
     leader_topic: String,
     request_qos: QoS,
-    /// Whether messages go out: this connection has confirmed that the process leads.
+    /// Whether messages other than the claim are published: this connection has confirmed that the process leads.
     is_open: bool,
     /// Results that wait for the broker.
     pub(crate) waiting: VecDeque<QueuedResult>,
@@ -82,7 +82,7 @@ impl QueuedResult {
 }
 
 impl Outbox {
-    /// Takes the refusal of a message. Those of claims and results come with their acknowledgements.
+    /// Logs the refusal of a message. Refusals of claims and results are left out: they come with the acknowledgements.
     pub(crate) fn refused(&mut self, now: Instant, topic: &str, reason: &PublishRefusal) {
         self.answers.refused_otherwise(now, topic, reason);
     }
@@ -148,7 +148,7 @@ impl Outbox {
         self.flush(now);
     }
 
-    /// Publishes a later, better answer. A lost revision is not repeated.
+    /// Publishes the cloud's answer to a sample that was decided without it. A lost revision is not repeated.
     pub(crate) fn revision(&self, decision: &Decision) {
         let Some(payload) = json(decision).filter(|_| self.is_open) else { return };
         if let Err(error) = self.link.publish(self.revision_topic.as_str(), payload, QoS::AtLeastOnce, false)
@@ -157,13 +157,13 @@ impl Outbox {
         }
     }
 
-    /// Publishes the settled samples; returns whether the link took the message. A later message includes a lost one.
+    /// Publishes the settled samples; returns whether the link took the message. A later message names the samples of a lost one again.
     pub(crate) fn settled(&self, notice: &SettledNotice) -> bool {
         let Some(payload) = json(notice).filter(|_| self.is_open) else { return false };
         self.link.publish(self.settled_topic.as_str(), payload, QoS::AtMostOnce, true).is_ok()
     }
 
-    /// Sends a device that decides by itself its policy. A lost command is sent again.
+    /// Sends the policy to a device that decides by itself. The policy desk sends a lost command again.
     pub(crate) fn command(&self, device: &DeviceId, policy: &Policy) {
         let topic = self.topics.device(device, DeviceTopic::Cmd);
         let command = DeviceCommand { schema: Schema, policy: serde_json::json!(policy) };
@@ -215,7 +215,8 @@ impl Outbox {
         }
     }
 
-    /// Forgets the results that the broker has taken. Brokers acknowledge in the order of the messages.
+    /// Forgets the oldest results that the broker has acknowledged or refused, up to the first without an answer: brokers answer in the
+    /// order of the messages. A refused result is counted as unsent.
     fn forget_acknowledged(&mut self, now: Instant) {
         while let Some((_, acknowledgement)) = self.unacknowledged.front_mut() {
             match acknowledgement.poll() {
@@ -241,10 +242,11 @@ impl Outbox {
         }
     }
 
-    /// The connection was lost: nothing goes out before [`Outbox::open`]. Results without an acknowledgement may have arrived.
+    /// The connection was lost: nothing is published before [`Outbox::open`]. Results without an acknowledgement may have arrived, and wait
+    /// again, marked as repeats.
     pub(crate) fn close(&mut self, now: Instant) {
         self.is_open = false;
-        // The acknowledgements that came before the loss count.
+        // Acknowledgements that came before the loss still count.
         let lost: Vec<_> = self
             .unacknowledged
             .drain(..)
@@ -260,13 +262,14 @@ impl Outbox {
         }
     }
 
-    /// A connection on which this process leads: waiting results go out.
+    /// The connection has confirmed that this process leads: publishes the waiting results.
     pub(crate) fn open(&mut self, now: Instant) {
         self.is_open = true;
         self.flush(now);
     }
 
-    /// Time after which [`Outbox::flush`] may do more: the link's queue may have room, or acknowledgements may have come.
+    /// Time after which [`Outbox::flush`] may do more, because the link's queue may have room or answers of the broker may have come.
+    /// `None` if nothing waits.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         if self.is_open && !self.waiting.is_empty() {
             return Some(RETRY);

@@ -1,7 +1,7 @@
 //! When the settled samples are published.
 //!
-//! Devices keep their answers until a notice names the samples. A notice costs every device some hundred bytes. So decisions alone are
-//! published five times more rarely than drops, late samples, or many decisions.
+//! Devices keep their answers until a notice names the samples. A notice costs every device some hundred bytes. So a few decisions alone
+//! wait five times as long for a notice as drops, late samples or many decisions.
 //!
 //! ```text
 //! published ──── interval ─> drops, late samples, or many decisions
@@ -14,7 +14,7 @@ use headwater_inference::leader::Micros;
 use headwater_protocol::Settled;
 use serde::{Deserialize, Serialize};
 
-/// Interval of decisions alone, as a multiple of the shortest one.
+/// Interval if only a few decisions are new, as a multiple of the shortest interval.
 const STEADY_FACTOR: u32 = 5;
 
 /// Unpublished decisions at which the shortest interval holds. Devices keep 1,024 unsettled answers in memory by default.
@@ -28,11 +28,11 @@ pub(crate) struct SettledSchedule {
     pub(crate) last: LastPublication,
 }
 
-/// Account as last published, and its time.
+/// Account that was published last, and the time of the last attempt to publish.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LastPublication {
     account: Settled,
-    /// `None` before the first publication on a connection.
+    /// Time of the last attempt; `None` before the first one on a connection.
     published: Option<Micros>,
 }
 
@@ -41,12 +41,12 @@ impl SettledSchedule {
         Self { interval, last: LastPublication::default() }
     }
 
-    /// Makes the next publication due at once: the broker may have lost the retained one.
+    /// Makes the next publication due at once: the broker may have lost the retained notice.
     pub(crate) fn restart(&mut self) {
         self.last = LastPublication::default();
     }
 
-    /// Notes an attempt to publish; `account` is what the link took.
+    /// Notes an attempt to publish. `account` is the published account; `None` if the link refused the message.
     pub(crate) fn note_attempt(&mut self, now: Micros, account: Option<Settled>) {
         self.last.published = Some(now);
         if let Some(account) = account {
@@ -81,7 +81,7 @@ mod tests {
         Settled { highest: SampleId(decided + shed), decided, dropped }
     }
 
-    /// Time from a publication of this account until that of the other one.
+    /// Time from the publication of the account `from` until the publication of `to` is due.
     fn wait(from: &Settled, to: &Settled, late: usize) -> Option<Duration> {
         let (mut schedule, now) = (SettledSchedule::new(INTERVAL), Micros(0));
         schedule.note_attempt(now, Some(from.clone()));

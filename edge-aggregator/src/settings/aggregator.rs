@@ -49,14 +49,14 @@ impl AggregatorSettings {
     /// Opens every file that the settings name, and checks what the start of the aggregator would refuse.
     ///
     /// # Errors
-    /// Every file that cannot be opened, with its key; else every setting that cannot work.
+    /// Every file that cannot be opened, with its key; if all can be opened, every setting that cannot work.
     pub fn open_checked(&self) -> Result<AggregatorConfig, Vec<String>> {
         let config = self.open()?;
         let mistakes = config.check_at(|index| self.groups.place(index));
         if mistakes.is_empty() { Ok(config) } else { Err(mistakes) }
     }
 
-    /// Keeps the releases of the signed bundles that the groups run now.
+    /// Writes the release numbers of the signed bundles that the groups run into the `release_file`, so that older releases are refused.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -159,10 +159,10 @@ impl GroupSettings {
         }
     }
 
-    /// A certificate of `headwater enroll` that is not that of this group's leader or edge.
+    /// The mistake of a certificate by `headwater enroll` that was issued to another member than this group's leader or edge.
     fn certificate_mistake(&self, security: &SecuritySettings, role: &Role) -> Option<String> {
         let file = self.certificate_file.as_ref().or(security.tls.certificate_file.as_ref())?;
-        // A file that cannot be read is a mistake of its own.
+        // A file that cannot be read is reported elsewhere: by `identity`, or with the files of the process.
         let own = Certificate::read(file).ok()?;
         let (site, group) = (self.site.as_str(), self.group.as_str());
         let fits = match role {

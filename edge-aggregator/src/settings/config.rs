@@ -74,7 +74,7 @@ settings! {
 /// A group with the files that its settings name.
 #[derive(Clone, Debug)]
 pub struct OpenedGroup {
-    /// The settings as they are read. Paths of files that are opened here are used for reading again alone.
+    /// The settings as they were read. Paths of files that are opened already serve only to read those files again.
     pub settings: GroupSettings,
     /// Part that this process has in the group.
     pub role: Role,
@@ -82,13 +82,13 @@ pub struct OpenedGroup {
     pub networks: Networks,
     /// Policy with its id, in place of the policy in the bundle of the current network.
     pub policy: Option<(Policy, PolicyId)>,
-    /// Policies that replace [`OpenedGroup::policy`] while the group runs; `None` where none comes.
+    /// Policies that replace [`OpenedGroup::policy`] while the group runs; `None` if the policy does not change.
     pub policy_updates: Option<watch::Receiver<(Policy, PolicyId)>>,
-    /// The policy, for commands; `None` where it comes from no file.
+    /// The policy that commands change; `None` if its updates come from elsewhere than the policy file.
     pub policy_commands: Option<SharedPolicy>,
-    /// Lists that replace the setting `devices` while the group runs; `None` where none comes.
+    /// Lists that replace the setting `devices` while the group runs; `None` if the list does not change.
     pub device_updates: Option<watch::Receiver<Vec<DeviceId>>>,
-    /// Certificate of the group at the broker, in place of that of the process.
+    /// Certificate of the group at the broker; `None` if the group uses the certificate of the process.
     pub identity: Option<ClientIdentity>,
     /// Whether this start begins a new numbering: ids of the journal are forgotten, its counts stay.
     pub new_numbering: bool,
@@ -107,8 +107,8 @@ impl SharedConfig {
     }
 }
 impl SharedConfig {
-    /// Files of the identity, the broker's password and the cloud's key that cannot be used. Settings that do not fit each other are named
-    /// elsewhere.
+    /// Files of the identity, the broker's password and the cloud's key that cannot be used. Empty if settings do not fit each other:
+    /// [`Self::check`] names those.
     pub(crate) fn file_mistakes(&self) -> Vec<String> {
         if !self.check().is_empty() {
             return Vec::new();
@@ -187,8 +187,8 @@ impl OpenedGroup {
         })
     }
 
-    /// MQTT client id. Without one in the settings every process and every call makes another: two clients with one id would end each
-    /// other's connections.
+    /// MQTT client id: that of the settings, or a new random one at each call, since two clients with one id would end each other's
+    /// connections.
     pub(crate) fn client_id(&self, role: &str) -> String {
         self.settings.client_id.clone().unwrap_or_else(|| {
             // Names are ASCII and hold no `:`; some brokers refuse a `/`.
@@ -199,9 +199,9 @@ impl OpenedGroup {
     }
 }
 
-/// Longest client id that is made: some brokers refuse longer ones.
+/// Bytes of the longest client id that is made: some brokers refuse longer ids.
 const MAX_CLIENT_ID_BYTES: usize = 63;
-/// Bytes of the random part of a client id.
+/// Bytes of the random part of a client id: a colon and eight hexadecimal digits.
 const RANDOM_ID_BYTES: usize = 9;
 
 /// Address of a model's inference endpoint.
@@ -212,7 +212,7 @@ pub(crate) fn infer_endpoint(cloud: &Endpoint, model: &str) -> Result<Uri, Strin
     model_endpoint(cloud, model, "/infer")
 }
 
-/// Address of a model, and of a path below it.
+/// Address of a model at the cloud service, or of the path `below` under that model.
 pub(crate) fn model_endpoint(cloud: &Endpoint, model: &str, below: &str) -> Result<Uri, String> {
     if cloud.path() != "/" {
         return Err(format!("expected http://host:port or https://host:port, found \"{cloud}\""));

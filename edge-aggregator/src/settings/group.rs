@@ -134,12 +134,12 @@ impl GroupSettings {
         self.role().err().unwrap_or_default().into_iter().chain(again).collect()
     }
 
-    /// Time without a message after which a device loses its slot to another one.
+    /// Time without a message after which a device loses its slot to another device that claims the slot.
     pub(crate) fn silent_after(&self) -> Duration {
         Duration::from_millis(self.silent_device_ms.into())
     }
 
-    /// Files of the group's identity: those of the process, with the group's own certificate and key where it has them.
+    /// Files of the group's identity: those of the process, with the group's certificate and key instead if the group has its own.
     pub fn tls(&self, of_process: &TlsSettings) -> TlsSettings {
         if self.certificate_file.is_none() && self.key_file.is_none() {
             return of_process.clone();
@@ -151,12 +151,12 @@ impl GroupSettings {
         }
     }
 
-    /// Certificate of the group with the authority of the process; `None` where the group has none of its own.
+    /// Certificate of the group with the authority of the process; `None` if the group has no certificate of its own.
     pub(crate) fn identity(&self, tls: &TlsSettings) -> Result<Option<ClientIdentity>, String> {
         if self.certificate_file.is_none() && self.key_file.is_none() {
             return Ok(None);
         }
-        // The keys of a group stand without a section.
+        // In the table of a group these settings have no section in front.
         self.tls(tls).client().map_err(|mistake| {
             mistake.replace("tls.certificate_file", "certificate_file").replace("tls.key_file", "key_file")
         })
@@ -196,7 +196,7 @@ impl GroupSettings {
 }
 
 impl Role {
-    /// An edge with the name that its position gives.
+    /// An edge named `edge-` and its position in the network.
     ///
     /// # Panics
     /// Never: the name is short and without topic characters.

@@ -26,7 +26,7 @@ const MAX_WHY: usize = 500;
 #[derive(Clone, Debug)]
 pub struct SharedPolicy(pub(crate) Arc<Mutex<GroupPolicy>>);
 
-/// The policy of a group, and the event loops that are told of another one.
+/// The policy of a group, and the channel by which the group's event loops learn of a new policy.
 #[derive(Debug)]
 pub(crate) struct GroupPolicy {
     pub(crate) site: SiteId,
@@ -36,7 +36,8 @@ pub(crate) struct GroupPolicy {
 }
 
 impl GroupPolicy {
-    /// Executes a command that could be read, and answers it. It reads and writes files: call it off the async threads.
+    /// Executes a command, or refuses one that could not be read, and returns the answer. Reads and writes files: call this off the async
+    /// threads.
     pub(crate) fn answer(
         &mut self,
         member: &MemberName,
@@ -70,8 +71,8 @@ impl GroupPolicy {
         PolicyAnswer { pinned: self.live.is_pinned(), ..answer }
     }
 
-    /// Reads the file again, tells the event loops of another policy, and logs the result in one line. It reads a file: call it off the
-    /// async threads.
+    /// Reads the file again, gives a changed policy to the event loops, and logs the result in one line. Call this off the async threads,
+    /// since the file system may be slow.
     pub(crate) fn reload(&mut self) {
         let reread = self.live.read_again();
         let (site, group, (policy, id)) = (&self.site, &self.group, self.live.in_effect());
@@ -105,10 +106,10 @@ fn audit_file(policy_file: &Path) -> PathBuf {
     policy_file.with_added_extension("audit.jsonl")
 }
 
-/// The policy after a command, in the policy file by now. It reads and writes files.
+/// Checks a command and writes its changes to the policy file; returns the new policy. Reads and writes files.
 ///
 /// # Errors
-/// Why the command is refused; nothing has changed then.
+/// Why the command is refused; the policy file has not changed then.
 fn execute(
     live: &LivePolicy,
     member: &MemberName,
@@ -154,13 +155,13 @@ fn execute(
         differences: &policy.differences(&new.0),
         why: command.why.chars().take(MAX_WHY).collect(),
     };
-    // No change holds without its line.
+    // The audit line is written first: no change holds without its line.
     append(&audit_file(file), &line).map_err(|error| format!("writing the audit file: {error}"))?;
     rewrite_file(file, &text, PUBLIC_MODE).map_err(|error| of_file(&error))?;
     Ok(new)
 }
 
-/// The changes of a command. An operator's pins the policy, or releases it.
+/// The changes of a command to the policy file. A command of an operator also pins the policy, or releases it.
 fn edits(command: &PolicyCommand) -> Result<Vec<PolicyEdit>, String> {
     if command.origin == Origin::Plan && command.release {
         return Err("expected `release` of an operator, found origin plan".into());

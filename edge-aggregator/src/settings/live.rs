@@ -17,13 +17,13 @@ use tracing::{info, warn};
 use crate::settings::config::OpenedGroup;
 use crate::settings::group_policy::{GroupPolicy, SharedPolicy};
 
-/// Policies of a group's current network, the newest one kept.
+/// Channel of policies of a group's current network; only the newest policy is kept.
 pub(crate) type PolicyUpdates = watch::Receiver<(Policy, PolicyId)>;
 
-/// Ids of a group's devices by slot, the newest list kept.
+/// Channel of lists of a group's device ids by slot; only the newest list is kept.
 pub(crate) type DeviceUpdates = watch::Receiver<Vec<DeviceId>>;
 
-/// Waits for another value; for ever where none can come.
+/// Waits for another value; never returns if none can come.
 pub(crate) async fn next_update<T>(updates: &mut Option<watch::Receiver<T>>) {
     if let Some(updates) = updates
         && updates.changed().await.is_ok()
@@ -33,7 +33,7 @@ pub(crate) async fn next_update<T>(updates: &mut Option<watch::Receiver<T>>) {
     std::future::pending::<()>().await;
 }
 
-/// Connects the group's event loops to its policy file; `None` where the configuration brings updates of its own.
+/// Connects the group's event loops to its policy file; `None` if the configuration brings updates of its own.
 pub(crate) fn start_policy(config: &mut OpenedGroup) -> Option<SharedPolicy> {
     if config.policy_updates.is_some() {
         return None;
@@ -48,7 +48,7 @@ pub(crate) fn start_policy(config: &mut OpenedGroup) -> Option<SharedPolicy> {
     Some(policy)
 }
 
-/// Setting `devices` of the leader or of one edge of a group. Each of them has a list of its own.
+/// Setting `devices` of the leader or of one edge of a group; leader and edges may have different lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedDevices {
     /// Site of the group.
@@ -57,18 +57,18 @@ pub struct ListedDevices {
     pub group: GroupId,
     /// Position of the edge in the network; `None` for the leader.
     pub edge: Option<EdgeIndex>,
-    /// Ids of the devices by slot; empty where any device may claim any slot.
+    /// Ids of the devices by slot; empty if any device may claim any slot.
     pub devices: Vec<DeviceId>,
 }
 
-/// The devices of a group by slot, and the event loops that are told of others.
+/// The list of one member's devices, and the channel by which its event loops learn of a new list.
 #[derive(Debug)]
 pub(crate) struct GroupDevices {
     site: SiteId,
     group: GroupId,
     /// `None` for the leader.
     edge: Option<EdgeIndex>,
-    /// Slots of each network of the group.
+    /// Number of slots of each network of the group.
     slots: Vec<usize>,
     updates: watch::Sender<Vec<DeviceId>>,
 }
@@ -85,7 +85,7 @@ impl GroupDevices {
         Self { site, group, edge, slots, updates }
     }
 
-    /// Tells the event loops of the own list in `lists`, and logs a change or a mistake in one line.
+    /// Gives the event loops this member's list out of `lists`, and logs a change or a mistake in one line.
     pub(crate) fn update(&self, lists: &[ListedDevices]) {
         let (site, group, edge) = (&self.site, &self.group, self.edge.map(display));
         let is_own = |list: &&ListedDevices| (&list.site, &list.group, list.edge) == (site, group, self.edge);
@@ -107,7 +107,7 @@ impl GroupDevices {
     }
 }
 
-/// Ids that stand in one list and not in the other, with commas between; `None` where there are none.
+/// Ids in `list` that are not in `other`, with commas between; `None` if there are none.
 fn names(list: &[DeviceId], other: &[DeviceId]) -> Option<String> {
     let only: Vec<&str> = list.iter().filter(|id| !other.contains(id)).map(DeviceId::as_str).collect();
     (!only.is_empty()).then(|| only.join(", "))

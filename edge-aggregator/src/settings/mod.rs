@@ -1,4 +1,4 @@
-//! Settings of the aggregator and its groups, and what of them changes while it runs.
+//! Settings of the aggregator and its groups, and the settings that change while the aggregator runs.
 
 pub(crate) mod aggregator;
 pub(crate) mod config;

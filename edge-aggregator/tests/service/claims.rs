@@ -49,7 +49,7 @@ impl Claims {
         Self { link, incoming, topic }
     }
 
-    /// The next claim that is one.
+    /// The next message that is a claim.
     async fn next(&mut self) -> LeaderClaim {
         loop {
             let incoming = timeout(LIMIT, self.incoming.recv()).await.expect("a claim").unwrap();
@@ -60,7 +60,7 @@ impl Claims {
         }
     }
 
-    /// Waits for a claim of this state, and perhaps of this leader.
+    /// Waits for a claim in this state; if `instance` is given, for one of that leader.
     async fn until(&mut self, state: DeviceState, instance: Option<InstanceId>) -> LeaderClaim {
         loop {
             let claim = self.next().await;
@@ -183,7 +183,7 @@ async fn a_leader_repairs_a_claim_that_was_cleared_or_altered() {
     for altered in [Vec::new(), b"rubbish".to_vec(), serde_json::to_vec(&older).unwrap()] {
         wait_for(&leader, LeadState::Leading).await;
         claims.publish(altered);
-        // A beat before the alteration may still be on its way.
+        // A claim from before the alteration may still be on its way: a claim with a later beat must follow.
         let beat = claims.until(DeviceState::Up, Some(held.instance)).await.beat;
         while claims.until(DeviceState::Up, Some(held.instance)).await.beat < beat + 1 {}
     }
@@ -198,7 +198,7 @@ async fn a_restart_with_its_journal_follows_its_own_claim_without_waiting() {
     let mut claims = Claims::of(&group).await;
     let journal = Some(folder.path().join("journal"));
     let first = leader(&group, "first", |config| config.settings.journal.path = journal.clone()).await;
-    // Its connection as the leader stands once it has published the claim a second time.
+    // The leader has its connection as leader once it has published the claim a second time.
     let held = loop {
         let claim = claims.next().await;
         if claim.beat > 0 {
@@ -206,7 +206,7 @@ async fn a_restart_with_its_journal_follows_its_own_claim_without_waiting() {
         }
     };
     first.shutdown().await.unwrap();
-    // The broker keeps the claim of a leader that died with it.
+    // Publishes the claim `up` again, as a broker keeps the claim of a leader that dies together with the broker.
     claims.until(DeviceState::Down, None).await;
     claims.publish(serde_json::to_vec(&held).unwrap());
     let again = leader(&group, "first", |config| config.settings.journal.path = journal).await;
@@ -289,7 +289,7 @@ async fn of_two_processes_with_copies_of_one_journal_one_leads() {
         let entry = entry.unwrap();
         std::fs::copy(entry.path(), folders[1].path().join(entry.file_name())).unwrap();
     }
-    // Both follow the claim that is down at once, so that their claims cross.
+    // Both processes claim at once, since the retained claim is `down`: their claims cross.
     let both = tokio::join!(
         leader(&group, "first", |config| config.settings.journal.path = journal),
         leader(&group, "copy", |config| config.settings.journal.path = copy),
@@ -355,7 +355,7 @@ async fn a_leader_whose_claim_the_broker_refuses_is_not_ready_and_says_why() {
         "headwater_aggregator_broker_refused_messages_total{group=\"gate\",site=\"plant\",topic=\"leader\"} ";
     answer_that(admin, "/metrics", |answer| answer.contains(count)).await;
     drop(broker);
-    // The right rules: the link connects again, and the claim is taken.
+    // A broker with the right rules: the link connects again, and the claim is accepted.
     let _broker = Mosquitto::start(&folder, port).await.expect("it was installed before");
     answer_that(admin, "/ready", |answer| answer == "ready\n").await;
     let leads = "headwater_aggregator_leader_state{group=\"gate\",site=\"plant\"} 1\n";

@@ -25,7 +25,7 @@ impl Program {
         let bundle = folder.join("network.hwb");
         std::fs::write(&bundle, group.bundle.only(&names).unwrap()).unwrap();
         let admin = SocketAddr::from(([127, 0, 0, 1], headwater_transport::held_port().unwrap()));
-        // Beyond its limit a process gets a signal, unless it ignores the signal: then a write fails.
+        // A write beyond the limit on file sizes sends the process a signal; if the process ignores the signal, the write fails.
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_headwater-aggregator")]);
         command.args(["--site", "plant", "--group", "gate", "--settled-every-ms", "1"]);
@@ -35,7 +35,7 @@ impl Program {
         Self { child, admin }
     }
 
-    /// Sets the largest size of the files that the process writes; false where no such tool is installed.
+    /// Sets the largest size of the files that the process writes; false if `prlimit` is not installed or fails.
     fn limit_files(&self, limit: &str) -> bool {
         let mut command = Command::new("prlimit");
         let set = command.args(["--pid", &self.child.id().to_string(), &format!("--fsize={limit}")]).status();

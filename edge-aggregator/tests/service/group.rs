@@ -69,7 +69,7 @@ impl Group {
     pub(crate) fn named(name: &str, broker: Endpoint, threshold: f32) -> Self {
         let threshold = Threshold::One(ExitThreshold::new(threshold).unwrap());
         let local = ExitPolicy { threshold, ..ExitPolicy::default() };
-        // Longer than a busy machine may stall: a window ends by time only where a device sends nothing.
+        // Longer than a busy machine may stall: a window ends by time only if a device sends nothing.
         let policy =
             Policy { window_ms: 5_000, features_ms: 5_000, deadline_ms: 20_000, ..Policy::default() }
                 .with(Exit::LOCAL, local);
@@ -130,7 +130,7 @@ impl Group {
         self.camera_with(Birth { numbering: Some(numbering), ..birth }).await
     }
 
-    /// A device that sends batches where the leader reads them.
+    /// A device that sends batches if the leader reads batches.
     pub(crate) async fn batching_camera(&self, slot: u8) -> Camera {
         let id = DeviceId::new(format!("cam-{slot}")).unwrap();
         let birth = birth(&id, slot, self.bundle.network_id());
@@ -254,7 +254,7 @@ impl Observer {
         }
     }
 
-    /// Waits until so many decisions are settled.
+    /// Waits until at least `decided` decisions are settled.
     pub(crate) async fn settled(&mut self, decided: u64) -> Settled {
         loop {
             match self.next().await {

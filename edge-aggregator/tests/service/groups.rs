@@ -139,17 +139,17 @@ async fn two_groups_decide_their_own_samples_on_the_embedded_broker() {
 pub(crate) struct Mosquitto(Child, pub(crate) Endpoint);
 
 impl Mosquitto {
-    /// `None` where no Mosquitto is installed.
+    /// `None` if no Mosquitto is installed.
     pub(crate) async fn start(folder: &TempDir, port: u16) -> Option<Self> {
         Self::start_with(folder, port, "topic readwrite #\n").await
     }
 
-    /// A broker with these access rules. `None` where no Mosquitto is installed.
+    /// A broker with these access rules; `None` if no Mosquitto is installed.
     pub(crate) async fn start_with(folder: &TempDir, port: u16, rules: &str) -> Option<Self> {
         let address = Endpoint::mqtt("127.0.0.1", port).unwrap();
         let [file, access] = ["mosquitto.conf", "access.rules"].map(|name| folder.path().join(name));
         std::fs::write(&access, rules).unwrap();
-        // Started by root it would become a user who may not read the folder.
+        // Without `user root`, a Mosquitto started by root runs as a user who may not read the folder.
         let common = format!("user root\nlistener {port} 127.0.0.1\nallow_anonymous true\n");
         std::fs::write(&file, format!("{common}acl_file {}\n", access.display())).unwrap();
         let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
@@ -209,7 +209,7 @@ async fn a_group_whose_journal_cannot_be_compacted_goes_on_with_the_old_file() {
     let broker = EmbeddedBroker::start().unwrap();
     let two = TwoGroups::new(&broker.address());
     let mut config = two.config();
-    // A journal that is compacted at once, and a folder where the compacted file should be.
+    // A journal that is to be compacted at once, and a folder with the name of the compacted file, so that compaction fails.
     std::fs::create_dir(two.folder.path().join("north.new")).unwrap();
     config.groups[0].settings.journal.max_bytes = 1;
     let aggregator = Aggregator::start(config).await.unwrap();
@@ -255,12 +255,12 @@ async fn two_edges_of_one_group_with_one_name_are_refused() {
             (default, _) => default,
         }
     };
-    // The last one takes the name that the position of the first one gives.
+    // The last edge has the name `edge-0`, which the first edge gets from its position.
     let roles = [edge(0, None), edge(1, Some("yard")), edge(2, Some("yard")), edge(3, Some("edge-0"))];
     let mut config = two.config();
     let north = config.groups[0].clone();
     config.groups = roles.map(|role| OpenedGroup { role, ..north.clone() }).into();
-    // The same name in another group is no mistake.
+    // The name of an edge in another group is no mistake.
     config.groups.push(OpenedGroup { role: edge(0, Some("yard")), ..two.config().groups[1].clone() });
     let error = Aggregator::start(config).await.err().expect("a refusal");
     let AggregatorError::Config(mistakes) = error else { panic!("{error}") };

@@ -11,7 +11,7 @@ use crate::group::{Group, LIMIT, birth, filled, status};
 
 const SURE: f32 = 1.0;
 
-/// Publishes birth and status of a device that does not exist, as a broker keeps them that died with the device.
+/// Publishes retained birth and status `up` of a device that does not exist, as left by a broker that died together with the device.
 async fn ghost(group: &Group, id: &str, slot: u8) {
     let link = group.link("ghost").await;
     let id = DeviceId::new(id).unwrap();

@@ -32,7 +32,7 @@ async fn a_killed_leader_publishes_its_decisions_again_and_decides_open_samples_
     assert_eq!(observer.result().await, first, "the same decision again");
     filled(&leader, 2).await;
     assert_eq!(leader.report().awaited, 1);
-    // A sample that was decided opens nothing.
+    // An answer to a decided sample opens no sample.
     cameras.iter().for_each(|camera| camera.sees(1, 0));
     cameras.iter().for_each(|camera| camera.sees(2, 1));
     let second = observer.result().await;
@@ -72,7 +72,7 @@ async fn a_device_with_another_numbering_is_refused_over_restarts_until_a_new_on
     let leader = GroupLeader::start(&Shared::new(group.shared()).unwrap(), config).await.unwrap();
     filled(&leader, 1).await;
     assert_eq!(refused(&leader), 0);
-    // Its ids are those of the clock: one from 1970 is refused and named, one of now is taken.
+    // The device numbers by clock: an id from 1970 is refused and counted, an id of the present time is accepted.
     other.sees(600, 1);
     while leader.report().leader.implausible == 0 {
         assert!(Instant::now() < until, "{:?}", leader.report());

@@ -1,4 +1,4 @@
-//! From a capture to its answer: takes the frame, runs the section, sends the reply, and keeps it until it is settled.
+//! From a capture to its answer: takes the frame, runs the section, sends the reply, and keeps the reply until the sample is settled.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -22,7 +22,7 @@ use crate::source::SourceEvent;
 use crate::timestamp::since_1970;
 
 impl Agent {
-    /// Captures a triggered sample, unless it was captured before, its id goes backwards, or its id is too high.
+    /// Captures a triggered sample unless its trigger is repeated, backwards or too high. Sends an answer that the trigger confirms.
     pub(super) fn capture_triggered(&mut self, sample: SampleId, now_us: u64) {
         let newest = self.recent.newest();
         match self.recent.admit(sample) {
@@ -69,7 +69,7 @@ impl Agent {
         self.publisher.report.latest().capture = Some(Instant::now());
     }
 
-    /// Handles a frame that arrives on its own.
+    /// Handles an event of the source: a frame that is a sample, or a requested snapshot.
     pub(super) fn on_source(&mut self, event: SourceEvent) {
         match event {
             SourceEvent::OwnSample(view) => {
@@ -87,20 +87,20 @@ impl Agent {
         }
     }
 
-    /// Captures by the clock, and counts the captures that the device was too late for.
+    /// Captures by the clock if a capture is due, and counts the captures that were missed before it.
     pub(super) fn on_clock(&mut self) {
         let now = self.now();
         let Some(due) = self.capture_clock.as_mut().and_then(|clock| clock.capture(now)) else { return };
         self.count_due(&due);
         if matches!(due.step, Some(ClockStep::BackToUnused { .. })) {
-            // Memory holds the answers of the lowest ids shortest; those of the time ahead must not take the room of the present ones.
+            // Memory removes the lowest ids first: the higher ids of the time before the step would stay and push new answers out.
             self.unsettled.spool_memory(now);
         }
         self.recent.remember(due.sample);
         self.capture(due.sample, now.us);
     }
 
-    /// Counts and logs what a capture by the clock passed over.
+    /// Counts and logs the captures that were missed before a capture by the clock, and a step of the clock.
     fn count_due(&self, due: &DueCapture) {
         let mut report = self.publisher.report();
         report.captures_missed = report.captures_missed.saturating_add(due.missed);
@@ -134,14 +134,14 @@ impl Agent {
         self.capture_clock.as_ref().map(|clock| Instant::now() + clock.until_next(self.now()))
     }
 
-    /// True while frames are taken from the source. A frame that is a sample waits for a free place in the section's queue. It also waits
-    /// until its answer can be sent or spooled on disk. So no frame of a file or a pipe is lost.
+    /// True while frames are taken from the source. A frame that is a sample is taken only if the section's queue has a free place, and if
+    /// the spool is on disk or the broker was connected before. So no frame of a file or a pipe is lost.
     pub(super) fn takes_frames(&self) -> bool {
         let is_safe = self.has_been_connected || self.unsettled.spool.is_on_disk();
         self.frame_ids.is_none() || is_safe && self.section.has_capacity()
     }
 
-    /// Answers with the result of the section.
+    /// Answers with the result of the section. A failed section gives no answer, and is counted.
     pub(super) fn on_result(&mut self, result: JobResult) {
         let JobResult { sample, captured_us, output } = result;
         let replied = output.and_then(|output| Ok((self.reply_rule.reply_to(&output)?, output)));
@@ -167,8 +167,8 @@ impl Agent {
         }
     }
 
-    /// Sends an answer, followed by the features if they are sent unasked, and keeps both until the sample is settled. An answer that may go
-    /// with others waits for them; one whose trigger is unconfirmed is only kept.
+    /// Sends an answer, followed by the features if they are sent unasked, and keeps both until the sample is settled. An answer that may
+    /// go in a batch waits for the batch; an answer whose trigger is unconfirmed is only kept.
     fn answer(&mut self, sample: SampleId, captured_us: u64, body: Body<'_>, features: Vec<u8>) {
         let now = self.now();
         let captured_us = captured_us as i64;

@@ -28,8 +28,8 @@ impl Agent {
         self.batch.due_us().map(|due_us| self.instant_of(due_us))
     }
 
-    /// Sends the waiting answers: in one message, or in several where one does not take them all. A leader that reads no batches any more
-    /// gets each by itself.
+    /// Sends the waiting answers, in several messages if one does not take them all. If the leader reads no batches any more, each answer
+    /// is sent by itself.
     pub(super) fn send_batch(&mut self) {
         let answers = self.batch.take();
         if answers.is_empty() {
@@ -40,7 +40,7 @@ impl Agent {
         self.report_unsettled();
     }
 
-    /// Sends answers, at most so many in one message.
+    /// Sends answers, at most `most` in one message.
     fn send_answers(&mut self, mut answers: Vec<Answer>, most: usize, now: Timestamp) {
         while !answers.is_empty() {
             let limits = &self.publisher.limits;
@@ -59,7 +59,7 @@ impl Agent {
             }
             let answered: Vec<_> = answers.drain(..taken).collect();
             if taken > 1 && sent.as_ref().is_err_and(is_permanent) {
-                // The message may be too large for the broker where each of its answers is not.
+                // The batch may be too large for the broker while each of its answers is not: they are sent one by one.
                 self.send_answers(answered, 1, now);
                 continue;
             }
@@ -69,7 +69,7 @@ impl Agent {
         }
     }
 
-    /// Takes from a notice for how long the leader lets answers wait for others.
+    /// Takes over the longest wait for a batch that a notice allows, and logs a change.
     pub(super) fn note_allowed_wait(&mut self, notice: &SettledNotice) {
         let Some(wait_ms) = self.set_allowed_wait(notice.batch_ms) else { return };
         if wait_ms == 0 {
@@ -88,7 +88,8 @@ impl Agent {
         }
     }
 
-    /// Sets what the leader allows. Returns the new wait, ms, where it has changed. Waiting answers are sent where none may wait any more.
+    /// Sets the longest wait that the leader allows. Returns the new wait, in ms, if it has changed. If no answer may wait any more, the
+    /// waiting answers are sent.
     pub(super) fn set_allowed_wait(&mut self, allowed_ms: Option<u32>) -> Option<u64> {
         let wait_ms = self.batch.set_allowed(allowed_ms);
         if let Some(wait_ms) = wait_ms {
@@ -100,7 +101,8 @@ impl Agent {
         wait_ms
     }
 
-    /// Keeps an answer until it is settled; `sent` tells whether the link took its message now.
+    /// Keeps an answer until it is settled: in memory if the link took its message (`sent`), else in the spool. An answer that the link can
+    /// never take is given up.
     pub(super) fn keep(&mut self, mut answer: Answer, sent: &Result<(), LinkError>, now: Timestamp) {
         answer.sent_us = now.us;
         match sent {

@@ -1,5 +1,5 @@
-//! Sends answers late until the leader settles each: those of the spool, a few messages at a time so that new samples are not held up,
-//! and those in memory that the leader's notices pass over.
+//! Sends answers late until the leader settles each: spooled answers, a few messages at a time so that new samples are not held up, and
+//! answers in memory that the leader's notices pass over: the notices settle higher ids, and do not name the sample.
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,11 @@ use crate::timestamp::Timestamp;
 /// Time between two services of the spool.
 const SERVICE_EVERY: Duration = Duration::from_millis(20);
 
-/// Late messages sent in one service.
+/// Number of late messages that ends a service; the last sample may exceed it by its features.
 const MAX_MESSAGES: usize = 32;
 
 impl Agent {
-    /// Time of the next service of the spool; `None` while every answer is settled.
+    /// Time of the next service: soon if spooled answers can be sent, else when an answer in memory is too old. `None` without either.
     pub(super) fn next_spool_service(&self) -> Option<Instant> {
         let next = self.spool_served + SERVICE_EVERY;
         if self.is_connected() && self.unsettled.spool.len() > 0 {
@@ -44,7 +44,7 @@ impl Agent {
     fn send_late(&mut self, now: Timestamp) {
         let due = self.unsettled.spool.due(now.us, MAX_MESSAGES);
         if !due.is_empty() {
-            // Answers in time do not queue behind late ones.
+            // Waiting answers are sent first: they are in time, and must not queue behind late ones.
             self.send_batch();
         }
         let mut messages = 0;
@@ -57,13 +57,13 @@ impl Agent {
                 Err(error) if is_permanent(&error) => {
                     self.give_up(sample, GiveUpReason::REFUSED, &error.to_string());
                 }
-                // The sample stays due.
+                // The sample stays due, for a later service.
                 Err(_) => return,
             }
         }
     }
 
-    /// Sends a spooled sample; returns the number of messages.
+    /// Sends the answer to a spooled sample late, or `gone` if only its id is left; returns the number of messages.
     fn send_sample_late(&mut self, sample: SampleId, now: Timestamp) -> Result<usize, LinkError> {
         let messages = self.late_messages(sample, now);
         for message in &messages {
@@ -84,7 +84,7 @@ impl Agent {
         self.publisher.encode(sample, age, Body::Gone).into_iter().collect()
     }
 
-    /// Encodes an answer anew, under the present boot number and this age.
+    /// Encodes an answer anew, with the present boot number and this age; its features follow if they are sent unasked.
     fn encode_again(&self, answer: &Answer, age: Age) -> Result<Vec<Encoded>, String> {
         let Answer { sample, message, features, .. } = answer;
         let message = decode(message, &self.publisher.limits).map_err(|error| error.to_string())?;
@@ -99,8 +99,8 @@ impl Agent {
         self.unsettled.spool.give_up(sample, reason, detail);
     }
 
-    /// Sends again, marked late, the answers in memory that the leader's notices pass over: their messages may have been lost on a
-    /// connection that lives.
+    /// Sends again, marked late, the answers in memory that the leader's notices pass over: the messages may have been lost although the
+    /// connection lives.
     pub(super) fn send_passed_over(&mut self, notice: &SettledNotice) {
         let now = self.now();
         let passed_over = self.unsettled.memory.passed_over(notice, now.us);
@@ -120,7 +120,8 @@ impl Agent {
         }
     }
 
-    /// Sends the answer to a sample whose trigger a second one has confirmed. One that cannot be sent is sent late.
+    /// Sends the answer to a sample whose trigger a second trigger has confirmed. An answer that cannot be sent now moves to the spool,
+    /// which sends it late; without a spool it stays in memory.
     pub(super) fn send_confirmed(&mut self, sample: SampleId) {
         let now = self.now();
         if self.send_kept(sample, now, false).is_err()
@@ -131,7 +132,7 @@ impl Agent {
         }
     }
 
-    /// Sends an answer in memory.
+    /// Sends the answer to a sample from memory; without such an answer nothing is sent.
     fn send_kept(&self, sample: SampleId, now: Timestamp, is_late: bool) -> Result<(), LinkError> {
         let Some(kept) = self.unsettled.memory.answers.get(&sample) else { return Ok(()) };
         match self.encode_again(kept, Age { is_late, ..kept.age(now) }) {

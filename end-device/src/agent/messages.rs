@@ -1,4 +1,4 @@
-//! Messages to a device: trigger, request, settled, and its own birth and status.
+//! Messages to a device: trigger, request, settled and command, the birth and status that the broker keeps for its id, and refusals.
 
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ impl Agent {
                 self.connected.send_replace(false);
                 self.presence.disconnected();
                 self.unsettled.disconnected(self.now());
-                // The next leader may allow no wait. Waiting answers go to the spool.
+                // The next leader may allow no wait. Waiting answers go to the spool, since there is no connection.
                 self.set_allowed_wait(None);
                 self.report_unsettled();
             }
@@ -63,7 +63,7 @@ impl Agent {
         }
     }
 
-    /// Takes the leader's policy of the exit `device`.
+    /// Takes a policy of the exit `device` from a command of the leader.
     fn on_command(&mut self, topic: &str, payload: &[u8]) {
         match self.read_policy(payload) {
             Ok(policy) => {
@@ -85,7 +85,7 @@ impl Agent {
         checked.map(|()| policy).map_err(|error| error.to_string())
     }
 
-    /// Judges answers from now on under another policy of the exit `device`, and names it in the birth.
+    /// Judges answers from now on under another policy of the exit `device`, and publishes a birth that names this policy.
     pub(super) fn set_policy(&mut self, policy: ExitPolicy, id: PolicyId) {
         self.reply_rule.set_policy(policy, id);
         if self.birth.policy == self.reply_rule.policy() {
@@ -134,7 +134,7 @@ impl Agent {
         let answer = self.unsettled.answer(sample, now);
         match answer.filter(|answer| is_our_network && !answer.features.is_empty()) {
             Some(answer) => self.publisher.send(sample, answer.age(now), Body::Features(&answer.features)),
-            // An answer at once spares the leader the wait.
+            // The device answers at once that the features are gone, so that the leader does not wait for them.
             None => self.publisher.send(sample, Age { ms: 0, is_late: false }, Body::Gone),
         }
     }
@@ -153,7 +153,7 @@ impl Agent {
         }
     }
 
-    /// Notes that the leader is there, and whether it takes this device.
+    /// Notes the time of the leader's notice, and whether the leader refuses this device; a change is logged.
     fn note_leader(&mut self, notice: &SettledNotice) {
         let refusal = notice.refused.get(&self.device);
         let mut latest = self.publisher.report.latest();
@@ -170,12 +170,12 @@ impl Agent {
         }
     }
 
-    /// Time at which birth and status are published again.
+    /// Time at which birth and status are published again; `None` while nothing needs a correction.
     pub(super) fn next_correction(&self) -> Option<Instant> {
         self.presence.due_us().map(|due_us| self.instant_of(due_us))
     }
 
-    /// Publishes birth and status again where the broker has others or refused them.
+    /// Publishes birth and status again if a correction is due: the broker keeps a different birth or status, or refused one.
     pub(super) fn correct_presence(&mut self) {
         let Some(Correction { disturbance, is_first }) = self.presence.correct(self.now().us) else { return };
         self.publish_presence();
@@ -187,7 +187,6 @@ impl Agent {
         }
     }
 
-    /// Publishes birth and status.
     fn publish_presence(&self) {
         // Birth comes before the status, so that a reader of the status knows the device.
         let Publisher { topics, link, .. } = &self.publisher;
@@ -198,7 +197,7 @@ impl Agent {
         }
     }
 
-    /// Counts a message that the broker refused, and plans the next try of birth and status.
+    /// Counts a message that the broker refused, and logs it at most once a minute. A refused birth or status is published again later.
     fn on_refused(&mut self, topic: &str, reason: &PublishRefusal) {
         let now_us = self.now().us;
         if topic == self.publisher.topics.birth {
@@ -243,7 +242,7 @@ impl Agent {
             Disturbance::OtherStatus => {
                 warn!("the broker has another status of this device: that it is up is published again");
             }
-            // Refused messages have a log line of their own.
+            // `on_refused` logs refused messages.
             Disturbance::Refused => {}
         }
     }

@@ -27,7 +27,7 @@ use crate::state_folder::FrameIds;
 use crate::timestamp::{DeviceClock, Timestamp};
 use crate::unsettled_answers::UnsettledAnswers;
 
-/// Shortest time between two frames that are samples, so that no two share a millisecond.
+/// Shortest time between two frames that are samples: at a higher rate their ids, which are milliseconds, would run ahead of the clock.
 const FRAME_EVERY: Duration = Duration::from_millis(1);
 
 /// State of the device's task.
@@ -50,7 +50,7 @@ pub(crate) struct Agent {
     /// Limits log lines about messages that the broker refuses.
     pub(crate) refusal_log: LogLimit,
     pub(crate) capture_clock: Option<CaptureClock>,
-    /// Longest time to wait, after the source has ended, until all samples are settled.
+    /// Longest wait, after the source has ended, for all samples to be settled.
     pub(crate) grace: Duration,
     pub(crate) clock: DeviceClock,
     /// Time of the last work on the spool.
@@ -71,13 +71,13 @@ pub(crate) struct AgentInputs {
 /// Reason for which a device ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was asked to stop.
+    /// The device was asked to stop.
     Stopped,
-    /// Its source of frames came to its end, and every frame was answered.
+    /// The source of frames came to its end, and its frames were answered.
     Source,
-    /// Its source of frames broke off.
+    /// The source of frames broke off.
     SourceBroke,
-    /// Its model thread failed.
+    /// The model thread failed.
     Model,
 }
 
@@ -103,7 +103,7 @@ impl Agent {
         let AgentInputs { incoming, results, stop, policies } = inputs;
         let mut next_capture = self.next_capture();
         let mut next_frame = None;
-        // Once the source has ended: the reason, and the latest time to leave.
+        // Set once the source has ended: the reason, and the time at which the device leaves even with unsettled samples.
         let mut leaving: Option<(Ended, Instant)> = None;
         let mut is_drained = false;
         loop {
@@ -126,7 +126,7 @@ impl Agent {
                     }
                     None => {
                         error!("the model thread ended; the device stops");
-                        // The device cannot answer any more: the broker publishes its last will.
+                        // The device cannot answer any more. The link ends without a disconnect: the broker publishes the last will.
                         self.publisher.link.kill();
                         return Ended::Model;
                     }
@@ -163,7 +163,7 @@ impl Agent {
         *self.connected.borrow()
     }
 
-    /// The instant of this time of the device's own clock; not before now.
+    /// Converts a time of the device's own clock, in microseconds, to an `Instant`; a past time gives the present.
     fn instant_of(&self, us: u64) -> Instant {
         Instant::now() + Duration::from_micros(us.saturating_sub(self.now().us))
     }

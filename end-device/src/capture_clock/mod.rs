@@ -13,13 +13,13 @@ use crate::timestamp::Timestamp;
 /// Shortest time between two log lines about missed captures.
 const LOG_EVERY_US: u64 = 10_000_000;
 
-/// The schedule moves towards a wall clock that is near by at most this part of a period at each capture.
+/// At each capture the schedule moves towards a wall clock that is near by at most this part of a period: a twentieth.
 const LARGEST_MOVE: u64 = 20;
 
-/// Time before the start whose ids count as used: an earlier process of the device may have used them.
+/// Microseconds before the start whose ids count as used, a day: an earlier process of the device may have used them.
 const EARLIER_PROCESS_US: u64 = 86_400_000_000;
 
-/// Captures at fixed distances.
+/// Schedule of captures, one in each period.
 ///
 /// Sample `k` is captured at `k * period`, the middle of the times that round to `k`:
 ///
@@ -32,14 +32,14 @@ const EARLIER_PROCESS_US: u64 = 86_400_000_000;
 /// A device whose clock is off by almost half a period either way still names the same sample. A device that is later than that
 /// captures the next sample, and misses this one.
 ///
-/// The times are those of the schedule: the device's own clock and an offset. At each capture the offset follows the wall clock:
+/// The times are times of the schedule: the device's own clock plus an offset. At each capture the offset follows the wall clock:
 ///
 /// ```text
-/// wall - schedule     what happens
-/// half a period up    the schedule jumps to the wall clock; the ids between are missed
-/// less either way     periods are up to 5 % shorter or longer until both agree
-/// half a period down  the schedule jumps back if the wall clock's id is unused; else ids run ahead of the wall clock, and
-///                     periods are twice as long, until it is unused or both agree
+/// wall - schedule         what happens
+/// >= half a period        the schedule jumps to the wall clock; the ids between are missed
+/// less, either way        periods are up to 5 % shorter or longer until both agree
+/// <= minus half a period  the schedule jumps back if the wall clock's id is unused; else ids run ahead of the wall clock, and
+///                         periods are twice as long, until the wall clock's id is unused or both agree
 /// ```
 ///
 /// So no id is used twice, and captures never stop, whatever the wall clock does.
@@ -50,7 +50,7 @@ pub(crate) struct CaptureClock {
     offset_us: i64,
     /// Microseconds by which the wall clock was ahead of the device's own clock at the last capture.
     wall_ahead_us: i64,
-    /// True while ids run ahead of the wall clock: it was set back, or came to ids that are used.
+    /// True while ids run ahead of the wall clock, because the wall clock was set back or came to ids that are used.
     runs_ahead: bool,
     /// The id that was captured last.
     last: SampleId,
@@ -63,31 +63,31 @@ pub(crate) struct CaptureClock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DueCapture {
     pub(crate) sample: SampleId,
-    /// Unused ids between the previous capture and this one: the device was late, or the wall clock was set forward. After a step back such
-    /// an id may still be captured.
+    /// Number of unused ids between the previous capture and this one: the device was late, or the wall clock was set forward. After a step
+    /// back of the clock such an id may still be captured.
     pub(crate) missed: u64,
-    /// Missed captures of a late device that no log line has named yet; 0 while the last line is too recent.
+    /// Number of captures missed by a late device that no log line has named yet; 0 while the last line is too recent.
     pub(crate) missed_to_log: u64,
-    /// Step of the wall clock since the capture before.
+    /// Step of the wall clock since the previous capture.
     pub(crate) step: Option<ClockStep>,
 }
 
 /// Step of the wall clock by at least half a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockStep {
-    /// It was set forward.
+    /// The wall clock was set forward, and the schedule jumped to it.
     Forward {
-        /// Microseconds between the schedule and the wall clock.
+        /// Microseconds by which the wall clock was ahead of the schedule.
         by_us: u64,
     },
-    /// It was set back to a time whose ids are unused, and the schedule went back with it.
+    /// The wall clock was set back to a time whose ids are unused, and the schedule jumped back to it.
     BackToUnused {
-        /// Microseconds between the wall clock and the schedule before.
+        /// Microseconds by which the schedule was ahead of the wall clock.
         by_us: u64,
     },
-    /// It was set back to a time whose ids are used: ids run ahead.
+    /// The wall clock was set back to a time whose ids are used: ids run ahead of the wall clock.
     Back {
-        /// Microseconds: the larger one of the clock's step and the schedule's lead.
+        /// Microseconds of the clock's step, or of the schedule's lead over the wall clock if that is more.
         by_us: u64,
     },
 }
@@ -158,7 +158,7 @@ impl CaptureClock {
         Some(DueCapture { sample, missed, missed_to_log, step: jump.or(is_set_back.then_some(back)) })
     }
 
-    /// The jump of the schedule to a wall clock that is far from it, by this much; `None` where the schedule goes on.
+    /// The jump of the schedule to a wall clock that is `apart_us` ahead of it; `None` if the schedule goes on without a jump.
     fn jump(&self, now: Timestamp, apart_us: i64) -> Option<ClockStep> {
         let by_us = apart_us.unsigned_abs();
         if apart_us >= self.half_us() {
@@ -173,12 +173,12 @@ impl CaptureClock {
         (self.period_us / 2) as i64
     }
 
-    /// Marks a sample and the ids that the device was too late for as used; returns the number of ids that were missed.
+    /// Marks a sample and, unless the schedule jumped, the missed ids before it as used; returns the number of missed ids.
     fn use_ids(&mut self, sample: SampleId, is_jump: bool) -> u64 {
         let next = SampleId(self.last.0.saturating_add(1));
         self.last = sample;
         let missed = self.used.count_unused(next, sample);
-        // A clock that was set forward may be set back, to the ids that it passed over.
+        // After a jump the ids between stay unused: the clock may be set back to them.
         self.used.insert(if is_jump { sample } else { next }, sample);
         missed
     }
@@ -194,7 +194,7 @@ impl CaptureClock {
     }
 }
 
-/// The id whose capture is nearest.
+/// The id whose capture is nearest to this time.
 fn nearest(time_us: u64, period_us: u64) -> SampleId {
     SampleId(time_us.saturating_add(period_us / 2) / period_us)
 }
@@ -253,7 +253,7 @@ mod tests {
             Timestamp { us: self.us, since_1970: Duration::from_micros(self.wall_us) }
         }
 
-        /// Waits until the next capture is due, sets the wall clock by this much, and captures. Returns the wait, too.
+        /// Waits until the next capture is due, moves the wall clock by this step, and captures. Returns the wait in us and the capture.
         fn next(&mut self, step_us: i64) -> (u64, DueCapture) {
             let waited_us = self.clock.until_next(self.now()).as_micros() as u64;
             self.us += waited_us;
@@ -372,7 +372,7 @@ mod tests {
             let (waited_us, due) = device.next(0);
             assert_eq!((waited_us, due.sample.0, due.missed, due.step), (100_000, first + next, 0, None));
         }
-        // Here the 100 ids of the wrong hour begin.
+        // Here the 100 ids begin that were used during the wrong hour.
         assert_eq!(device.next(0).1.sample.0, first + 36_101);
         let mut samples = 0;
         while device.off_us() > 0 {
@@ -388,7 +388,7 @@ mod tests {
         let mut device = Punctual::new(100, 1_700_000_000_000_000);
         let first = device.next(0).1.sample.0;
         device.next(60_000_000);
-        // One second back: the ids there are unused. Half a second later the clock is set to those before the jump.
+        // The first step back is a second, to unused ids. The second one goes to before the jump forward, where ids count as used.
         assert!(matches!(device.next(-1_000_000).1.step, Some(ClockStep::BackToUnused { .. })));
         let (_, due) = device.next(-59_500_000);
         assert!(matches!(due.step, Some(ClockStep::Back { .. })), "{due:?}");
@@ -477,7 +477,8 @@ mod tests {
                     prop_assert!(due.sample > before && due.missed < due.sample.0 - before.0, "{due:?}");
                 }
             }
-            // Each capture brings the wall clock nearer: at once, by a period, or by 5 % of one.
+            // Each capture brings the schedule nearer to the wall clock: all the way, by a period, or by 5 % of a period. Used ids are the
+            // exception: the schedule skips them, away from the wall clock.
             for _ in 0..100 {
                 let (before_us, next) = (device.off_us(), device.clock.last.0 + 1);
                 let (waited_us, due) = device.next(0);

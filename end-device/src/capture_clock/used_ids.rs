@@ -1,14 +1,14 @@
-//! Ids that a device has used, so that none is used twice when its clock goes back.
+//! Ids that a device has used, so that no id is used twice when the clock goes back.
 
 use headwater_protocol::SampleId;
 
-/// Most ranges remembered. One more joins the two nearest ranges, and the ids between them count as used.
+/// Largest number of ranges. Beyond it the two nearest ranges become one, and the ids between them count as used.
 const MAX_RANGES: usize = 64;
 
 /// Used ids as ranges. Only a step of the clock begins a new range, so there are few.
 #[derive(Clone, Debug)]
 pub(super) struct UsedIds {
-    /// First and last id of each range, ascending; no two touch.
+    /// First and last id of each range, ascending; no two ranges touch.
     ranges: Vec<(u64, u64)>,
 }
 
@@ -18,14 +18,14 @@ impl UsedIds {
         Self { ranges: vec![(first.0, last.0)] }
     }
 
-    /// The last id of the range that holds this one; `None` for an unused id.
+    /// The last id of the range that holds this id; `None` for an unused id.
     pub(super) fn range_end(&self, id: SampleId) -> Option<SampleId> {
         let from_id_on = self.ranges.partition_point(|(_, last)| *last < id.0);
         let (first, last) = self.ranges.get(from_id_on)?;
         (*first <= id.0).then_some(SampleId(*last))
     }
 
-    /// Number of unused ids from `first` to before `end`; 0 where `end` lies before `first`.
+    /// Number of unused ids from `first` on and below `end`; 0 if `end` is not above `first`.
     pub(super) fn count_unused(&self, first: SampleId, end: SampleId) -> u64 {
         if end <= first {
             return 0;
@@ -36,7 +36,7 @@ impl UsedIds {
         end.0 - first.0 - used.sum::<u64>()
     }
 
-    /// Adds the ids from `first` to `last`.
+    /// Adds the ids from `first` to `last`, both included.
     pub(super) fn insert(&mut self, first: SampleId, last: SampleId) {
         let joined_from = self.ranges.partition_point(|range| range.1.saturating_add(1) < first.0);
         let joined_to = self.ranges.partition_point(|range| range.0 <= last.0.saturating_add(1));

@@ -114,18 +114,18 @@ settings! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CaptureWord {
-    /// A message of the group.
+    /// A message on the group's topic `trigger`.
     Trigger,
-    /// The clock.
+    /// The device's clock, every `period_ms`.
     Clock,
     /// Each frame of the source.
     Source,
 }
 
-/// Longest wait or period, a day.
+/// Longest wait or period that a setting may name, in ms: a day.
 const MAX_MS: u64 = 86_400_000;
 
-/// Longest time for which an answer waits for others.
+/// Longest time for which an answer waits for others, in ms.
 const MAX_BATCH_MS: u64 = 10_000;
 
 const MAX_SPOOL_BYTES: u64 = 1 << 40;
@@ -168,7 +168,7 @@ impl DeviceSettings {
         Ok(loaded)
     }
 
-    /// Cause of a capture, with its period.
+    /// Cause of a capture, with its period. The clock without a period, which is a mistake, counts as the trigger.
     pub fn capture(&self) -> Capture {
         match (self.capture, self.period_ms) {
             (CaptureWord::Clock, Some(period_ms)) => Capture::Clock { period_ms },

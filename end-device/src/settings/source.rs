@@ -80,9 +80,9 @@ settings! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Existing {
-    /// Skips them.
+    /// Skips these images.
     Skip,
-    /// Takes them as frames.
+    /// Takes these images as frames.
     Take,
 }
 
@@ -129,19 +129,19 @@ pub enum StdinFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceWord {
-    /// An archive.
+    /// An archive, or a folder of the same layout.
     Archive,
-    /// A folder that is played.
+    /// A folder of images, played at a fixed rate.
     Folder,
-    /// A watched folder.
+    /// A watched folder: each new image is a frame.
     Watch,
-    /// A snapshot URL.
+    /// A snapshot URL, requested at each capture.
     Http,
-    /// A pipe.
+    /// A pipe on standard input.
     Stdin,
 }
 
-/// Reads the kind of a source. A camera's stream is no kind: another program turns it into frames.
+/// Reads the kind of a source. A stream or a camera is no kind: the mistake says to put ffmpeg before standard input.
 fn source_word(text: &str) -> Result<SourceWord, Mistake> {
     word(text).map_err(|Mistake(mistake)| match text {
         "rtsp" | "camera" | "video" => Mistake(format!(
@@ -151,7 +151,7 @@ fn source_word(text: &str) -> Result<SourceWord, Mistake> {
     })
 }
 
-/// Keys that belong to some kinds of source alone, with those kinds.
+/// Prefixes of keys that belong to some kinds of source alone, with these kinds.
 const KEYS_OF_KINDS: [(&str, &[SourceWord]); 6] = {
     use SourceWord::{Archive, Folder, Http, Stdin, Watch};
     [
@@ -165,8 +165,8 @@ const KEYS_OF_KINDS: [(&str, &[SourceWord]); 6] = {
 };
 
 impl SourceSettings {
-    /// Keys of another kind of source. A key of lower precedence than `source.kind` is no mistake: a file's key must not stand in the way of a
-    /// flag.
+    /// Mistakes for given keys of another kind of source. A key of lower precedence than `source.kind` is no mistake: a file's key must not
+    /// stand in the way of a flag.
     pub(super) fn keys_of_other_kinds(&self, values: &[Value]) -> Vec<Misfit> {
         let rank_of_kind = values.iter().find(|value| value.declared.key == "source.kind");
         let rank_of_kind = rank_of_kind.map_or(DEFAULT_RANK, |value| rank(&value.origin));
@@ -207,7 +207,7 @@ impl SourceSettings {
         }
     }
 
-    /// Longest age of a frame that answers: as set, or two periods of the clock or the folder, or a second.
+    /// Longest age of a frame that answers: as set, or two periods (the longer one of clock and folder), or a second without a period.
     pub(crate) fn max_age(&self, capture: Capture) -> Duration {
         let folder_ms = (self.kind == SourceWord::Folder).then_some(self.folder.period_ms);
         let default_ms = capture.period_ms().max(folder_ms).map_or(1000, |period_ms| 2 * period_ms);
@@ -246,7 +246,7 @@ impl HttpSettings {
         }
     }
 
-    /// Longest time of a request: as set, or three quarters of the clock's period, or a second.
+    /// Longest time of a request: as set, or three quarters of the clock's period, or a second without the clock.
     #[cfg(feature = "http")]
     pub(crate) fn timeout(&self, capture: Capture) -> Duration {
         let default_ms = capture.period_ms().map_or(1000, |period_ms| (period_ms * 3 / 4).max(1));
@@ -265,15 +265,15 @@ pub(super) fn hide(loaded: &mut Loaded<DeviceSettings>) {
     shown.into_iter().for_each(|value| value.toml = Some(url.to_string().into()));
 }
 
-/// Kinds of sources that have a key; `None` for a key of all.
+/// Kinds of sources that have a key; `None` for a key that every kind has.
 fn kinds_of(key: &str) -> Option<&'static [SourceWord]> {
     KEYS_OF_KINDS.iter().find(|(prefix, _)| key.starts_with(prefix)).map(|(_, kinds)| *kinds)
 }
 
-/// Rank of a default.
+/// Rank of a default, which every other origin precedes.
 const DEFAULT_RANK: u8 = 3;
 
-/// Rank of an origin; the lowest has precedence.
+/// Rank of an origin; the lowest number has precedence.
 fn rank(origin: &Origin) -> u8 {
     match origin {
         Origin::Flag(_) => 0,

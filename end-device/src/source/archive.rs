@@ -11,7 +11,7 @@ use headwater_samples::roi::Roi;
 use super::preprocess::Preprocessor;
 use crate::error::DeviceError;
 
-/// Frames of one slot. The sample id modulo the number of samples picks one, so a recording repeats with new ids.
+/// Frames of one slot. The sample id modulo the number of samples picks the frame, so a recording repeats with new ids.
 #[derive(Clone)]
 pub struct Frames {
     pub(super) archive: Arc<Archive>,
@@ -23,7 +23,7 @@ impl Frames {
     /// each.
     ///
     /// # Errors
-    /// [`DeviceError::Frames`] when they cannot be read, [`DeviceError::Unusable`] when there is no sample.
+    /// [`DeviceError::Frames`] when the frames cannot be read, [`DeviceError::Unusable`] when there is no sample.
     pub fn open(
         path: &Path,
         slot: Slot,
@@ -52,7 +52,7 @@ impl Frames {
         self.archive.frame(index as usize, self.slot.index())
     }
 
-    /// Some of the slot's broken frames, and the number of all of them.
+    /// At most five of the slot's broken frames, and the number of all of them.
     pub(crate) fn broken(&self) -> (Vec<&BrokenFrame>, usize) {
         const MAX_NAMED: usize = 5;
         // The archive may hold other slots too; the file name shows whose frame it is.

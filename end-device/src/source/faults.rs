@@ -8,7 +8,7 @@ use crate::report::{SharedReport, count_first};
 
 /// Reason for which a source gave no frame. The device sends nothing for the sample, so its slot is missing.
 ///
-/// Its text is the label in the report.
+/// The text is the label in the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameFault(&'static str);
 
@@ -16,13 +16,13 @@ pub(crate) struct FrameFault(&'static str);
 impl FrameFault {
     /// The file is no image, or a damaged one.
     pub(crate) const BROKEN: Self = Self("broken");
-    /// The file ends in its middle.
+    /// The file ends before its image does.
     pub(crate) const CUT: Self = Self("cut");
     /// The file has more bytes than a frame may have.
     pub(crate) const OVERSIZE: Self = Self("oversize");
     /// The region of interest lies outside the frame.
     pub(crate) const ROI_OUTSIDE: Self = Self("roi_outside");
-    /// Bytes between images belong to none.
+    /// Bytes of a stream belong to no image, or to an image whose structure is broken.
     pub(crate) const STRAY: Self = Self("stray_bytes");
     /// The file system or the pipe gives an error.
     pub(crate) const UNREADABLE: Self = Self("unreadable");
@@ -52,7 +52,6 @@ impl SharedReport {
         }
     }
 
-    /// Counts a frame.
     pub(crate) fn count_frame(&self) {
         self.lock().source_frames += 1;
     }

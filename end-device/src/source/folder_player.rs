@@ -50,7 +50,7 @@ impl FrameProducer for FolderPlayer {
     fn run(self: Box<Self>, frames: &FrameSender) -> Result<(), String> {
         let mut due = Instant::now();
         loop {
-            // A new list in each round takes files into account that were added or removed meanwhile.
+            // The folder is listed again before each pass: files may have been added or removed meanwhile.
             let files = image_files::list(&self.path)
                 .map_err(|error| format!("{}: {error}", self.path.display()))?
                 .paths;
@@ -61,7 +61,7 @@ impl FrameProducer for FolderPlayer {
                 if !frames.sleep_until(due) {
                     return Ok(());
                 }
-                // A player that is behind skips time instead of sending a burst.
+                // A player that is behind moves its schedule to the present instead of sending a burst.
                 due = (due + self.period).max(Instant::now());
                 if !image_files::send_file(&file, &self.preprocessor, frames) {
                     return Ok(());

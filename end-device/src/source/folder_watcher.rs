@@ -23,7 +23,7 @@ pub(crate) struct FolderWatcher {
 }
 
 impl FolderWatcher {
-    /// Scans the folder once, so that files that come from now on are new.
+    /// Scans the folder once, and skips the files in it if the settings say so.
     pub(crate) fn open(
         path: PathBuf,
         settings: &WatchSettings,
@@ -68,11 +68,11 @@ impl FrameProducer for FolderWatcher {
     }
 }
 
-/// The image files of a folder with their stamps, and whether there are more than a scan takes.
+/// The image files of a folder with their stamps, and whether the folder holds more than [`MAX_FILES`].
 fn scan(path: &Path) -> io::Result<(Vec<ScannedFile>, bool)> {
     let files = image_files::list(path)?;
     let scanned = files.paths.into_iter().filter_map(|path| {
-        // A file that was removed between the two calls is left out.
+        // A file that was removed after the folder was listed is left out.
         let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
         let stamp = FileStamp { bytes: metadata.len(), written: metadata.modified().ok()? };
         Some(ScannedFile { path, stamp })
@@ -94,10 +94,10 @@ struct ScannedFile {
     stamp: FileStamp,
 }
 
-/// Results of earlier scans. Memory: a few bytes for each file in the folder.
+/// Files of the last scan. Memory: some tens of bytes for each file in the folder.
 #[derive(Debug, Default)]
 struct FolderScan {
-    /// Files by the hash of their names, which may be long and many.
+    /// Files by the hash of their names, since names may be long and many.
     known: HashMap<u64, KnownFile>,
     last: Option<SystemTime>,
 }
@@ -115,8 +115,8 @@ impl FolderScan {
         Self { known: files.iter().map(|file| (key(&file.path), known(file))).collect(), last: Some(now) }
     }
 
-    /// The files that are new and complete, in the order given. A file is complete when its stamp is that of the last scan. It is
-    /// complete at once when it is new but was written before the last scan: it was renamed into the folder.
+    /// The files that are new and complete, in the order given. A file is complete when its stamp is the same as at the last scan. A new
+    /// file that was written before the last scan was renamed into the folder: it is complete at once.
     fn complete_files(&mut self, files: &[ScannedFile], now: SystemTime) -> Vec<PathBuf> {
         let mut complete = Vec::new();
         // Files that have left the folder are not in the new map.

@@ -11,7 +11,7 @@ use crate::config::Capture;
 use crate::error::DeviceError;
 use crate::report::SharedReport;
 
-/// Frames that may wait for the agent when each is a sample; beyond them the source waits.
+/// Frames that may wait for the agent if each frame is a sample; a source with more frames waits.
 const MAX_WAITING: usize = 2;
 
 /// Longest sleep at once, so that a stopping device does not wait for its source.
@@ -84,10 +84,10 @@ impl FrameSender {
     }
 }
 
-/// Starts the producer on its thread, which returns whether the source came to its end or broke off.
+/// Starts the producer on a thread. The thread returns true if the source came to its end, and false if it broke off.
 ///
 /// # Errors
-/// [`DeviceError::Thread`].
+/// [`DeviceError::Thread`] if the system starts no thread.
 pub(crate) fn start(
     producer: Box<dyn FrameProducer>,
     capture: Capture,
@@ -104,7 +104,7 @@ pub(crate) fn start(
         }
     };
     let frames = FrameSender { channel, faults };
-    // The agent joins the thread when the channel closes, at the end of this closure.
+    // The end of this closure drops the sender and so closes the channel; the agent then joins the thread.
     let run = move || {
         let ended = producer.run(&frames);
         ended.inspect_err(|reason| tracing::error!(reason, "the source of frames broke off")).is_ok()

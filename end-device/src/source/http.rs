@@ -1,4 +1,4 @@
-//! A snapshot URL: a GET at each capture, abandoned before the next capture is due.
+//! A snapshot URL: a GET at each capture, abandoned after a timeout (by the clock: before the next capture is due).
 
 use std::error::Error;
 use std::future::pending;
@@ -25,7 +25,7 @@ use crate::error::DeviceError;
 use crate::report::SharedReport;
 use crate::settings::HttpSettings;
 
-/// Requests under way. A camera slower than the captures does not get more and more of them.
+/// Largest number of requests under way: a camera slower than the captures does not get more and more requests.
 const MAX_REQUESTS: usize = 4;
 
 /// Client of a camera.
@@ -83,7 +83,7 @@ impl SnapshotClient {
         SnapshotRequests { client: Arc::new(self), faults, under_way: JoinSet::new() }
     }
 
-    /// Requests a snapshot; a fault is counted.
+    /// Requests a snapshot. `None` after a fault, which is counted.
     async fn view(&self, faults: &SharedReport) -> Option<View> {
         let fetched = tokio::time::timeout(self.timeout, self.fetch()).await.unwrap_or_else(|_| {
             Err((FrameFault::TIMEOUT, format!("no answer within {} ms", self.timeout.as_millis())))
@@ -159,7 +159,7 @@ async fn body_of(response: Response<Incoming>) -> Result<Bytes, (FrameFault, Str
 }
 
 impl SnapshotRequests {
-    /// Requests a snapshot, which comes out of the next call of [`SnapshotRequests::next`].
+    /// Requests a snapshot, which a later [`SnapshotRequests::next`] returns. With too many requests under way, counts a fault instead.
     pub(crate) fn start(&mut self, sample: SampleId, captured_us: u64) {
         if self.under_way.len() >= MAX_REQUESTS {
             let detail = format_args!("{}: {MAX_REQUESTS} requests are unanswered", self.client.url);

@@ -11,13 +11,13 @@ use super::image_stream::{ImageStream, StreamPart};
 use super::preprocess::Preprocessor;
 use crate::report::SharedReport;
 
-/// Image files of a folder that are listed.
+/// Largest number of image files that are listed in a folder.
 pub(crate) const MAX_FILES: usize = 65_536;
 
 /// Image files of a folder, in the order of their names.
 pub(crate) struct ImageFiles {
     pub(crate) paths: Vec<PathBuf>,
-    /// The folder holds more than [`MAX_FILES`].
+    /// True if the folder holds more than [`MAX_FILES`].
     pub(crate) is_more: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn list(folder: &Path) -> io::Result<ImageFiles> {
     Ok(files)
 }
 
-/// True for the extension of an image. A hidden file is one that some program is still writing.
+/// True for the name of an image file that is not hidden: a hidden file is one that some program is still writing.
 fn is_image_name(path: &Path) -> bool {
     let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let extension = path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase);

@@ -14,7 +14,7 @@ const BROKEN: ErrorKind = ErrorKind::InvalidData;
 pub(crate) struct ImageStream<R> {
     input: BufReader<R>,
     max_bytes: u64,
-    /// The start of an image that was read already, after stray bytes that were returned first.
+    /// Start of an image that was read already: the stray bytes before it were returned first.
     started: Option<&'static [u8]>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum StreamPart {
     Image(Vec<u8>),
     /// A whole file beyond the bound; its bytes were skipped.
     Oversize { bytes: u64 },
-    /// Bytes that belong to no image.
+    /// Bytes that belong to no image, or to an image whose structure is broken.
     Stray { bytes: u64 },
     /// An image that the end of the stream cut.
     Cut { bytes: u64 },
@@ -69,7 +69,7 @@ impl<R: Read> ImageStream<R> {
 
     /// Reads up to the start of an image. Returns the number of bytes before it, and the start that was found.
     fn find_start(&mut self) -> io::Result<(u64, Option<&'static [u8]>)> {
-        // No start has a zero.
+        // The last eight bytes read, zero at first: no start of an image has a zero.
         let mut tail = [0; PNG.len()];
         let mut read = 0u64;
         while let Some(byte) = self.byte()? {
@@ -168,7 +168,7 @@ impl<R: Read> ImageStream<R> {
     }
 }
 
-/// An image being read. Once it exceeds `max_bytes`, only its length is counted on.
+/// An image being read. Beyond `max_bytes` its bytes are dropped, and only its length is counted.
 struct Image {
     bytes: Vec<u8>,
     length: u64,

@@ -60,10 +60,10 @@ enum CheckedKind {
     Http(Box<http::SnapshotClient>),
 }
 
-/// Largest file or body of one frame, in bytes; as in an archive.
+/// Largest file or body of one frame, in bytes; the bound of an archive's frames too.
 pub const MAX_FRAME_BYTES: u64 = 4 << 20;
 
-/// Age up to which a frame answers, unless the settings give another.
+/// Longest age of a frame that answers, for a source that was opened without settings.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
 impl Source {
@@ -80,7 +80,7 @@ impl Source {
     ) -> Result<Self, DeviceError> {
         let preprocessor = Preprocessor::new(view, settings.roi);
         let producer = |producer: Box<dyn FrameProducer>| CheckedKind::Producer(producer);
-        // Checked settings have a path where the kind needs one.
+        // Checked settings have a path if the kind needs one.
         let path = settings.path.clone().unwrap_or_default();
         let kind = match settings.kind {
             SourceWord::Archive => CheckedKind::Archive(Frames::open(&path, slot, view, settings.roi)?),
@@ -126,7 +126,7 @@ impl Source {
         matches!(self.kind, CheckedKind::Producer(_))
     }
 
-    /// Some of the frames that are known to be broken, and the number of all of them.
+    /// At most five of the frames that are known to be broken, and the number of all of them. Only an archive knows them at the start.
     pub(crate) fn broken(&self) -> (Vec<&BrokenFrame>, usize) {
         match &self.kind {
             CheckedKind::Archive(frames) => frames.broken(),
@@ -134,7 +134,7 @@ impl Source {
         }
     }
 
-    /// Starts the source. Each frame of a producer is a sample, or the newest frame answers a trigger or the clock.
+    /// Starts the source. With [`Capture::Source`] each frame of a producer is a sample, else its newest frame answers a capture.
     pub(crate) fn start(self, capture: Capture, faults: SharedReport) -> Result<RunningSource, DeviceError> {
         let kind = match self.kind {
             CheckedKind::Archive(frames) => RunningKind::Archive(frames),

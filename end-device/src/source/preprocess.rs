@@ -18,7 +18,7 @@ pub(crate) struct Preprocessor {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawFrames {
     pub(crate) format: RawFormat,
-    /// Width and height.
+    /// Width and height in pixels.
     pub(crate) size: [u32; 2],
 }
 

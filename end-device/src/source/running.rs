@@ -50,7 +50,8 @@ pub(crate) enum SourceEvent {
 }
 
 impl RunningSource {
-    /// The frame of a sample that is captured now. `None`: a requested snapshot comes as an event; any other miss is counted.
+    /// The frame of a sample that is captured now. `None` for a snapshot, which comes later as an event; for a missing or stale frame,
+    /// which is counted; and for a producer that is over or whose frames are samples.
     #[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "snapshots alone need the time"))]
     pub(crate) fn capture(&mut self, sample: SampleId, captured_us: u64) -> Option<Frame<'_>> {
         match &mut self.kind {
@@ -73,7 +74,7 @@ impl RunningSource {
                 }
                 Some(Frame::View(Cow::Owned(newest.view.clone())))
             }
-            // Frames that are samples themselves answer no other sample.
+            // Frames that are samples themselves answer no other sample. A producer that is over answers none.
             RunningKind::Producer { .. } => None,
             #[cfg(feature = "http")]
             RunningKind::Snapshots(requests) => {
@@ -103,7 +104,7 @@ impl RunningSource {
             }
         };
         self.is_over = true;
-        // A thread that panicked broke off.
+        // A source whose thread panicked has broken off.
         let is_clean = thread.take().is_some_and(|thread| thread.join().unwrap_or(false));
         SourceEvent::Ended { is_clean }
     }

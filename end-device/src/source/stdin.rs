@@ -24,7 +24,7 @@ pub(crate) struct Stdin<R> {
 }
 
 impl<R: Read + Send> Stdin<R> {
-    /// Opens the pipe. Raw frames without a size have that of the view; the region of interest must lie in them.
+    /// Opens the pipe. Raw frames without a size have the size of the view; the region of interest must lie in them.
     pub(crate) fn open(
         input: R,
         frames: StdinSettings,

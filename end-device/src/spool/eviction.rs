@@ -14,7 +14,7 @@ use crate::give_up_reason::GiveUpReason;
 pub(super) const MIN_BYTES: u64 = 512;
 
 impl Spool {
-    /// Evicts the oldest segments until a record fits; false when it never can.
+    /// Evicts the oldest segments until a record fits; false if the record is larger than the whole spool.
     pub(super) fn make_space(&mut self, record: &Record<'_>) -> bool {
         let header =
             self.folder.as_ref().map_or(0, |folder| segment::header(self.network, &folder.owner).len());

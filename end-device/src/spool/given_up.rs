@@ -7,7 +7,7 @@
 //! +----------+-------------+-------+-------------+-------+ ...
 //! ```
 //!
-//! The digit is the format. All little endian. Ids are appended. The file is removed when no id is left.
+//! The digit is the format. All numbers are little endian. Ids are appended. The file is removed when no id is left.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -36,13 +36,13 @@ const MAGIC: &[u8; 8] = b"HWGIVEN2";
 /// Bytes of an id in the file.
 const ID_BYTES: usize = 12;
 
-/// Given-up samples whose ids are kept.
+/// Largest number of given-up samples whose ids are kept; beyond it the lowest ids are forgotten.
 pub(super) const MAX_GIVEN_UP: usize = 65_536;
 
-/// Ids in the file before it is rewritten without the settled ones.
+/// Number of ids in the file beyond which it is rewritten without the settled ones.
 const MAX_IDS: usize = 4 * MAX_GIVEN_UP;
 
-/// The file, if there is a folder.
+/// The file of ids; a spool in memory has none.
 #[derive(Debug, Default)]
 pub(super) struct GivenUpIds {
     path: Option<PathBuf>,
@@ -132,14 +132,14 @@ impl GivenUpIds {
     }
 }
 
-/// Reads the file; what is beyond its largest length is ignored.
+/// Reads the file; bytes beyond its largest length are ignored.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take((MAGIC.len() + (MAX_IDS + 1) * ID_BYTES) as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The id of an entry; `None` if it was altered.
+/// The id of an entry; `None` if the entry was altered.
 fn decoded(entry: &[u8; ID_BYTES]) -> Option<SampleId> {
     let (id, crc) = entry.split_first_chunk::<8>()?;
     (crc == crc32fast::hash(id).to_le_bytes()).then(|| SampleId(u64::from_le_bytes(*id)))
@@ -163,7 +163,7 @@ mod tests {
         open_counting(folder, 0)
     }
 
-    /// Opens the file and checks how many damaged ones are counted.
+    /// Opens the file, and checks how many damaged files are counted.
     #[track_caller]
     fn open_counting(folder: &Path, damaged: u64) -> (GivenUpIds, Vec<SampleId>) {
         let report = SharedReport::default();

@@ -7,8 +7,9 @@
 //! sample 3  --> given up          --> given_up       ids alone
 //! ```
 //!
-//! A segment names the device whose answers it holds (`owner.rs`). A new process reads the segments again (`recovery.rs`). Over its bound the spool evicts its oldest segment (`eviction.rs`): it
-//! keeps the ids of those samples and reports them to the leader as given up. Times are microseconds since the device's start.
+//! A segment names the device whose answers it holds (`owner.rs`). A new process reads the segments again (`recovery.rs`). A spool over its
+//! bound evicts its oldest segment (`eviction.rs`): it keeps the ids of the evicted samples, and reports them to the leader as given up.
+//! Times are microseconds since the device's start.
 
 mod eviction;
 mod given_up;
@@ -68,7 +69,7 @@ pub(crate) struct Spool {
 #[derive(Clone, Debug)]
 pub(crate) struct SpoolFolder {
     pub(crate) path: PathBuf,
-    /// The device that uses it.
+    /// The device that uses the folder.
     pub(crate) owner: Owner,
 }
 
@@ -76,7 +77,7 @@ pub(crate) struct SpoolFolder {
 #[derive(Clone, Copy, Debug)]
 enum SpoolEntry {
     Stored(RecordPosition),
-    /// Only the id is left. The next process finds it in the record of this segment or, without a segment, in the file of ids.
+    /// Only the id is left. The next process finds the id in the record of this segment or, without a segment, in the file of ids.
     GivenUp {
         in_segment: Option<u32>,
     },
@@ -88,13 +89,13 @@ struct RecordPosition {
     offset: u32,
 }
 
-/// Length at which a segment takes no more records.
+/// Length at which a segment takes no more records, in bytes.
 const SEGMENT_BYTES: u64 = 256 << 10;
 
 /// Smallest number of segments in a full spool. Eviction removes one segment at a time.
 const SEGMENTS: u64 = 16;
 
-/// Bound of a spool in memory.
+/// Largest size of a spool in memory.
 const MAX_BYTES_IN_MEMORY: u64 = 1 << 20;
 
 impl Spool {
@@ -122,7 +123,7 @@ impl Spool {
         }
     }
 
-    /// Adds an answer. One that was sent in time on the present connection is sent late from `due_us` on, any other at once.
+    /// Adds an answer. If it was sent in time on the present connection, it is sent late from `due_us` on; without `due_us`, at once.
     pub(crate) fn put(&mut self, answer: &Answer, now: Timestamp, due_us: Option<u64>) {
         let sample = answer.sample;
         let record = &Record {
@@ -165,7 +166,7 @@ impl Spool {
         self.insert_given_up(sample, entry, reason, detail);
     }
 
-    /// Reads an answer, which is late. `None`: only the id is left, also of one that cannot be read, or the sample is not here.
+    /// Reads an answer, which is late. `None` if the spool lacks the sample, has only its id, or gives it up since it cannot be read.
     pub(crate) fn read(&mut self, sample: SampleId, now: Timestamp) -> Option<Answer> {
         let SpoolEntry::Stored(position) = *self.samples.get(&sample)? else { return None };
         let unreadable = match self.segments.get(&position.segment).map(|found| found.read(position.offset)) {
@@ -219,12 +220,12 @@ impl Spool {
         self.schedule.disconnected();
     }
 
-    /// Number of samples.
+    /// Number of samples, with the given-up ones.
     pub(crate) fn len(&self) -> usize {
         self.samples.len()
     }
 
-    /// The highest id.
+    /// The highest id of a spooled sample.
     pub(crate) fn newest(&self) -> Option<SampleId> {
         self.samples.last_key_value().map(|(sample, _)| *sample)
     }
@@ -239,7 +240,7 @@ impl Spool {
         self.folder.is_some()
     }
 
-    /// True when the spool takes answers and not only the ids of those that are given up.
+    /// True when the spool takes answers, and not only the ids of given-up samples.
     pub(crate) fn holds_answers(&self) -> bool {
         self.max_bytes > 0
     }
@@ -258,7 +259,7 @@ impl Spool {
         }
     }
 
-    /// The number of a segment that takes another record.
+    /// The number of a segment that takes another record: the current one, or a new one if that is full.
     fn appendable(&mut self) -> io::Result<u32> {
         if let Some(number) = self.current
             && let Some(segment) = self.segments.get_mut(&number)

@@ -8,7 +8,7 @@
 //! |<------------------------------ header ----------------------------------------------->|<----- body ----->|
 //! ```
 //!
-//! All little endian. The header has a separate check sum, so that the sample of a cut or altered body is still known.
+//! All numbers are little endian. The header has a separate check sum, so that the sample of a cut or altered body is still known.
 
 use headwater_protocol::SampleId;
 
@@ -97,7 +97,7 @@ impl<'a> Record<'a> {
 }
 
 impl RecordHeader {
-    /// Parses a header; `None` when the bytes are not one.
+    /// Parses a header; `None` when the bytes are no header.
     pub(super) fn parse(bytes: &[u8; RECORD_HEADER_BYTES]) -> Option<Self> {
         let (fields, crc) = bytes.split_at(RECORD_HEADER_BYTES - CRC_BYTES);
         if crc != crc32fast::hash(fields).to_le_bytes() {

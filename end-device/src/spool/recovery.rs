@@ -18,9 +18,9 @@ use crate::report::SharedReport;
 use crate::state_folder::{Aside, is_disk_full, is_set_aside, other_format, set_aside};
 
 impl Spool {
-    /// Opens the spool of a folder; a missing folder is made. Recovered answers are sent late. Of a cut or altered segment, readable
-    /// records are kept and known ids are given up. Answers of another network are given up. Segments of another device and files that
-    /// cannot be read are set aside.
+    /// Opens the spool of a folder; a missing folder is made. Recovered answers are sent late. From a cut or altered segment the readable
+    /// records are kept, and samples of which only the id is readable are given up. Answers of another network are given up. Segments of
+    /// another device and files that cannot be read are set aside.
     ///
     /// # Errors
     /// [`DeviceError::Unusable`] when the folder cannot be used, or has files of another format.
@@ -36,7 +36,7 @@ impl Spool {
         let mut spool = Self::new(Some(folder.clone()), max_bytes, network, report);
         spool.ids = ids;
         for (number, path) in segments {
-            // The number of an unreadable file is taken too.
+            // The number of an unreadable file is not used again.
             spool.last_number = number;
             spool.recover_segment(number, &path, &folder.owner)?;
         }
@@ -106,7 +106,7 @@ impl Spool {
                         file = %path.display(), offset = position.offset, bytes,
                         "a segment is cut or altered: these bytes are no samples and are ignored"
                     );
-                    // A killed process leaves less than a header.
+                    // A killed process leaves less than a header, which is no damage.
                     self.report.lock().state_damaged += u64::from(bytes >= RECORD_HEADER_BYTES);
                     self.report.count_given_up(GiveUpReason::UNREADABLE, "a part of a segment");
                     at += bytes;
@@ -131,7 +131,7 @@ impl Spool {
     }
 }
 
-/// Bytes before the next record; all that are left if there is none.
+/// Number of bytes before the next record; of all the bytes if there is no record.
 fn unknown_bytes(records: &[u8]) -> usize {
     let is_record = |from: &usize| match Record::parse(&records[*from..]) {
         ParsedRecord::Whole(..) | ParsedRecord::Altered(..) | ParsedRecord::Torn(_) => true,
@@ -171,7 +171,7 @@ fn segments(folder: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
     Ok(segments)
 }
 
-/// True for files of the spool that are no segments.
+/// True for the spool's own files that are no segments.
 fn is_known(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name == given_up::FILE || is_set_aside(name))

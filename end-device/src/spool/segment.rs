@@ -7,8 +7,8 @@
 //! +----------+--------------+-------+-------+--------------+-------+----------+ ...
 //! ```
 //!
-//! The digit is the format. The network id is that of the answers, and the owner is the device whose answers they are. A segment in memory
-//! has records alone. Nothing is synced: a killed process loses nothing, a machine without power may.
+//! The digit is the format. The network id names the network that gave the answers, and the owner is the device that gave them. A segment
+//! in memory has records alone. Nothing is synced to disk: a killed process loses nothing, a machine without power may.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -33,7 +33,7 @@ const FIXED_BYTES: usize = 8 + 32 + 4;
 #[derive(Debug)]
 pub(super) struct Segment {
     storage: Storage,
-    /// Bytes that were written whole.
+    /// Bytes of the header and of all records that were written whole.
     pub(super) bytes: u64,
     /// Records that are still needed.
     pub(super) live: u32,
@@ -69,11 +69,11 @@ pub(super) enum FoundSegment {
 pub(super) struct EarlierSegment {
     pub(super) segment: Segment,
     pub(super) network: NetworkId,
-    /// The device whose answers it holds.
+    /// The device whose answers the segment holds.
     pub(super) owner: Owner,
     /// Bytes of the records of samples.
     pub(super) records: Vec<u8>,
-    /// Offset of the first of them.
+    /// Offset of the first record in the file.
     pub(super) first: usize,
 }
 
@@ -91,7 +91,7 @@ impl Segment {
         let mut writer = create_file(&path)?;
         let header = header(network, owner);
         if let Err(error) = writer.write_all(&header) {
-            // The next start would take the rest of it for a cut segment.
+            // The next start would take a part of a header for a cut or damaged segment.
             let _ = fs::remove_file(&path);
             return Err(error);
         }
@@ -105,7 +105,7 @@ impl Segment {
     /// Opens and reads a file of an earlier process, which is never appended to.
     ///
     /// # Errors
-    /// When the file cannot be read, or is something else.
+    /// When the file cannot be read, or is no segment.
     pub(super) fn open(path: &Path) -> io::Result<FoundSegment> {
         let found = fs::metadata(path)?.len();
         if found > MAX_FILE_BYTES {
@@ -134,7 +134,7 @@ impl Segment {
     /// Appends a record; returns its offset.
     ///
     /// # Errors
-    /// When it cannot be written whole. The part that was written is cut off, and the segment takes no more records.
+    /// When the record cannot be written whole. The part that was written is cut off, and the segment takes no more records.
     pub(super) fn append(&mut self, record: &Record<'_>) -> io::Result<u32> {
         match &mut self.storage {
             Storage::Memory(bytes) => record.write(bytes),
@@ -165,7 +165,7 @@ impl Segment {
         self.ids = Some((lowest.min(sample), highest.max(sample)));
     }
 
-    /// Ends appending.
+    /// Closes the segment: no more records are appended.
     pub(super) fn close(&mut self) {
         if let Storage::File { writer, .. } = &mut self.storage {
             *writer = None;
@@ -175,7 +175,7 @@ impl Segment {
     /// Reads the bytes of the record at `offset`, for [`Record::parse`]. An altered file yields wrong or too few bytes.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the record cannot be read.
     pub(super) fn read(&self, offset: u32) -> io::Result<Vec<u8>> {
         match &self.storage {
             Storage::Memory(bytes) => self.read_record(bytes.get(offset as usize..).unwrap_or_default()),
@@ -192,7 +192,7 @@ impl Segment {
         input.read_exact(&mut header)?;
         let mut bytes = header.to_vec();
         if let Some(header) = RecordHeader::parse(&header) {
-            // A header never makes us read more than was written.
+            // No header makes us read more bytes than were written.
             let rest = (header.rest_bytes() as u64).min(self.bytes);
             input.take(rest).read_to_end(&mut bytes)?;
         }
@@ -226,14 +226,14 @@ fn create_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Largest file that is read: a segment and its last record are much smaller.
+/// Largest file that is read, in bytes: a segment with its last record is much smaller.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// The bytes in front of the first record of a file.
 pub(super) fn header(network: NetworkId, owner: &Owner) -> Vec<u8> {
     let mut bytes = [&MAGIC[..], &[FORMAT], &network.0].concat();
     bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
-    // Four names of at most 64 bytes.
+    // The owner is a slot and three names of at most 64 bytes, so its length fits 16 bits.
     let owner = serde_json::json!(owner).to_string();
     bytes.extend_from_slice(&(owner.len() as u16).to_le_bytes());
     bytes.extend_from_slice(owner.as_bytes());

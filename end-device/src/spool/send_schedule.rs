@@ -55,7 +55,7 @@ impl SendSchedule {
         now_us: u64,
         max_due: usize,
     ) -> Vec<SampleId> {
-        // Ids grow with time, so the samples that were sent first come first.
+        // Ids grow with time, so the lowest id is due first.
         while self.in_time.first_key_value().is_some_and(|(_, due_us)| *due_us <= now_us) {
             self.in_time.pop_first();
         }

@@ -252,7 +252,7 @@ fn a_segment_cut_at_any_byte_of_its_last_record_keeps_the_records_before() {
         fs::write(&file, &bytes[..first + 2 * record + left]).unwrap();
         let mut spool = open(dir.path(), MANY_BYTES);
         (0..2).for_each(|sample| check_whole(&mut spool, sample));
-        // Of a head that is cut not even the id is known.
+        // If the header is cut, not even the id is known.
         let is_known = left >= record::RECORD_HEADER_BYTES;
         assert_eq!(spool.len(), if is_known { 3 } else { 2 }, "{left} bytes are left");
         assert_eq!(is_given_up(&mut spool, 2), is_known);
@@ -453,12 +453,12 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Against a plain map of the spooled samples to their bytes of features.
+    /// Compares the spool with a plain map of the spooled samples to their bytes of features.
     #[test]
     fn nothing_is_lost_and_nothing_comes_back_before_a_restart(steps in vec(step(), 0..80)) {
         let dir = tempfile::tempdir().unwrap();
         let mut spool = open(dir.path(), MANY_BYTES);
-        // Small ones, so that there are many.
+        // Small segments, so that there are many.
         spool.segment_bytes = 6000;
         let mut model: BTreeMap<u64, usize> = BTreeMap::new();
         for step in steps {

@@ -15,9 +15,9 @@ pub(super) const FILE: &str = "boot";
 /// File of the last session as a number.
 pub(super) const SESSION_FILE: &str = "session";
 
-/// The boot number of this start: one more than the last one in the folder or, without a folder, the seconds of the clock.
-/// Both wrap. If the last number is lost, or this one cannot be kept, the number is random: it hardly repeats an earlier one. A boot whose
-/// session under this network is that of the last start is passed over: messages of the two starts would look alike.
+/// The boot number of this start: one more than the last number in the folder or, without a folder, the seconds of the clock; both wrap
+/// after 65,535. If the last number is lost, or this one cannot be kept, the number is random: it hardly repeats an earlier one. A number
+/// that gives this network the session of the last start is skipped: messages of the two starts would look alike.
 ///
 /// # Errors
 /// [`DeviceError::Unusable`] when the number cannot be read or written for another reason than damage or a full disk.
@@ -79,7 +79,7 @@ mod tests {
     fn a_boot_whose_session_is_that_of_the_last_start_is_passed_over() {
         let next = Boot(2);
         let session = Session::of_boot(NETWORK, next);
-        // Another network gives the last boot, 1, the session that this network gives the next one.
+        // This other network gives boot 1 the session that `NETWORK` gives boot 2.
         let collides = |number: &u32| Session::of_boot(other(*number), Boot(1)) == session;
         let last_network = (0..1 << 24).find(collides).map(other).unwrap();
         let dir = tempfile::tempdir().unwrap();

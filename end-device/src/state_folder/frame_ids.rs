@@ -38,7 +38,7 @@ impl FrameIds {
         Ok(Self { last, reserved: last, path, has_failed: false })
     }
 
-    /// Continues after this id, if it is later.
+    /// Continues after this id, if it is above the last one.
     pub(crate) fn continue_after(&mut self, sample: SampleId) {
         self.last = self.last.max(sample.0);
     }
@@ -60,7 +60,7 @@ impl FrameIds {
         }
     }
 
-    /// A full disk must not stop the device: until its end the ids are right without the file.
+    /// Writes the highest reserved id. A failure, such as a full disk, is only logged: the running device does not need the file.
     fn write(&mut self, id: u64) {
         let Some(path) = &self.path else { return };
         let written = replace_file(path, line(id), PUBLIC_MODE);

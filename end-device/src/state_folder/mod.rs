@@ -33,10 +33,10 @@ pub(crate) use set_aside::{Aside, is_set_aside, set_aside};
 use crate::error::DeviceError;
 use crate::report::SharedReport;
 
-/// Format of the files.
+/// Format of the files in the folder.
 pub(crate) const FORMAT: u8 = 2;
 
-/// File that is locked while a device uses the folder. It has the id of that process.
+/// File that is locked while a device uses the folder. The file contains the id of the device's process.
 const LOCK_FILE: &str = "lock";
 
 /// Longest text of a number in a file, and of a process id.
@@ -51,10 +51,10 @@ pub(crate) struct StateFolder {
     is_new: bool,
 }
 
-/// Claim to a state folder; it ends with the value.
+/// Claim to a state folder; the claim ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct StateLock {
-    /// `None` where the file system has no locks or no room for the file.
+    /// `None` if the file system has no locks or no room for the file.
     file: Option<File>,
 }
 
@@ -70,8 +70,8 @@ impl StateFolder {
         Ok((Self { dir: dir.into(), report, is_new }, lock))
     }
 
-    /// Reads a number in its line, see [`line`]; format 1 had the digits alone. `None` if there is no file, or a damaged one, which is set
-    /// aside.
+    /// Reads the number in a file as [`line`] writes it; format 1 had the digits alone. `None` if there is no file, or if the file is
+    /// damaged, which is then set aside.
     ///
     /// # Errors
     /// [`DeviceError::Unusable`] for a file that this user may not read, and for one of another format.
@@ -116,7 +116,7 @@ impl StateLock {
             };
         match file.try_lock() {
             Ok(()) => {
-                // The id is for people alone.
+                // The id only names the process in the error of a second device, so a failure does not matter.
                 let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
                 Ok(Self { file: Some(file) })
             }
@@ -136,7 +136,7 @@ impl StateLock {
 
     /// Ends the claim.
     pub(crate) fn release(&self) {
-        // At worst the claim ends with the file.
+        // If unlocking fails, the claim ends when the file is closed.
         let _ = self.file.as_ref().map(File::unlock);
     }
 }

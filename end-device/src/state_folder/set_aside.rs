@@ -9,9 +9,9 @@ use tracing::warn;
 /// Reason for which a file is set aside, which becomes a part of its new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aside {
-    /// It cannot be read, or has other contents than were written.
+    /// The file cannot be read, or has other contents than were written.
     Damaged,
-    /// It belongs to another device.
+    /// The file belongs to another device.
     OtherDevice,
 }
 
@@ -25,7 +25,7 @@ impl Aside {
         }
     }
 
-    /// Files that a folder keeps; the oldest beyond it are removed. A full spool of another device is kept whole.
+    /// Largest number of such files in a folder; beyond it the oldest are removed. 512 segments hold a spool of 128 MiB, twice the default.
     const fn max_files(self) -> usize {
         match self {
             Self::Damaged => 8,
@@ -33,7 +33,7 @@ impl Aside {
         }
     }
 
-    /// The number at the end of a name of such a file.
+    /// The number at the end of the name of a file that was set aside for this reason; `None` for any other name.
     fn number(self, name: &str) -> Option<u64> {
         name.rsplit_once('.')?.1.strip_prefix(self.word())?.strip_prefix('-')?.parse().ok()
     }

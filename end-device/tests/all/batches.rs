@@ -15,7 +15,7 @@ use headwater_inference::testing::TinyNetwork;
 use headwater_link::testing::TcpProxy;
 use headwater_protocol::{BatchedAnswer, Body, HEADER_BYTES, Kind, MAX_BATCH_SAMPLES, PolicyId};
 
-/// Longer than a busy machine may stall: a batch is sent because it is full, or for another reason of the test.
+/// A wait longer than a busy machine may stall: a batch is sent because it is full, or for another reason that the test gives.
 const LONG_MS: u64 = 20_000;
 
 /// A device with this wait, under a policy that allows it.
@@ -47,7 +47,7 @@ fn summary_of(sample: u64) -> &'static [u8] {
     SUMMARIES[sample as usize].get_or_init(|| scores_bytes(&expected(sample, 0)))
 }
 
-/// The answers of a message: sample id, and whether it came late. Each is checked against the section.
+/// The answers in a message: sample id, and whether it came late. Checks each answer against the section's output.
 fn answers(received: &Received) -> Vec<(u64, bool)> {
     let message = received.message();
     let first = message.header.sample;
@@ -122,7 +122,7 @@ async fn a_full_batch_is_one_message_whose_bytes_are_counted() {
     let (in_view, not_in_view) = (samples - samples / SAMPLES, samples / SAMPLES);
     assert_eq!(report.counts.batched, [("summary", in_view), ("not_in_view", not_in_view)].into());
     let sent = sent_of(&report, Kind::Batch);
-    // Scores of four classes.
+    // A summary has the scores of four classes, of four bytes each.
     assert_eq!((sent.messages, sent.body_bytes), (1, 16 * in_view));
     assert_eq!(sent.payload_bytes, received.payload.len() as u64);
     assert!(sent.payload_bytes < sent.body_bytes + HEADER_BYTES as u64 * samples / 3, "{sent:?}");
@@ -183,7 +183,7 @@ async fn answers_that_wait_when_the_connection_is_lost_come_late_and_none_is_los
     proxy.close();
     until(&device, |report| report.counts.spooled == 6).await;
     assert_eq!(device.report().counts.batch_wait_ms, 0, "the next notice says how long");
-    // On disk they outlive the process.
+    // On disk the answers outlive the process.
     device.kill();
     drop(device);
     proxy.open();
@@ -239,7 +239,7 @@ async fn a_time_that_the_leader_does_not_wait_is_refused() {
     let error = refusal(with(26), bundle(), frames(0)).await.to_string();
     assert!(error.contains("batch_ms: expected at most 25") && error.contains("window_ms (50)"), "{error}");
     started(with(25)).await.shutdown().await;
-    // The waits of the leader's policy file count where the device has it.
+    // If the device has the leader's policy file, the waits in that file count.
     let mut longer = with(26);
     longer.policy = Some((Policy { window_ms: 52, ..Policy::default() }, PolicyId([7; 8])));
     started(longer).await.shutdown().await;

@@ -281,7 +281,7 @@ async fn damaged_files_of_the_state_folder_stop_no_device() {
     }
     let device = started(config).await;
     leader.gets(1).await;
-    // The sample id is that of another cause of captures.
+    // The file `sample` is not read: only capture "source" uses it.
     assert_eq!(device.report().counts.state_damaged, 3);
     for kept in ["boot.damaged-1", "spool/given_up.damaged-1", "spool/00000001.seg.damaged-2"] {
         assert_eq!(std::fs::read(dir.path().join(kept)).unwrap(), [0; 4096], "{kept}");
@@ -383,7 +383,7 @@ async fn views_that_the_section_is_too_slow_for_are_shed_and_counted() {
     while leader.answered().await.0 != last {}
     let report = device.report();
     assert_eq!(report.counts.captured, sent_of(&report, Kind::Summary).messages + report.counts.shed);
-    // The leader learns of each: a sample that nobody else answers is dropped by name.
+    // Each shed sample is given up, so that the leader learns of it.
     until(&device, |now| now.counts.given_up.get("shed").copied().unwrap_or_default() >= report.counts.shed)
         .await;
 }

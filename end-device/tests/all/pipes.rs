@@ -9,7 +9,7 @@ use crate::support::{Leader, broker, single};
 use headwater_protocol::Kind;
 use headwater_samples::{Shape, View, image_codec};
 
-/// Images of the test's video.
+/// Number of images in the test's video.
 const FRAMES: u64 = 25;
 
 /// A device of a network of one, reading standard input.

@@ -79,7 +79,7 @@ async fn memory_stays_small_and_the_report_is_printed_at_the_end() {
 #[ignore = "timing: needs an idle machine"]
 async fn the_first_answer_comes_soon() {
     let mut soonest = Duration::MAX;
-    // The best of three: other work on the machine only adds.
+    // The best of three attempts: other work on the machine only adds time.
     for attempt in 0..3 {
         let (time, child, _leader) = first_answer(&format!("first-{attempt}")).await;
         soonest = soonest.min(time);

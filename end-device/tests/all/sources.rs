@@ -35,7 +35,7 @@ fn png(seed: u64) -> Vec<u8> {
     image_codec::png(&View::new(Shape::rgb(8, 8), pixels(seed))).unwrap()
 }
 
-/// As raw RGB: pixel by pixel.
+/// The frame as raw RGB: the three colours of each pixel together.
 fn rgb24(seed: u64) -> Vec<u8> {
     let planes = pixels(seed);
     (0..64).flat_map(|at| [planes[at], planes[64 + at], planes[128 + at]]).collect()
@@ -79,7 +79,7 @@ fn open(settings: &SourceSettings) -> Result<Source, DeviceError> {
 fn single_config(group: &str, capture: Capture) -> OpenedDevice {
     let mut config = config(group, 0);
     set_capture(&mut config, capture);
-    // No leader settles the samples; the device need not wait long for it.
+    // No leader settles the samples, so the device waits for the whole grace period at its end.
     config.settings.grace_ms = 200;
     config
 }
@@ -106,7 +106,7 @@ fn faults(device: &DeviceHandle, code: &str) -> u64 {
     device.report().counts.frame_faults.get(code).copied().unwrap_or(0)
 }
 
-/// Receives the summaries of these frames in their order, and checks that ids grow; returns the low halves.
+/// Receives the summaries of these frames in their order, and checks that ids grow; returns the ids.
 async fn receives_summaries(leader: &mut Leader, seeds: impl IntoIterator<Item = u64>) -> Vec<u64> {
     let mut ids = Vec::new();
     for seed in seeds {
@@ -194,12 +194,12 @@ async fn a_watched_folder_gives_each_new_file_once_and_whole() {
     let watched = open(&watch(dir.path(), "skip")).unwrap();
     let device = started("watch", Capture::Source, watched).await;
 
-    // Renamed in, as careful programs do.
+    // A file that is renamed into the folder, as careful programs do.
     std::fs::write(path("1.png.part"), png(1)).unwrap();
     std::fs::rename(path("1.png.part"), path("1.png")).unwrap();
     receives_summaries(&mut leader, [1]).await;
 
-    // Written in two parts, with a pause in which the file does not change.
+    // A file that is written in two parts, with a pause in which it does not change.
     let whole = png(2);
     let mut file = std::fs::File::create(path("2.png")).unwrap();
     file.write_all(&whole[..whole.len() / 2]).unwrap();
@@ -207,7 +207,7 @@ async fn a_watched_folder_gives_each_new_file_once_and_whole() {
     file.write_all(&whole[whole.len() / 2..]).unwrap();
     receives_summaries(&mut leader, [2]).await;
 
-    // The same name again.
+    // A file that is written again under the same name.
     std::fs::write(path("2.png"), png(3)).unwrap();
     receives_summaries(&mut leader, [3]).await;
     assert_eq!(device.shutdown().await.counts.source_frames, 3);
@@ -251,7 +251,7 @@ async fn ids_of_frames_grow_over_a_restart() {
         let pipe = pipe(stream, StdinFormat::Rgb24);
         let mut config = single_config("ids", Capture::Source);
         config.settings.state_dir = Some(state.path().into());
-        // No leader settles the samples, and each start must send its own only.
+        // No leader settles the samples. Without a spool each start sends its own samples only.
         config.settings.spool.max_bytes = 0;
         let mut device = Device::start(config, single_bundle(), pipe).await.unwrap();
         let ids = receives_summaries(&mut leader, [start, start]).await;

@@ -272,7 +272,7 @@ async fn frames_that_are_samples_are_spooled_on_disk_before_there_is_a_broker() 
     setup.proxy.close();
     let bundle = single_bundle();
     set_capture(&mut setup.config, Capture::Source);
-    // No leader settles the samples; the device need not wait long for it.
+    // No leader settles the samples, so the device waits for the whole grace period at its end.
     setup.config.settings.grace_ms = 500;
     let raw = StdinSettings { format: StdinFormat::Rgb24, size: None };
     let input = std::io::Cursor::new(vec![9; 3 * 8 * 8 * 3]);

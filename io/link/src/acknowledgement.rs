@@ -67,7 +67,7 @@ impl Acknowledgement {
 }
 
 impl Delivery {
-    /// The refusal behind a reason code of PUBACK.
+    /// The outcome for a reason code of PUBACK.
     fn of_code(code: PubAckReason) -> Self {
         let reason = match code {
             PubAckReason::NotAuthorized => "not authorized",
@@ -78,7 +78,7 @@ impl Delivery {
             PubAckReason::UnspecifiedError | PubAckReason::ImplementationSpecificError => {
                 "it does not say why"
             }
-            // Success is no refusal; the client library gives no error for it.
+            // These codes are no refusals; the client library gives no error for `Success`.
             PubAckReason::Success | PubAckReason::NoMatchingSubscribers => return Self::Acknowledged,
         };
         let (reason, needs_rights) = (format!("{reason} ({code:?})"), code == PubAckReason::NotAuthorized);

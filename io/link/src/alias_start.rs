@@ -23,7 +23,7 @@ impl AliasStart {
         if retained == 0 { max } else { 0 }
     }
 
-    /// Notes a written message. Returns the largest alias after the last retained message.
+    /// Notes a written message. Returns the largest alias if the message was the last retained one, otherwise `None`.
     pub(crate) fn published(&mut self) -> Option<u16> {
         let is_last = self.retained_left == 1;
         self.retained_left = self.retained_left.saturating_sub(1);

@@ -10,7 +10,7 @@ use crate::error::LinkError;
 /// Settings of one link.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
-    /// The broker, and what the link shows it.
+    /// Address of the broker, and the certificate or user by which the broker knows the link.
     pub broker: BrokerAccess,
     /// MQTT client id, 1 to 256 bytes. A broker ends the connection of an earlier client with the same id.
     pub client_id: String,
@@ -18,12 +18,12 @@ pub struct LinkConfig {
     pub subscriptions: Vec<Subscription>,
     /// Messages to publish after every connect, retained and at `QoS` 1, in this order.
     pub retained: Vec<RetainedMessage>,
-    /// Last message, retained and at `QoS` 1. [`Link::shutdown`](crate::Link::shutdown) publishes the message; the broker does
-    /// when the connection ends in any other way.
+    /// Last message, retained and at `QoS` 1. [`Link::shutdown`](crate::Link::shutdown) publishes it and
+    /// [`Link::leave`](crate::Link::leave) does not; the broker publishes it when the connection ends in any other way.
     pub last_will: Option<RetainedMessage>,
     /// Seconds between pings of an idle connection, at least 1. A longer time finds a dead peer later.
     pub keep_alive_s: u16,
-    /// Largest payload in bytes, in both directions. A longer one is refused before it is queued, or counted and dropped when it
+    /// Largest payload in bytes, in both directions. A longer payload is refused before it is queued, or counted and dropped when it
     /// arrives.
     pub max_payload_bytes: usize,
     /// Messages that may wait to be written; at least 1. A longer queue survives longer stalls of the broker and takes memory.
@@ -48,7 +48,7 @@ pub struct Subscription {
 pub struct RetainedMessage {
     /// MQTT topic.
     pub topic: String,
-    /// Content.
+    /// Content; an empty payload clears the topic.
     pub payload: Bytes,
 }
 
@@ -58,14 +58,14 @@ pub enum QoS {
     /// `QoS` 0: once or not at all.
     #[default]
     AtMostOnce,
-    /// `QoS` 1: until the broker has acknowledged it.
+    /// `QoS` 1: at least once, as long as the connection lasts.
     AtLeastOnce,
 }
 
 /// Longest client id. Our own ids are shorter; brokers differ in what they take.
 const MAX_CLIENT_ID_BYTES: usize = 256;
 
-/// Subscriptions of one link; all go in one packet.
+/// Most subscriptions of one link; all go in one packet.
 const MAX_SUBSCRIPTIONS: usize = 64;
 
 impl LinkConfig {
@@ -86,7 +86,7 @@ impl LinkConfig {
         }
     }
 
-    /// Adds a filter.
+    /// Adds a filter to subscribe to after every connect.
     #[must_use]
     pub fn subscribe(mut self, filter: impl Into<String>, qos: QoS) -> Self {
         self.subscriptions.push(Subscription { filter: filter.into(), qos });

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Messages and connections since the link's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounts<N = u64> {
-    /// Messages accepted by `publish`.
+    /// Messages that the link took for sending.
     pub accepted: N,
-    /// Messages written to the socket, with retained ones and repetitions.
+    /// Messages written to the socket, including the link's retained messages and repetitions.
     pub written: N,
     /// Messages refused because the queue was full.
     pub refused_queue_full: N,

@@ -1,4 +1,4 @@
-//! The task that owns the socket: connects, subscribes, republishes, delivers, and begins again.
+//! The task that owns the socket: connects, subscribes, publishes the retained messages, delivers, and begins again.
 //!
 //! ```text
 //! Connecting -- CONNACK --> Subscribing -- SUBACK --> Connected -- error --> wait, Connecting
@@ -79,7 +79,7 @@ impl Driver {
         }
     }
 
-    /// Takes user and password as they are now: their file may have been replaced.
+    /// Reads user and password again before each attempt: the file of the password may have been replaced.
     fn set_credentials(&mut self) {
         if let Some(Credentials { user, password }) = &self.shared.config.broker.credentials {
             let password = password.as_ref().map(Secret::get).unwrap_or_default();
@@ -144,14 +144,14 @@ impl Driver {
         ConnectFailure::of(error, &Attempt::new(&self.shared.config.broker, progress))
     }
 
-    /// Notes why there is no connection, for the owner; returns the reason for the log.
+    /// Stores for the owner why there is no connection. Returns the reason for the log.
     fn failed(&self, failure: ConnectFailure) -> String {
         let reason = failure.to_string();
         self.shared.failure.send_replace(Some(failure));
         reason
     }
 
-    /// Subscribes after the broker accepted the connection.
+    /// Subscribes once the broker has accepted the connection.
     async fn on_accepted(&mut self, ack: &ConnAck, stage: &mut Stage) -> Result<(), String> {
         let max_packet_bytes = ack.properties.as_ref().and_then(|p| p.max_packet_size).unwrap_or(0);
         self.shared.broker_max_packet_bytes.store(max_packet_bytes as usize, Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl Driver {
         }
     }
 
-    /// Publishes the retained messages again, then accepts messages of the owner.
+    /// Publishes the retained messages again, then lets the owner publish.
     async fn on_ready(&mut self, stage: &mut Stage) -> Result<(), String> {
         for message in self.shared.retained.lock().iter() {
             let options = PublishOptions::at_least_once().retained();
@@ -195,7 +195,7 @@ impl Driver {
         self.shared.failure.send_replace(None);
         count(&self.shared.counters.connected);
         let (broker, client) = (&self.shared.config.broker.address, &self.shared.config.client_id);
-        // The fields are absent where there was no outage.
+        // The fields are absent if there was no outage.
         let outage = self.outage.ended(Instant::now());
         let (away_s, failed_attempts) =
             (outage.map(|outage| outage.time.as_secs()), outage.map(|outage| outage.failed_attempts));
@@ -218,7 +218,7 @@ impl Driver {
     }
 
     /// Passes an event to the owner. While the owner is slow the socket is not read, so TCP slows the broker down. The event is
-    /// dropped when the owner has dropped the channel or closes the link.
+    /// dropped if the owner has dropped the channel or closes the link.
     async fn send(&self, incoming: Incoming) {
         let mut closing = self.closing.clone();
         tokio::select! {

@@ -17,7 +17,7 @@ pub(crate) fn of_disconnect(code: Code) -> String {
     }
 }
 
-/// The reason of an error of the connection.
+/// Why the connection ended, from the client library's error.
 pub(crate) fn of_error(error: &ConnectionError) -> String {
     match error {
         ConnectionError::MqttState(StateError::ServerDisconnect { reason_code, .. }) => {

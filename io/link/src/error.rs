@@ -11,7 +11,7 @@ pub enum LinkError {
     /// The queue of outgoing messages is full.
     #[error("publish: the queue of {limit} messages is full")]
     QueueFull {
-        /// Length of the queue.
+        /// Messages that the queue holds at most.
         limit: usize,
     },
     /// The payload is longer than this link or the broker allows.
@@ -22,7 +22,7 @@ pub enum LinkError {
         /// Bytes given.
         found: usize,
     },
-    /// The topic or filter is not one of MQTT.
+    /// The topic or filter is not one that MQTT allows.
     #[error("topic {0:?} is not one that MQTT allows")]
     Topic(String),
     /// A setting is out of range.

@@ -12,22 +12,22 @@ use crate::end_reason;
 /// Why the latest attempt to connect failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConnectFailure {
-    /// The own settings do not allow an attempt.
+    /// The link's own settings do not allow an attempt.
     #[error("{0}")]
     Settings(String),
     /// The name of the host has no address.
     #[error("{0}")]
     UnknownHost(String),
-    /// Nobody listens at the address, or no way leads there; the system's reason.
+    /// Nobody listens at the address, or the network has no way to the address. Holds the system's reason.
     #[error("{0}")]
     Unreachable(String),
     /// No answer came in time.
     #[error("{0}")]
     NoAnswer(String),
-    /// The connection ended after its first answer.
+    /// The connection ended after the broker's first answer.
     #[error("{0}")]
     Ended(String),
-    /// The other end takes connections, and then closes them, stops answering or answers in another protocol.
+    /// The other end takes connections, but then closes them, stops answering or answers in another protocol.
     #[error("the broker {seen}: {advice}")]
     NoMqtt {
         /// Behaviour of the other end.
@@ -105,9 +105,9 @@ impl Attempt {
 /// Progress of a connection until it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// No open connection, or no end of the TLS handshake.
+    /// The connection is not open: no TCP connection yet, or the TLS handshake has not finished.
     Opening,
-    /// An open connection without a CONNACK.
+    /// The connection is open, but no CONNACK has come.
     Open,
     /// The broker accepted the client.
     Accepted,
@@ -116,11 +116,11 @@ pub(crate) enum Progress {
 /// Identity that a client shows the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShownIdentity {
-    /// Nothing.
+    /// Neither a user nor a certificate.
     Nobody,
-    /// User and password.
+    /// User and password, with or without a certificate.
     User,
-    /// A certificate alone.
+    /// A certificate without a user.
     Certificate,
 }
 
@@ -145,7 +145,7 @@ impl ShownIdentity {
 }
 
 impl ConnectFailure {
-    /// Whether possibly no broker runs there.
+    /// Whether it is possible that no broker runs at the address.
     pub fn is_absence(&self) -> bool {
         matches!(self, Self::UnknownHost(_) | Self::Unreachable(_) | Self::NoAnswer(_) | Self::Ended(_))
     }
@@ -184,15 +184,15 @@ impl ConnectFailure {
         }
     }
 
-    /// The failure behind an error of the socket that is no close.
+    /// The failure for a socket error other than a closed connection.
     fn of_io(error: &io::Error) -> Self {
         let reason = error.to_string();
         match error.kind() {
             _ if UnknownHost::is(error) => Self::UnknownHost(reason),
             io::ErrorKind::TimedOut => Self::NoAnswer(reason),
-            // No authority for TLS, or a host that is no name.
+            // No certificate authority is set for TLS, or the host is not a valid name.
             io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput => Self::Settings(reason),
-            // The handshake of TLS reads bytes that are none of TLS.
+            // The TLS handshake read bytes that are not TLS.
             io::ErrorKind::InvalidData => Self::NoMqtt {
                 seen: "answers without TLS",
                 advice: "it may not speak TLS there (`mqtt://` in place of `mqtts://`), or another program listens there",
@@ -201,7 +201,7 @@ impl ConnectFailure {
         }
     }
 
-    /// The failure behind a DISCONNECT packet that answers the first packets of a client.
+    /// The failure for a DISCONNECT packet that answers the first packets of a client.
     pub(crate) fn of_disconnect(code: DisconnectReasonCode, shown: ShownIdentity) -> Self {
         match code {
             DisconnectReasonCode::NotAuthorized => Self::NotAuthorized {
@@ -214,7 +214,7 @@ impl ConnectFailure {
         }
     }
 
-    /// The failure behind a connection that the other end closed before its first answer.
+    /// The failure for a connection that the other end closed before it sent a CONNACK.
     fn closed_at_once(attempt: &Attempt) -> Self {
         let advice = match (attempt.uses_tls, attempt.progress) {
             (false, _) => {
@@ -228,7 +228,7 @@ impl ConnectFailure {
         Self::NoMqtt { seen: "closed the connection at the first bytes", advice }
     }
 
-    /// The failure behind a return code of CONNACK.
+    /// The failure for a return code of CONNACK.
     fn of_code(code: Code, shown: ShownIdentity) -> Self {
         const PASSWORD: &str =
             "check `broker.user` and `broker.password_file`, and the broker's list of passwords";
@@ -269,7 +269,7 @@ impl ConnectFailure {
     }
 }
 
-/// The reason of a handshake that one end refused, wherever in the error it is.
+/// The reason why one end refused the TLS handshake, whichever variant of the error holds it.
 fn refused_handshake(error: &ConnectionError) -> Option<String> {
     io_error(error).filter(|error| HandshakeRefused::is(error)).map(ToString::to_string)
 }
@@ -282,7 +282,7 @@ fn is_close(error: &ConnectionError) -> bool {
         || io_error(error).is_some_and(|error| kinds.contains(&error.kind()))
 }
 
-/// Whether the first answer is no packet of MQTT, or not the one that MQTT has there.
+/// Whether the first answer is not MQTT, or is a packet of MQTT that may not come first.
 fn is_other_protocol(error: &ConnectionError) -> bool {
     match error {
         ConnectionError::NotConnAck(_) => true,
@@ -296,7 +296,7 @@ fn is_other_protocol(error: &ConnectionError) -> bool {
     }
 }
 
-/// The error of the socket, wherever in the error it is.
+/// The socket's error, whichever variant of the error holds it.
 fn io_error(error: &ConnectionError) -> Option<&io::Error> {
     match error {
         ConnectionError::Io(error)

@@ -25,10 +25,10 @@ use crate::outage::Outage;
 use crate::refused_publication::RefusalReporter;
 use crate::shared::Shared;
 
-/// A connection to the broker that comes back by itself; clones share it.
+/// A connection to the broker that is opened again whenever it ends. Clones of the handle share the connection.
 ///
-/// [`Link::shutdown`] ends the connection in order. Without it the socket closes with the last clone, and the broker publishes the
-/// last will.
+/// [`Link::shutdown`] ends the connection in order. Otherwise the socket closes when the last clone is dropped, and the broker
+/// publishes the last will.
 #[derive(Clone, Debug)]
 pub struct Link {
     inner: Arc<Inner>,
@@ -47,11 +47,11 @@ struct Inner {
 /// Bytes of a PUBLISH packet without topic and payload: fixed header, lengths, packet id, the topic's alias.
 const PUBLISH_OVERHEAD_BYTES: usize = 16;
 
-/// Packets of the driver itself that the client's queue must take beside the owner's messages.
+/// Packets of the driver itself, for which the client's queue needs room beside the owner's messages.
 const DRIVER_MESSAGES: usize = 4;
 
 impl Link {
-    /// Begins to connect, and keeps trying; does not wait for the connection. Needs a tokio runtime.
+    /// Begins to connect and returns at once; the link keeps trying. Needs a tokio runtime.
     ///
     /// # Errors
     /// [`LinkError::Config`], [`LinkError::Topic`] or [`LinkError::Oversize`] for settings out of range.
@@ -92,12 +92,12 @@ impl Link {
         Ok((Self { inner: Arc::new(Inner { client, shared, closing, driver, refusals }) }, receiver))
     }
 
-    /// Queues a message without waiting. A queued message is lost with its connection: `QoS` 1 is kept within one connection. One at
-    /// `QoS` 1 that the broker refuses comes back as [`Incoming::Refused`].
+    /// Queues a message without waiting. When the connection ends, queued and unacknowledged messages are lost, also at `QoS` 1. A
+    /// message at `QoS` 1 that the broker refuses comes back as [`Incoming::Refused`].
     ///
     /// # Errors
-    /// [`LinkError::NotConnected`], [`LinkError::QueueFull`], [`LinkError::Oversize`] or [`LinkError::Topic`], after which the link
-    /// works on. [`LinkError::Closed`] after [`Link::shutdown`] or [`Link::kill`].
+    /// [`LinkError::NotConnected`], [`LinkError::QueueFull`], [`LinkError::Oversize`] or [`LinkError::Topic`]: the link still works.
+    /// [`LinkError::Closed`] after [`Link::shutdown`] or [`Link::kill`].
     pub fn publish(
         &self,
         topic: impl Into<String>,
@@ -140,8 +140,8 @@ impl Link {
         }
     }
 
-    /// Queues a message at `QoS` 1 without waiting, and tells later whether the broker has taken it. The broker keeps the message where `retain`
-    /// is set.
+    /// Queues a message at `QoS` 1 without waiting. The returned value tells later whether the broker has taken the message. With
+    /// `retain` the broker keeps the message for later subscribers.
     ///
     /// # Errors
     /// As [`Link::publish`].
@@ -157,8 +157,9 @@ impl Link {
         self.count_result(sent).map(Acknowledgement::new)
     }
 
-    /// Publishes a retained message of this link again if the broker keeps another payload. A broker that finds a dead connection late
-    /// publishes its last will over the status of the new connection. Returns whether the payload found was another one.
+    /// Publishes a retained message of this link again if the broker keeps another payload than the link's. That happens when the
+    /// broker notices late that an earlier connection is dead: the last will of that connection then replaces the status of the new
+    /// one. Returns whether the message was published again.
     ///
     /// # Errors
     /// As [`Link::publish`].
@@ -170,7 +171,7 @@ impl Link {
         self.publish(topic, payload, QoS::AtLeastOnce, true).map(|()| true)
     }
 
-    /// Replaces the payload of a retained message of this link, and publishes it; later connections publish it too.
+    /// Replaces the payload of a retained message of this link, and publishes it; the link publishes the new payload after every connect.
     ///
     /// # Errors
     /// As [`Link::publish`]; the payload is replaced all the same.
@@ -189,7 +190,8 @@ impl Link {
         self.inner.shared.is_connected.load(Ordering::Acquire)
     }
 
-    /// Why the latest attempt to connect failed, and each later failure; `None` after a connection.
+    /// Why the latest attempt to connect failed, or the latest connection broke; `None` after a connection. The receiver sees each
+    /// later failure.
     pub fn failures(&self) -> watch::Receiver<Option<ConnectFailure>> {
         self.inner.shared.failure.subscribe()
     }
@@ -204,13 +206,13 @@ impl Link {
         self.inner.shared.counters.read()
     }
 
-    /// Writes the queued messages, publishes the last message, and disconnects. After `grace` the socket closes, and the broker
-    /// publishes the last will instead.
+    /// Writes the queued messages, publishes the message of `last_will`, and disconnects. If this takes longer than `grace`, the socket
+    /// closes and the broker publishes the last will. Without a connection the link ends at once.
     pub async fn shutdown(&self, grace: Duration) {
         self.end(grace, self.inner.shared.config.last_will.clone()).await;
     }
 
-    /// As [`Link::shutdown`], without the last message: the broker drops it.
+    /// As [`Link::shutdown`], but without a last message: after a DISCONNECT the broker drops the last will.
     pub async fn leave(&self, grace: Duration) {
         self.end(grace, None).await;
     }
@@ -221,7 +223,7 @@ impl Link {
         let disconnect = async {
             if let Some(RetainedMessage { topic, payload }) = last {
                 let options = PublishOptions::at_least_once().retained();
-                // A closed queue has no connection left to disconnect.
+                // If the queue is closed, there is no connection left to end.
                 let _ = inner.client.publish(topic, payload, options).await;
             }
             let _ = inner.client.disconnect_with_timeout(grace).await;
@@ -260,7 +262,7 @@ impl Link {
         Ok((topic, payload))
     }
 
-    /// The smaller of the configured limit and the payload of the broker's largest packet.
+    /// The smaller of two limits: the configured one, and the payload that fits into the largest packet the broker takes.
     fn max_payload_bytes(&self, topic_bytes: usize) -> usize {
         let limit = self.inner.shared.config.max_payload_bytes;
         match self.inner.shared.broker_max_packet_bytes.load(Ordering::Relaxed) {
@@ -269,7 +271,7 @@ impl Link {
         }
     }
 
-    /// Counts a message, and watches for a refusal of the broker.
+    /// Counts a queued message, and reports a refusal by the broker later as an event.
     fn report_refusal(
         &self,
         topic: String,

@@ -10,19 +10,19 @@ pub enum Incoming {
     Connected,
     /// A message arrived.
     Message {
-        /// Its topic.
+        /// Topic of the message.
         topic: String,
-        /// Its payload, within the configured limit.
+        /// Payload of the message, within the configured limit.
         payload: Bytes,
         /// Whether the broker had kept the message from before the subscription.
         retain: bool,
     },
-    /// The broker refused a message that was published at `QoS` 1; the connection goes on. A message with an
-    /// [`Acknowledgement`](crate::Acknowledgement) has its answer there instead.
+    /// The broker refused a message that was published at `QoS` 1; the connection goes on. The answer to a message with an
+    /// [`Acknowledgement`](crate::Acknowledgement) goes there instead.
     Refused {
-        /// Its topic.
+        /// Topic of the refused message.
         topic: String,
-        /// Reason of the broker.
+        /// The broker's reason.
         reason: PublishRefusal,
     },
     /// An established connection has ended; the link connects again.

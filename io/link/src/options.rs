@@ -18,8 +18,7 @@ const MAX_UNACKNOWLEDGED: u16 = 256;
 /// Longest topic of MQTT, with headers and properties.
 const MAX_TOPIC_BYTES: usize = 66 * 1024;
 
-/// Options of one link. `is_open` tells whether the latest attempt to connect has an open connection, with TLS where the address asks for
-/// it.
+/// Options of one link. `is_open` becomes true once the latest attempt to connect has opened its connection, TLS handshake included.
 pub(crate) fn mqtt_options(
     config: &LinkConfig,
     connector: &Connector,
@@ -39,7 +38,7 @@ pub(crate) fn mqtt_options(
         .set_max_packet_size(Some(max_packet_bytes(config)))
         // The client allocates this many slots at its start: its default of 65,535 takes 13 MB.
         .set_outgoing_inflight_upper_limit(MAX_UNACKNOWLEDGED)
-        // A topic that has an alias keeps it until the connection ends. The driver says from when on topics take one.
+        // A topic that has an alias keeps it until the connection ends. The driver decides when topics begin to take aliases.
         .set_topic_alias_policy(TopicAliasPolicy::Monotonic);
     // `topic_alias_max` stays unset: the client loses the topic of a message with a broker's alias (rumqttc 0.25 to 0.34).
     if let Some(will) = &config.last_will {
@@ -66,8 +65,8 @@ pub(crate) fn mqtt_options(
 ///             delivered      dropped here     left out by the broker
 /// ```
 ///
-/// A broker that sends more ends the connection. A retained message would do so after every connect, so the limit is well above that of
-/// payloads.
+/// The broker learns the limit and leaves larger packets out; a larger packet that comes all the same ends the connection. The limit
+/// is well above `max_payload_bytes`, because one retained message above the limit could end every connection.
 fn max_packet_bytes(config: &LinkConfig) -> u32 {
     u32::try_from(config.max_payload_bytes.saturating_mul(4).saturating_add(MAX_TOPIC_BYTES))
         .unwrap_or(u32::MAX)

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// Shortest time between two warnings of one outage with reasons that were named before.
+/// Shortest time between two warnings about one outage, unless the later one names a new reason.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// Reasons that an outage remembers. A further new reason waits for the next warning of the minute.
+/// Reasons that an outage remembers. A further new reason gets no warning of its own.
 const MAX_REASONS: usize = 8;
 
 /// An outage from its beginning to the next connection.
@@ -26,12 +26,12 @@ pub(crate) struct OutageLength {
 }
 
 impl Outage {
-    /// Notes that an established connection was lost, which is a warning of its own.
+    /// Notes that an established connection was lost. The caller warns of that.
     pub(crate) fn lost(&mut self, now: Instant) {
         *self = Self { since: Some(now), ..Self::default() };
     }
 
-    /// Notes a failed attempt to connect. Returns the length of the outage where it is time for a warning.
+    /// Notes a failed attempt to connect. Returns the length of the outage if it is time for a warning.
     pub(crate) fn failed(&mut self, reason: &str, now: Instant) -> Option<OutageLength> {
         self.since.get_or_insert(now);
         self.failed_attempts += 1;
@@ -44,14 +44,14 @@ impl Outage {
         self.length(now)
     }
 
-    /// Notes a connection. Returns the length of the outage; `None` where there was none.
+    /// Notes that the link is connected. Returns the length of the outage; `None` if there was none.
     pub(crate) fn ended(&mut self, now: Instant) -> Option<OutageLength> {
         let length = self.length(now);
         *self = Self::default();
         length
     }
 
-    /// Remembers a reason; true for a new one.
+    /// Remembers a reason. Returns whether the reason is new; false once `MAX_REASONS` are remembered.
     fn names(&mut self, reason: &str) -> bool {
         let is_new = self.named.len() < MAX_REASONS && !self.named.iter().any(|named| named == reason);
         if is_new {

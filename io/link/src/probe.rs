@@ -1,4 +1,4 @@
-//! One connection to a broker that publishes nothing: what the broker allows, and what it keeps.
+//! One connection that publishes nothing and reads what the broker allows and what it keeps.
 //!
 //! ```text
 //! CONNECT ──> CONNACK: limits ──> SUBSCRIBE ──> SUBACK: refusals, retained messages ──> silence ──> DISCONNECT
@@ -23,7 +23,8 @@ use crate::options::mqtt_options;
 /// Time without a retained message after which no further one is expected.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// Longest wait for retained messages, and most of them that are kept: a group has at most 64 devices with two each, and their edges.
+/// Longest wait for retained messages after the wait for the answer, and most messages that are read: a group has at most 64 devices
+/// with two retained messages each, and its edges.
 const MAX_LISTEN: Duration = Duration::from_secs(2);
 const MAX_RETAINED: usize = 1024;
 
@@ -38,22 +39,22 @@ pub struct BrokerProbe {
     pub retained: Vec<RetainedMessage>,
     /// The broker's certificate; `None` without TLS.
     pub certificate: Option<Certificate>,
-    /// Time from the first packet to the broker's answer.
+    /// Time from the start of the attempt to the broker's CONNACK.
     pub connected_in: Duration,
 }
 
-/// Limits of a broker, from its CONNACK. What a broker leaves out has the value that MQTT 5 gives it.
+/// Limits of a broker, from its CONNACK. A limit that the CONNACK leaves out has the default of MQTT 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokerLimits {
     /// Largest packet in bytes; `None` for no limit.
     pub max_packet_bytes: Option<u32>,
-    /// Messages at `QoS` 1 that may wait for acknowledgement.
+    /// Messages at `QoS` 1 that may wait for the broker's acknowledgement.
     pub receive_max: u16,
     /// Topic aliases that a client may use; 0 for none.
     pub topic_alias_max: u16,
     /// Whether the broker keeps retained messages.
     pub keeps_retained: bool,
-    /// Highest `QoS`.
+    /// Highest `QoS` that the broker takes.
     pub max_qos: u8,
 }
 
@@ -66,10 +67,10 @@ pub struct RefusedSubscription {
     pub code: String,
 }
 
-/// Connects once, subscribes, reads what the broker keeps, and disconnects. It publishes nothing and sets no last will.
+/// Connects once, subscribes, reads the retained messages, and disconnects. Publishes nothing and sets no last will.
 ///
 /// # Errors
-/// [`ConnectFailure`]: settings that do not allow it, nobody there, another protocol, or a broker that refuses the client.
+/// [`ConnectFailure`]: settings out of range, nobody at the address, another protocol, or a broker that refuses the client.
 pub async fn probe(config: &LinkConfig) -> Result<BrokerProbe, ConnectFailure> {
     config.check().map_err(|error| ConnectFailure::Settings(error.to_string()))?;
     let certificate = Arc::new(Mutex::new(None));
@@ -84,7 +85,7 @@ pub async fn probe(config: &LinkConfig) -> Result<BrokerProbe, ConnectFailure> {
     Ok(BrokerProbe { limits, refused, retained, certificate, connected_in })
 }
 
-/// A client whose connection notes the broker's certificate, and whether it is open.
+/// A client that stores the broker's certificate in `certificate`, and a flag that tells whether its connection is open.
 fn client(
     config: &LinkConfig,
     certificate: &Arc<Mutex<Option<Certificate>>>,
@@ -113,7 +114,7 @@ fn client(
     Ok((client, events, is_open))
 }
 
-/// A connection that is probed.
+/// The connection of one probe.
 struct Probing<'a> {
     config: &'a LinkConfig,
     client: AsyncClient,
@@ -138,7 +139,7 @@ impl Probing<'_> {
         }
     }
 
-    /// Subscribes, and reads answers and retained messages until none has come for a while.
+    /// Subscribes, and reads answers and retained messages until none has come for the time `QUIET`.
     async fn listen(&mut self) -> Result<(Vec<RefusedSubscription>, Vec<RetainedMessage>), ConnectFailure> {
         let subscriptions = &self.config.subscriptions;
         if subscriptions.is_empty() {
@@ -211,7 +212,7 @@ impl Probing<'_> {
     async fn disconnect(mut self) {
         if self.client.try_disconnect().is_ok() {
             let ended = async { while self.events.poll().await.is_ok() {} };
-            // A broker that does not close the connection loses it with this value.
+            // If the broker does not close the connection, the drop of this value does.
             let _ = timeout(QUIET, ended).await;
         }
     }

@@ -12,8 +12,8 @@ use crate::shared::Shared;
 
 /// Waits for the broker's answers to messages at `QoS` 1, and reports each refusal as an event of the link.
 ///
-/// Each answer has a small task of its own, which ends with the answer. So their number is bounded by the messages that may wait to be
-/// written and to be acknowledged.
+/// Each answer has a small task of its own, which ends with the answer. So there are at most as many tasks as messages that may wait
+/// to be written and to be acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) struct RefusalReporter {
     /// Weak, so that the channel ends with the driver.
@@ -35,14 +35,14 @@ impl RefusalReporter {
             let Some(reason) = refusal(notice).await else { return };
             count(&shared.counters.refused_by_broker);
             if let Some(incoming) = incoming.upgrade() {
-                // An owner that is slow, or has dropped the channel, sees the count alone: a task that waits for it would be one of many.
+                // An owner that is slow, or has dropped the channel, sees the count alone: tasks that wait for a slow owner could pile up.
                 let _ = incoming.try_send(Incoming::Refused { topic, reason });
             }
         });
     }
 }
 
-/// The reason of a refusal; `None` where the broker took the message, or the connection ended before the answer.
+/// The reason of a refusal; `None` if the broker took the message, or the connection ended before the answer.
 async fn refusal(notice: PublishNotice) -> Option<PublishRefusal> {
     match notice.wait_completion_async().await {
         Err(PublishNoticeError::V5PubAck(PubAckReason::NotAuthorized)) => Some(PublishRefusal::NotAuthorized),

@@ -14,18 +14,18 @@ use crate::failure::ConnectFailure;
 /// State shared by handle and driver.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Its retained messages are in `retained`.
+    /// Settings of the link, except the retained messages: those are in `retained`.
     pub(crate) config: LinkConfig,
     /// Messages to publish after every connect.
     pub(crate) retained: Mutex<Vec<RetainedMessage>>,
     /// Opens the connections of the link and counts their bytes.
     pub(crate) connector: Connector,
     pub(crate) counters: Counters,
-    /// Whether the latest attempt to connect has an open connection, with TLS where the address asks for it.
+    /// Whether the latest attempt to connect has opened its connection, TLS handshake included.
     pub(crate) is_open: Arc<AtomicBool>,
     pub(crate) is_connected: AtomicBool,
-    /// Largest packet of the broker, from its CONNACK; 0 where it names none.
+    /// Largest packet that the broker takes, in bytes, from its CONNACK; 0 if the CONNACK names no limit.
     pub(crate) broker_max_packet_bytes: AtomicUsize,
-    /// Why the latest attempt to connect failed; `None` before the first attempt has failed and after a connection.
+    /// Why the latest attempt to connect failed, or the latest connection broke; `None` before the first failure and after a connection.
     pub(crate) failure: watch::Sender<Option<ConnectFailure>>,
 }

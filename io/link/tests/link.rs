@@ -35,7 +35,7 @@ async fn a_topic_that_was_sent_goes_as_its_alias_until_the_connection_ends() {
     config.retained.push(RetainedMessage::new("alias-status", "up"));
     let (link, mut incoming) = connected(config).await;
     for connection in 1..=2 {
-        // Its answer comes after that to the retained message, so all bytes of the beginning are written.
+        // The broker answers this message after the retained one, so by then all bytes of the beginning are written.
         let mut taken = link.publish_acknowledged("alias-other", "x", false).expect("connected");
         timeout(MAX_WAIT, taken.wait()).await.expect("in time");
         // Fixed header 2, length of the topic 2, properties 1, payload 1, and the number of a message at `QoS` 1: 2.
@@ -263,7 +263,7 @@ async fn the_link_works_on_after_payloads_that_are_too_large() {
     assert_eq!(next_message(&mut incoming).await.1, "first");
     assert_eq!((link.counts().dropped_oversize, link.counts().connected), (1, 1));
 
-    // The broker leaves out what is far above the limit.
+    // The broker leaves out a message far above the receiver's limit.
     sender.publish("small", vec![0; 256 * 1024], QoS::AtMostOnce, false).expect("within the sender's limit");
     sender.publish("small", "second", QoS::AtMostOnce, false).expect("within the sender's limit");
     assert_eq!(next_message(&mut incoming).await.1, "second");
@@ -304,8 +304,8 @@ async fn a_topic_that_mqtt_does_not_allow_is_refused() {
     assert_eq!(link.publish("", "x", QoS::AtMostOnce, false), Err(LinkError::Topic(String::new())));
 }
 
-/// Half the time of a stalled round trip. Nagle's algorithm against delayed acknowledgements stalls every round trip by 40 ms; one
-/// without a stall takes well under a millisecond.
+/// Half the time of a stalled round trip. Nagle's algorithm against delayed acknowledgements stalls every round trip by 40 ms; a
+/// round trip without a stall takes well under a millisecond.
 const STALL: Duration = Duration::from_millis(20);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@
 //! | label | red, 32x32  | green, 32x32  | blue, 32x32  |
 //! +-------+-------------+---------------+--------------+
 //! ```
-//! The validation part is the last 5,000 train records.
+//! The validation part is the last 5,000 train records, the calibration part the 5,000 before these.
 
 use std::fs::File;
 use std::io::{BufReader, Read};

@@ -33,7 +33,7 @@ pub trait DataSet: Send + Sync {
     /// When `index` is not below `len(part)`, `slot` not below `slots()`, or `pixels` not as long as a view.
     fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool;
 
-    /// Number of a sample's group in its part, where samples of one scene or object form groups; `None` where samples are independent.
+    /// Number of a sample's group in its part, if samples of one scene or object form groups; `None` if samples are independent.
     ///
     /// # Panics
     /// When `index` is not below `len(part)`.
@@ -46,7 +46,7 @@ pub trait DataSet: Send + Sync {
         false
     }
 
-    /// Why no promise may be made on the calibration part, in words; `None` where nothing speaks against one.
+    /// Why no promise may be made on the calibration part, in words; `None` if one may be made.
     fn promise_obstacle(&self) -> Option<String> {
         None
     }
@@ -81,10 +81,10 @@ pub struct OpenOptions {
     pub leaks: Leaks,
     /// Rule that splits data into train, validation and test; [`Split::default`] when `None`. Data that is already split refuses a rule.
     pub split: Option<Split>,
-    /// Number of a division into parts, from 0, where the data set has several ([`DataSetInfo::folds`]); its usual parts when `None`.
+    /// Number of the fold, from 0, in a data set with folds ([`DataSetInfo::folds`]); the usual parts when `None`.
     pub fold: Option<usize>,
-    /// Seed of the views where they are simulated ([`DataSetInfo::has_view_seed`]): the same cameras see the same samples once more. The data set
-    /// itself when `None`.
+    /// Seed of simulated views ([`DataSetInfo::has_view_seed`]): the same cameras see the same samples once more, and chance falls
+    /// differently. The data set itself when `None`.
     pub view_seed: Option<u64>,
 }
 
@@ -111,7 +111,7 @@ pub struct DataSetInfo {
     pub licence: &'static str,
     /// Origin of the parts.
     pub parts: PartsOrigin,
-    /// Number of divisions into parts beside the usual one.
+    /// Number of folds: divisions into parts besides the usual one.
     pub folds: usize,
     /// Whether the views are simulated, so that another seed gives new ones.
     pub has_view_seed: bool,

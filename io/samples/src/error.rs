@@ -43,7 +43,7 @@ pub enum DataError {
         at: String,
         /// Content that is needed, and the content found.
         mismatch: Mismatch,
-        /// What to do, where the mismatch does not say it.
+        /// What to do; empty if the mismatch says enough.
         advice: &'static str,
     },
     /// The data exceeds a limit. Split the data.

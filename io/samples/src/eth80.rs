@@ -8,8 +8,9 @@
 //! sample 0  cam   0           1           2           3             four cameras: four samples per object
 //! sample 1  cam      0           1           2           3
 //! ```
-//! The samples of an object form a group, which has the number of the object in every division into parts. There is no official division into parts: six of the nine objects of a class are for training, one for
-//! validation, two for test. Beside that there are nine folds: each leaves three objects of every class out for test, and one validates.
+//! The samples of an object form a group; the group has the number of the object in every division into parts. There is no official
+//! division: six of the nine objects of a class are for training, one for validation, two for test. Besides, there are nine folds: a
+//! fold takes three objects of every class for test, one for validation and five for training.
 
 use std::path::Path;
 
@@ -46,7 +47,8 @@ const TRAIN: usize = 6;
 /// Objects of a class in the validation part. The others are the test part.
 const VALIDATION: usize = 1;
 
-/// Orders of the objects of each class. Three objects that follow one another are the test part of a fold, the one after them validates.
+/// Orders of the objects of each class. Three objects that follow one another are the test part of a fold, and the next object is the
+/// validation part.
 const ORDERS: [[usize; OBJECTS_PER_CLASS]; 3] =
     [[2, 5, 1, 7, 0, 6, 4, 3, 8], [5, 7, 0, 1, 4, 8, 3, 6, 2], [0, 2, 5, 6, 8, 1, 3, 7, 4]];
 /// Objects of a class in the test part of a fold.
@@ -70,7 +72,7 @@ fn parts_of_objects(fold: Option<usize>) -> [usize; OBJECTS_PER_CLASS] {
     parts
 }
 
-/// Opens the data set as `cameras` see it, in its usual parts or those of a fold.
+/// Opens the data set as `cameras` see it, in its usual parts or in the parts of a fold.
 ///
 /// # Errors
 /// [`DataError`] naming the file and its fault.

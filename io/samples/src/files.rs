@@ -11,7 +11,7 @@ use crate::DataError;
 use crate::error::Mismatch;
 use crate::tar_gz::{self, GZIP_MAGIC};
 
-/// Longest file of a data set in files, in bytes.
+/// Longest file of a data set that consists of many files, in bytes.
 pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Longest inflated archive, in bytes.
 const MAX_TOTAL_BYTES: u64 = 16 << 30;

@@ -29,7 +29,7 @@ pub enum CodecError {
         /// Error of the decoder.
         source: image::ImageError,
     },
-    /// The shape has other than one or three channels, or no pixel.
+    /// The shape has other than one or three channels, no pixel, or a side above [`MAX_SIDE_PX`].
     #[error("image of {0}: expected 1 (grey) or 3 (RGB) channels and at least one pixel")]
     Shape(Shape),
     /// The encoder failed.
@@ -44,7 +44,8 @@ pub enum CodecError {
     },
 }
 
-/// Decodes an image to `shape`, or to its own shape when `None`. Also returns its own shape: one channel for grey, three for colour.
+/// Decodes an image to `shape`, or to the image's own shape when `None`. Also returns the image's own shape: one channel for grey, three
+/// for colour.
 pub(crate) fn decode_from(bytes: &[u8], shape: Option<Shape>) -> Result<(View, Shape), CodecError> {
     let image = decode_any(bytes)?;
     let channels = if image.color().has_color() { 3 } else { 1 };
@@ -102,7 +103,7 @@ pub fn webp_len(view: &View, quality: u8) -> Result<usize, CodecError> {
     webp_file(view, "WebP", |config| config.quality = f32::from(quality)).map(|file| file.len())
 }
 
-/// Converts an image to a view of a checked `shape`, resized with a triangle filter where the size differs.
+/// Converts an image to a view of a checked `shape`; resizes with a triangle filter if the size differs.
 pub(crate) fn fitted(image: DynamicImage, shape: Shape) -> View {
     let (height, width) = (shape.height as u32, shape.width as u32);
     let image = if (image.height(), image.width()) == (height, width) {
@@ -158,7 +159,7 @@ fn image_of(view: &View) -> Result<DynamicImage, CodecError> {
     Ok(image.expect("a view has the bytes of its shape"))
 }
 
-/// Image of one or three channels, the channels of a pixel together. `None` for another number of bytes.
+/// Image of one or three channels, the channels of a pixel together. `None` if there are no bytes, or the wrong number.
 pub(crate) fn from_bytes(bytes: Vec<u8>, channels: usize, [width, height]: [u32; 2]) -> Option<DynamicImage> {
     if bytes.is_empty() || bytes.len() != channels * width as usize * height as usize {
         return None;
@@ -174,7 +175,7 @@ fn planes(interleaved: &[u8], channels: usize) -> Vec<u8> {
     (0..channels).flat_map(|channel| interleaved.iter().skip(channel).step_by(channels).copied()).collect()
 }
 
-/// Refuses a shape that no image has.
+/// Refuses a shape that no image has: other channels than one or three, no pixel, or a side above [`MAX_SIDE_PX`].
 pub(crate) fn check(shape: Shape) -> Result<(), CodecError> {
     let side = 1..=MAX_SIDE_PX as usize;
     let fits = matches!(shape.channels, 1 | 3) && side.contains(&shape.height) && side.contains(&shape.width);

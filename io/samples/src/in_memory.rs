@@ -14,7 +14,7 @@ pub(crate) struct InMemoryPart {
     in_view: Vec<bool>,
     /// `[samples, slots, view]`: pixels, zeros where the slot does not see the sample.
     pixels: Vec<u8>,
-    /// Number of each sample's group; empty where samples are independent.
+    /// Number of each sample's group; empty if samples are independent.
     groups: Vec<u32>,
 }
 
@@ -28,7 +28,7 @@ pub struct InMemory {
     parts: [InMemoryPart; Part::ALL.len()],
     /// Whether the groups are the frames of one recording.
     is_recording: bool,
-    /// Why the calibration part allows no promise.
+    /// Why the calibration part allows no promise; `None` if it allows one.
     promise_obstacle: Option<String>,
     notes: Vec<String>,
 }
@@ -85,7 +85,7 @@ impl InMemoryPart {
         self.groups.push(group);
     }
 
-    /// Cuts the part of independent samples in two; the second one begins with sample `at`.
+    /// Cuts off the samples from `at` on, as a part of their own. Only for independent samples: groups get lost.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         let samples = self.len().max(1);
         let (views, pixels) = (self.in_view.len() / samples, self.pixels.len() / samples);

@@ -1,4 +1,4 @@
-//! Parts of a data set: training, validation, test and, where it has one, calibration.
+//! Parts of a data set: training, validation, test and, if the data set has one, calibration.
 
 /// Part of the data that a sample belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -9,7 +9,7 @@ pub enum Part {
     Validation,
     /// Samples for reports only.
     Test,
-    /// Samples on which a promise is made, used by nothing else; a data set may have none.
+    /// Samples on which a promise is made; nothing else uses these samples. A data set may have none.
     Calibration,
 }
 

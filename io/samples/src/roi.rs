@@ -115,7 +115,8 @@ impl Roi {
     }
 }
 
-/// Start and length in pixels. Both ends are rounded to the nearest pixel, and the length is at least one, so nothing fits into side 0.
+/// Start and length in pixels. Both ends are rounded to the nearest pixel, and the length is at least one, so no region fits into a side
+/// of 0 pixels.
 fn span(start: u32, length: u32, side: u32) -> (u32, u32) {
     let at = |thousandths: u32| {
         ((u64::from(thousandths) * u64::from(side) + u64::from(WHOLE) / 2) / u64::from(WHOLE)) as u32

@@ -27,7 +27,7 @@ impl Member<'_> {
     }
 }
 
-/// Visits every member of at most `max_bytes` inflated bytes; `at` names the archive in errors.
+/// Visits every member of an archive that inflates to at most `max_bytes` bytes; `at` names the archive in errors.
 ///
 /// Then reads the end of the gzip stream, where the decoder compares the checksum.
 pub(crate) fn visit(
@@ -84,7 +84,8 @@ pub(crate) fn read_whole(file: impl Read, size: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Inflated stream that remembers how it ended. The reader of the tar only reports a failure.
+/// Inflated stream that counts its bytes and remembers whether its end was reached. The error of the tar reader does not tell a stream
+/// that is too long from one that is cut off.
 struct Stream<R> {
     source: R,
     inflated: u64,

@@ -59,7 +59,7 @@ impl View {
 /// Views of one sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampleViews {
-    /// True class; `None` where unknown.
+    /// True class; `None` if unknown.
     pub label: Option<u16>,
     /// One entry per slot, in slot order. `None` when the slot does not see the sample.
     pub views: Vec<Option<View>>,

@@ -1,4 +1,4 @@
-//! Certificates of a program: files, authority, revocation list, expiry; and who else may read its key.
+//! Certificates of a program: files, authority, revocation list, expiry; and who else may read the program's key.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,12 +12,12 @@ use time::OffsetDateTime;
 use crate::finding::{Finding, readable_secret};
 use crate::security::{SecuritySettings, TlsSettings};
 
-/// Time before its end in which a certificate is named.
+/// A certificate that expires within this time is named in a finding.
 pub const SOON: Duration = Duration::from_secs(30 * 86_400);
 
 impl SecuritySettings {
-    /// Looks at each identity of a program once: in front of its keys the place of a group, its files, and the end of the connections at which
-    /// it is shown.
+    /// Checks each identity of a program once. An identity is given by the prefix of a group's keys (empty outside groups), its settings,
+    /// and the end of the connections that shows the certificate.
     pub fn check_identities<'a>(
         &self,
         identities: impl IntoIterator<Item = (&'a str, TlsSettings, End)>,
@@ -25,7 +25,7 @@ impl SecuritySettings {
         let mut findings = Vec::new();
         let mut seen = BTreeSet::new();
         for (place, tls, end) in identities {
-            // Settings that do not fit each other are refused with the file.
+            // Settings that do not fit each other are named as mistakes of the settings.
             let Ok(Some(files)) = tls.files() else { continue };
             let own = files.own.as_ref().map(|own| own.certificate.clone());
             if seen.insert((own, files.authority.clone())) {
@@ -47,14 +47,14 @@ impl SecuritySettings {
     }
 }
 
-/// Settings of an identity, and what stands in front of the keys of a group.
+/// Settings of an identity, and the prefix of a group's keys.
 struct IdentitySettings<'a> {
     place: &'a str,
     tls: &'a TlsSettings,
 }
 
 impl IdentitySettings<'_> {
-    /// Setting that names a file. Certificate and key of a group stand without a section, behind its place.
+    /// Setting that names a file. In a group, certificate and key are keys without the section `tls`, such as `group[1].key_file`.
     fn setting_of(&self, file: &Path) -> String {
         let setting = self.tls.setting_of(file);
         match (self.place, setting.strip_prefix("tls.")) {
@@ -115,7 +115,7 @@ fn identity(settings: &IdentitySettings<'_>, files: &IdentityFiles, end: End) ->
     findings
 }
 
-/// When a certificate that has expired did so.
+/// The day on which an expired certificate expired, in brackets; empty for another objection.
 fn ended(objection: &Objection, certificate: &Certificate) -> String {
     if *objection == Objection::Expired { format!(" ({})", day(certificate.expires)) } else { String::new() }
 }
@@ -142,7 +142,7 @@ fn renewal(certificate: &Certificate) -> String {
     format!("renew it: `{}`, then copy the new files here", certificate.renew_command())
 }
 
-/// Names a certificate that ends soon or has ended.
+/// A finding if a certificate has expired or expires within [`SOON`]; otherwise none.
 pub fn expiry(check: &str, certificate: &Certificate, advice: &str) -> Vec<Finding> {
     let day = day(certificate.expires);
     match certificate.expires.duration_since(SystemTime::now()) {

@@ -22,7 +22,7 @@ pub(crate) fn read(
 ) -> Result<(BTreeMap<String, OsString>, Vec<String>), Stop> {
     let command = command(name, about, declared);
     let (mut arguments, mut mistakes) = (arguments.to_vec(), Vec::new());
-    // clap ends at the first mistake: the rest is read without the flag of the mistake.
+    // clap stops at the first mistake. The command line is then read again without the wrong argument.
     let matches = loop {
         match command.clone().try_get_matches_from(&arguments) {
             Ok(matches) => break matches,
@@ -40,7 +40,7 @@ pub(crate) fn read(
     Ok((values.map(|(value, flag)| (flag, value)).collect(), mistakes))
 }
 
-/// Leaves out the argument of a mistake with its value; false where none is named.
+/// Leaves out the argument of a mistake with its value; false if the mistake names no argument.
 fn leave_out(arguments: &mut Vec<OsString>, error: &clap::Error) -> bool {
     let Some(flag) = argument(error).split([' ', '=']).next().filter(|flag| !flag.is_empty()) else {
         return false;
@@ -99,7 +99,7 @@ fn paragraphs(lines: &[String]) -> String {
     paragraphs.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Argument of a mistake, as clap shows it; empty where none is named.
+/// Argument of a mistake, as clap shows the argument; empty if the mistake names none.
 fn argument(error: &clap::Error) -> &str {
     match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(argument)) => argument,
@@ -108,7 +108,7 @@ fn argument(error: &clap::Error) -> &str {
     }
 }
 
-/// A mistake of the command line itself.
+/// A mistake of the command line, in words for people.
 fn mistake(error: &clap::Error, declared: &[Declared]) -> String {
     let argument = argument(error);
     match error.kind() {

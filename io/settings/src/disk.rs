@@ -6,29 +6,29 @@ use rustix::fs::{Access, access, statvfs};
 
 use crate::finding::Finding;
 
-/// Room below which a journal stops: twice its reserve file of 1 MiB.
+/// Free bytes below which a journal stops: twice its reserve file of 1 MiB.
 const LEAST_BYTES: u64 = 2 << 20;
 
 /// A file or folder that a program writes.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// Setting that names it.
+    /// Setting that names the file or folder.
     pub key: String,
     /// Folder in which files are made.
     pub folder: PathBuf,
-    /// File that is extended, where there is one.
+    /// File that the program extends; `None` if the setting names a folder.
     pub file: Option<PathBuf>,
     /// Bytes that the program may still take by its settings.
     pub wanted: u64,
 }
 
 impl Written {
-    /// Looks at the folder.
+    /// Whether the program may write there, and whether there is room.
     pub fn check(&self) -> Finding {
         let Self { key, folder, file, wanted } = self;
         let fail = |found: String, advice: String| Finding::fail("disk", format!("{key}: {found}"), advice);
         let shown = folder.display();
-        // The device makes its state folder, in a folder that exists.
+        // Without a file the program makes the folder itself, inside a folder that exists.
         let existing = match file {
             Some(_) => Some(folder.as_path()),
             None => folder.ancestors().find(|folder| folder.exists()),

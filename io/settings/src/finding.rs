@@ -15,9 +15,9 @@ use crate::stop::{Stop, print_result};
 pub enum Level {
     /// Nothing to do.
     Ok,
-    /// It works, and somebody should look at it.
+    /// The part works, and somebody should look at it.
     Warn,
-    /// It does not work.
+    /// The part does not work.
     Fail,
 }
 
@@ -35,35 +35,35 @@ impl Level {
 /// One finding: level, what was looked at, what was found, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Its severity.
+    /// Severity of the finding.
     pub level: Level,
     /// Checked part, such as `broker`.
     pub check: String,
     /// Observation. Passwords of addresses are hidden.
     pub found: String,
-    /// Advice; `None` where nothing is to be done.
+    /// Advice; `None` if there is nothing to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }
 
 impl Finding {
-    /// Nothing to do.
+    /// A part that needs nothing.
     pub fn ok(check: impl Into<String>, found: impl AsRef<str>) -> Self {
         let found = redacted(found.as_ref().trim_end());
         Self { level: Level::Ok, check: check.into(), found, advice: None }
     }
 
-    /// It works, and somebody should look at it.
+    /// A part that works, and that somebody should look at.
     pub fn warn(check: impl Into<String>, found: impl AsRef<str>, advice: impl AsRef<str>) -> Self {
         Self { level: Level::Warn, advice: Some(redacted(advice.as_ref())), ..Self::ok(check, found) }
     }
 
-    /// It does not work.
+    /// A part that does not work.
     pub fn fail(check: impl Into<String>, found: impl AsRef<str>, advice: impl AsRef<str>) -> Self {
         Self { level: Level::Fail, ..Self::warn(check, found, advice) }
     }
 
-    /// A line for people. A reason of several lines, such as that of a TOML file, goes on behind `indent`.
+    /// A line for people. Further lines of a reason, such as the reason of a TOML file, stand behind `indent`.
     pub fn line(&self, indent: &str) -> String {
         let advice = self.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
         let line = format!("{}: {}{advice}", self.check, self.found);
@@ -71,13 +71,13 @@ impl Finding {
     }
 }
 
-/// Cuts a sentence of the form `found; what to do` in two.
+/// Cuts a sentence of the form `found; what to do` in two. `otherwise` is the advice for a sentence without one.
 pub fn split_advice<'a>(text: &'a str, otherwise: &'a str) -> (&'a str, &'a str) {
     text.split_once("; ").unwrap_or((text, otherwise))
 }
 
-/// Adds the mistakes that the start of a program names. A finding that fails begins with the key of its setting, as a mistake does: it
-/// takes the words of the start.
+/// Adds the mistakes with which the program would refuse to start. Mistakes and failed findings begin with the key of a setting: a
+/// failed finding with the key of a mistake takes the words of the mistake. Adds that all is well if nothing fails.
 pub fn add_mistakes(program: &str, findings: &mut Vec<Finding>, mistakes: Vec<String>) {
     let key = |text: &str| text.split(':').next().unwrap_or_default().to_owned();
     let mut failed: Vec<_> = findings.iter_mut().filter(|finding| finding.level == Level::Fail).collect();
@@ -115,8 +115,8 @@ fn advice(key: &str, program: &str) -> String {
     }
 }
 
-/// Prints the findings of a program as comments above the settings in effect: 0. Where one is a fail, prints those as a start prints its
-/// mistakes: 2.
+/// Prints the findings of a program as comments above the settings in effect: exit code 0. If findings fail, prints only these, as a
+/// start prints its mistakes: exit code 2.
 pub fn print_checked<S: Program>(loaded: &Loaded<S>, findings: &[Finding]) -> ExitCode {
     let fails = findings.iter().filter(|finding| finding.level == Level::Fail);
     let fails: Vec<_> = fails.map(|finding| finding.found.clone()).collect();
@@ -143,14 +143,14 @@ pub fn no_file(key: &str, path: Option<&Path>, may_be_folder: bool) -> Option<Fi
     Some(Finding::fail(check, found, format!("name {expected}")))
 }
 
-/// A warning about a file of a secret that others than its owner may read.
+/// A warning if others than the owner may read a file with a secret.
 pub fn readable_secret(file: Option<&Path>) -> Option<Finding> {
     let sentence = readers(file?)?;
     let (found, advice) = split_advice(&sentence, "chmod 600");
     Some(Finding::warn("secret", found, advice))
 }
 
-/// Findings about the bundles of a tier or of the group at this place: a description of those that opened, or every mistake.
+/// Findings about the bundles of a tier, or of the group whose keys begin with `place`: what was opened, or every mistake.
 pub fn bundles(place: &str, opened: Result<String, &Vec<String>>) -> Vec<Finding> {
     match opened {
         Ok(described) => {

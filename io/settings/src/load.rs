@@ -27,7 +27,7 @@ pub trait Program: Section {
     /// Variables of other programs that begin with the same prefix. A name that ends in `_` stands for all that begin with it.
     const OTHER_VARIABLES: &'static [&'static str] = &[];
 
-    /// Mistakes of settings that are right alone and do not fit each other. `values` have the source of each.
+    /// Mistakes of settings that are right alone and do not fit each other. `values` tell where each value came from.
     fn check(&self, values: &[Value]) -> Vec<Misfit>;
 }
 
@@ -42,7 +42,7 @@ pub struct Loaded<S> {
     pub warnings: Vec<String>,
 }
 
-/// Ends a program that was asked whether the running one is live: 0, or 1 with the reason on standard error.
+/// Exit code of a program that asked whether the running one is live: 0, or 1 with the reason on standard error.
 pub fn checked_live(program: &str, admin: &AdminSettings) -> ExitCode {
     match admin.check_live(program) {
         Ok(()) => ExitCode::SUCCESS,
@@ -56,7 +56,7 @@ pub fn checked_live(program: &str, admin: &AdminSettings) -> ExitCode {
 /// Reads the settings of a program.
 ///
 /// # Errors
-/// [`Stop`]: help that was asked for, or every mistake. A file that is no TOML is named without the settings that it may state.
+/// [`Stop`]: help that was asked for, or every mistake. If the file cannot be read as TOML, its settings are not checked.
 pub fn load<S: Program>(sources: Sources) -> Result<Loaded<S>, Stop> {
     let declared = declared::<S>(S::PREFIX);
     let (flags, mut mistakes) = command_line::read(S::NAME, S::ABOUT, &declared, &sources.arguments)?;
@@ -100,7 +100,7 @@ pub fn defaults<S: Section>() -> S {
     S::read(&mut Reader::new(&nothing, "")).expect("declared values are read by tests")
 }
 
-/// Flags and variables that are no text.
+/// Mistakes for flags and variables whose value is not UTF-8.
 fn unreadable(inputs: &Inputs, declared: &[Declared]) -> Vec<String> {
     let flags = inputs.flags.iter().map(|(flag, value)| (Origin::Flag(flag.clone()), value));
     let variables = declared.iter().filter_map(|option| option.variable_of(&inputs.environment));
@@ -110,7 +110,7 @@ fn unreadable(inputs: &Inputs, declared: &[Declared]) -> Vec<String> {
 }
 
 impl Sources {
-    /// All inputs, with the file that a flag or a variable names.
+    /// All inputs, with the content of the file that a flag or a variable names.
     fn read_file(
         self,
         flags: BTreeMap<String, OsString>,
@@ -138,11 +138,11 @@ impl Sources {
     }
 }
 
-/// Warning of a certificate that has expired. The program starts with it, since it takes a new file while it runs.
+/// Warning that a certificate has expired. The program starts all the same, since it takes a new file while it runs.
 fn expired(value: &Value) -> Option<String> {
     let key = value.key();
     let file = value.toml.as_ref().filter(|_| last_part(&key) == "certificate_file")?.as_str()?;
-    // A file that cannot be read is a mistake of its own.
+    // A file that cannot be read is named as a mistake elsewhere.
     let certificate = Certificate::read(Path::new(file)).ok()?;
     let since = SystemTime::now().duration_since(certificate.expires).ok()?;
     let days = since.as_secs() / 86_400;

@@ -17,7 +17,7 @@ pub(crate) fn read(file: &Path, name: &str) -> Result<u64, String> {
     Ok(read_all(file)?.get(name).copied().unwrap_or(0))
 }
 
-/// Writes the release of a name, if it differs. The file is replaced as a whole, so that a kill leaves the earlier one.
+/// Writes the release of a name, if it differs. The file is replaced as a whole, so that a kill leaves the earlier file.
 pub(crate) fn keep(file: &Path, name: &str, release: u64) -> Result<(), String> {
     let mut releases = read_all(file)?;
     if releases.insert(name.to_owned(), release) == Some(release) {

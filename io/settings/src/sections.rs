@@ -97,7 +97,7 @@ impl fmt::Debug for BrokerSettings {
 }
 
 impl AdminSettings {
-    /// The mistake of an address beyond this machine that is not allowed.
+    /// The mistake of an admin port that other machines could reach while `remote` is not set.
     pub fn check(&self) -> Option<Misfit> {
         let beyond = self.listen.filter(|listen| !listen.ip().is_loopback() && !self.remote)?;
         Some(Misfit::new(

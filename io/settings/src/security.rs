@@ -45,7 +45,7 @@ settings! {
 }
 
 impl TlsSettings {
-    /// The files; `None` where no file is named.
+    /// The files; `None` if no file is named.
     ///
     /// # Errors
     /// The key of a file that is missing beside another.
@@ -72,7 +72,7 @@ impl TlsSettings {
         }
     }
 
-    /// The identity for connections that are opened; `None` where no file is named.
+    /// The identity for connections that the program opens; `None` if no file is named.
     ///
     /// # Errors
     /// A missing key, or a file that cannot be used, with its path.
@@ -86,7 +86,7 @@ impl TlsSettings {
         format!("{}: {error}", self.setting_of(error.path()))
     }
 
-    /// Setting that names a file; the section where none does.
+    /// Setting that names a file; the section if no setting does.
     pub fn setting_of(&self, file: &Path) -> &'static str {
         let Self { authority_file, certificate_file, key_file, revoked_file } = self;
         let settings = [
@@ -101,8 +101,8 @@ impl TlsSettings {
 }
 
 impl SecuritySettings {
-    /// Signed bundles that a program of this site takes; `None` where every bundle is taken. The release that was used last is kept under
-    /// the program's own name.
+    /// Which signed bundles the program takes: their keys, site and oldest release; `None` if every bundle is taken. `name` is the name
+    /// under which the release file holds the release that was used last.
     ///
     /// # Errors
     /// A file of releases that cannot be read, or that holds something else.
@@ -113,7 +113,7 @@ impl SecuritySettings {
         Ok(Some(Trust { keys: &keys.0, site, oldest_release }))
     }
 
-    /// Keeps the release of a bundle that is used now under this name, where bundles must be signed and there is a `release_file`.
+    /// Writes the release of the bundle in use under this name to the release file, if bundles must be signed and `release_file` is set.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -171,7 +171,7 @@ impl SecuritySettings {
         }
     }
 
-    /// Logs a link without TLS beyond this machine.
+    /// Warns of a link without TLS beyond this machine.
     pub fn warn_of_link(&self, key: &str, endpoint: &Endpoint) {
         if !endpoint.scheme().uses_tls() && !is_own_host(endpoint) {
             warn!(%endpoint, "INSECURE: {key} has no TLS; anybody on the way can read and forge its messages");
@@ -191,7 +191,7 @@ impl SecuritySettings {
         Err(Misfit::new(key, reason).with("tls.certificate_file"))
     }
 
-    /// Logs a server without TLS that others than this machine reach.
+    /// Warns of a server without TLS that other machines can reach.
     pub fn warn_of_server(&self, key: &str, address: SocketAddr) {
         if self.is_open_to_all(address) {
             warn!(%address, "INSECURE: {key} has no TLS; anybody on the way can read and forge its messages");
@@ -203,7 +203,7 @@ impl SecuritySettings {
     }
 }
 
-/// Reads public keys. A mistake does not repeat the text: it may be the private half.
+/// Reads public keys. The mistake does not repeat the text, which may be a private key.
 fn public_keys(text: &str) -> Result<List<VerifyingKey>, Mistake> {
     text.parse().map_err(|_: Mistake| {
         let found = text.chars().count();

@@ -16,10 +16,10 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The process's own. The file is the one that `--config` or its environment variable names.
+    /// Arguments and environment of the process. The file is the one that `--config` or its environment variable names.
     pub fn of_process() -> Self {
         let environment = std::env::vars_os();
-        // A name that is no UTF-8 is the name of no setting.
+        // A variable whose name is not UTF-8 is no setting.
         let environment = environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
         Self { arguments: std::env::args_os().collect(), environment: environment.collect(), file: None }
     }

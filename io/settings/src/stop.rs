@@ -15,7 +15,8 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// Prints help on standard output and mistakes on standard error; 0 after help, 2 after mistakes.
+    /// Prints help on standard output and mistakes on standard error. Returns the exit code: 0 after help, 2 after mistakes, 1 if the help
+    /// cannot be written.
     pub fn print(&self, program: &str) -> ExitCode {
         match self {
             Self::Help(text) => print_result(program, text),
@@ -27,7 +28,7 @@ impl Stop {
     }
 }
 
-/// Prints what was asked for on standard output: 0, or 1 where the text cannot be written. A closed pipe counts as written.
+/// Prints a text that was asked for. Returns exit code 0, or 1 if the text cannot be written; a closed pipe counts as written.
 pub fn print_result(program: &str, text: &str) -> ExitCode {
     match print(text) {
         Ok(()) => ExitCode::SUCCESS,

@@ -64,7 +64,7 @@ pub(crate) fn as_toml(text: &str) -> Toml {
     }
 }
 
-/// A value of a declaration: an array in brackets, or as [`as_toml`] reads it.
+/// A value of a declaration: an array if the text is in brackets, otherwise as [`as_toml`] reads it.
 pub(crate) fn literal(text: &str) -> Toml {
     let array = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     match array {
@@ -73,28 +73,28 @@ pub(crate) fn literal(text: &str) -> Toml {
     }
 }
 
-/// Settings that are right alone and do not fit each other. It is left out where one of its keys has a mistake of its own.
+/// Settings that are right alone and do not fit each other. Not reported if one of the keys has a mistake of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// Key that is named, and the keys that it depends on.
+    /// The key that the message names, then the keys on which the misfit depends.
     pub keys: Vec<String>,
     text: String,
 }
 
 impl Misfit {
-    /// A key with what was expected and found.
+    /// A misfit of a key, with what was expected and found.
     pub fn new(key: impl Into<String>, text: impl Into<String>) -> Self {
         Self { keys: vec![key.into()], text: text.into() }
     }
 
-    /// The same, which depends on another key too.
+    /// Adds a key on which the misfit depends.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>) -> Self {
         self.keys.push(key.into());
         self
     }
 
-    /// The same in a table whose keys begin with `place`.
+    /// Puts `place`, the prefix of a table's keys, in front of every key.
     #[must_use]
     pub fn at(mut self, place: &str) -> Self {
         self.keys.iter_mut().for_each(|key| key.insert_str(0, place));

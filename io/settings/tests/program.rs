@@ -61,7 +61,7 @@ settings! {
     }
 }
 
-/// Settings of the watch at the door.
+/// How the door is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
@@ -186,7 +186,7 @@ fn settings_that_do_not_fit_are_named_beside_values_that_cannot_be_read() {
             "keep_samples: expected below 100 with engine = \"exact\"",
         ]
     );
-    // The check would complain about the default of a setting that is wrong itself.
+    // A wrong setting is read as its default. `Door::check` would complain about that default, so its complaint is left out.
     let file = "bundle = \"b\"\nengine = \"exact\"\nkeep_samples = 0";
     let mistakes = mistakes_of(Sources::default().with_file(file));
     assert_eq!(mistakes, ["keep_samples: expected 1 to 65536, found 0 (line 3)"]);

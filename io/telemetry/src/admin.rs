@@ -46,12 +46,12 @@ impl From<bool> for Liveness {
     }
 }
 
-/// Health of a service, for the admin port and the service manager. A function that returns the liveness implements it.
+/// Health of a service, for the admin port and the service manager. A function that returns the liveness implements this trait.
 pub trait Health: Send + Sync + 'static {
     /// Whether only a new process helps.
     fn liveness(&self) -> Liveness;
 
-    /// Why the service takes no work now, which may be empty; `None` where it takes work.
+    /// Why the service takes no work now, or an empty text if the service gives no reason; `None` if it takes work.
     fn unready_reason(&self) -> Option<String> {
         match self.liveness() {
             Liveness::Live => None,
@@ -59,7 +59,7 @@ pub trait Health: Send + Sync + 'static {
         }
     }
 
-    /// The service's own part of `/status`. It names no secret.
+    /// The service's own part of `/status`, which must hold no secret.
     fn status(&self) -> Map<String, Value> {
         Map::new()
     }
@@ -74,7 +74,7 @@ pub struct Program {
     pub version: &'static str,
 }
 
-/// Header of every answer with the name of the program, for checks that must not take another program for theirs.
+/// Header of every answer with the name of the program, so that a check notices when another program answers.
 pub(crate) const PROGRAM_HEADER: &str = "headwater-program";
 
 impl<F: Fn() -> Liveness + Send + Sync + 'static> Health for F {
@@ -199,7 +199,7 @@ impl Port {
 pub fn fields_of(part: &impl Serialize) -> Map<String, Value> {
     match serde_json::to_value(part) {
         Ok(Value::Object(fields)) => fields,
-        // A part is a struct with names for keys, so it has fields.
+        // A part is a struct with names for keys, so it becomes an object.
         Ok(_) | Err(_) => Map::new(),
     }
 }
@@ -210,7 +210,7 @@ pub fn certificate_status(state: CertificateState) -> CertificateStatus {
     CertificateStatus { expires_unix_s, reload_failed: has_failed_reload }
 }
 
-/// The answer 503 with a state, and its reason where there is one.
+/// The answer 503 with a state, and the reason unless that is empty.
 fn unavailable(state: &str, reason: &str) -> (StatusCode, &'static str, String) {
     let body = format!("{state}\n{reason}");
     (StatusCode::SERVICE_UNAVAILABLE, "text/plain", body.trim_end().to_owned() + "\n")

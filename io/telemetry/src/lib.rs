@@ -1,7 +1,8 @@
 //! Logs, printed text, metrics, the admin port and the signals that end a program or let it read files again: one set-up for all services.
 //!
-//! Counters and histograms of [`Metrics`] are changed by the service itself. A [`ReportMetric`] is read from a report of the service at
-//! each request for the metrics; [`report!`] declares it at the count that it shows. The crate does not know what a service measures.
+//! The service itself changes the counters and histograms of [`Metrics`]. A [`ReportMetric`] is read from a report of the service at
+//! each request for the metrics; [`report!`] declares the metric beside the count that it shows. The crate does not know what a service
+//! measures.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!

@@ -49,7 +49,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     values.next().map(|(_, value)| value.trim())
 }
 
-/// The reason for people. A socket's limit of time has a name of the system that says nothing.
+/// The reason for people: the system's name for a passed time limit would not say that nobody answered.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("no answer within {} s", LIMIT.as_secs_f32()),
@@ -57,7 +57,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Asks, and reads the answer until its end. A server that sends single bytes meets the same limit as a silent one.
+/// Asks, and reads the answer until its end. The limit holds for the whole exchange, also if the server sends byte after byte.
 fn ask(address: SocketAddr, limit: Duration) -> io::Result<String> {
     let end = Instant::now() + limit;
     let left = || match end.saturating_duration_since(Instant::now()) {
@@ -89,13 +89,13 @@ mod tests {
 
     use super::*;
 
-    /// Answers one connection with these pieces, each after a pause, and leaves it open until the other end has gone.
+    /// Answers one connection with these pieces, each after a pause, and leaves the connection open until the client has closed it.
     fn server(pieces: &'static [&'static str], pause: Duration) -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("an address");
         thread::spawn(move || {
             let Ok((mut stream, _)) = listener.accept() else { return };
-            // A close with an unread request would be a reset, which is another answer.
+            // A close with an unread request would be a reset, which the client would see instead of the answer's end.
             let read = stream.read(&mut [0; 1024]);
             if read.is_err() {
                 return;

@@ -16,12 +16,13 @@ pub enum LogFormat {
     Json,
 }
 
-/// Filter that the caller's extends. The client library warns of each refused message by its number; the link reports it by its topic.
+/// Filter to which the caller's is added. The client library warns of a refused message with its number alone, and the link reports the
+/// same message with its topic.
 const BASE_FILTER: &str = "rumqttc::state=error";
 
 /// Starts logging for this process; called once, by a `main.rs`.
 ///
-/// `filter` is a level or a list such as `info,headwater_link=debug`. The environment variable `RUST_LOG`, where set, replaces it.
+/// `filter` is a level or a list such as `info,headwater_link=debug`. If the environment variable `RUST_LOG` is set, it replaces `filter`.
 ///
 /// # Errors
 /// [`FilterError`] for a filter that cannot be read.
@@ -91,7 +92,7 @@ pub fn check_filter(filter: &str) -> Result<(), FilterError> {
 
 /// Checks one part: a level, or `target=level`. A target may name a span and its fields, in brackets.
 fn check_part(part: &str) -> Result<(), FilterError> {
-    // A part such as `target[span{a` is the first half of one with several fields, which the library reads.
+    // A part with brackets may be one half of a target with several fields, such as `target[span{a`; the library checks such targets.
     let (target, level) = part.rsplit_once('=').unwrap_or(("", part));
     if part.contains(['[', ']', '{', '}', '"']) {
         return Ok(());
@@ -116,7 +117,7 @@ pub enum FilterError {
         LEVELS.join(", ")
     )]
     NoLevel {
-        /// The part.
+        /// The part of the filter.
         found: String,
     },
     /// A part of the filter names a target that none of our crates has.
@@ -185,7 +186,7 @@ mod tests {
         let workspace = include_str!("../../../Cargo.toml");
         let members = workspace.split("\nmembers = [").nth(1).and_then(|rest| rest.split(']').next());
         let members = members.expect("a list of members").split('"').skip(1).step_by(2);
-        // The one without code, and the one whose package has the name of its program.
+        // `build-features` has no code, and the package of `ops/cli` has the name of its program.
         for member in members.filter(|member| !["build-features", "ops/cli"].contains(member)) {
             let target = match member {
                 "models/trainer" => "headwater_train".into(),

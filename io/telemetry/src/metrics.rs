@@ -26,7 +26,7 @@ impl Metrics {
         Self::default()
     }
 
-    /// Declares a gauge for each value of its labels.
+    /// Declares a gauge for each combination of values of the labels.
     pub fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
         self.register(IntGaugeVec::new(Opts::new(name, help), labels))
     }

@@ -1,4 +1,4 @@
-//! The socket of the service manager. Sending never waits: what the manager must learn and does not take now is sent again later.
+//! The socket of the service manager. Sending never waits: a message that the manager must have and does not take is sent again later.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 /// The manager's socket.
 #[derive(Debug)]
 pub(crate) struct NotifySocket {
-    /// A path, or after `@` a name without a file.
+    /// A path, or `@` and the name of an abstract socket, which has no file.
     name: OsString,
     /// Messages that the manager has not taken and must have in this order; at most two.
     waiting: Mutex<Vec<String>>,
@@ -31,13 +31,13 @@ impl NotifySocket {
         self.send_text(&text_of(states))
     }
 
-    /// Sends a message that the manager must have. Messages that still wait mean nothing any more.
+    /// Sends a message that the manager must have. Messages that still wait are outdated, and are dropped.
     pub(crate) fn tell(&self, states: &[NotifyState<'_>]) {
         *self.waiting.lock() = vec![text_of(states)];
         self.send_waiting();
     }
 
-    /// Sends a message that the manager must have after the one before.
+    /// Sends a message that the manager must have after the message of [`NotifySocket::tell`].
     pub(crate) fn tell_next(&self, states: &[NotifyState<'_>]) {
         let mut waiting = self.waiting.lock();
         waiting.truncate(1);
@@ -78,7 +78,7 @@ fn send_to(socket: &OsStr, text: &str) -> io::Result<()> {
     sender.send(text.as_bytes()).map(drop)
 }
 
-/// Address of a socket: a path, or after `@` a name without a file.
+/// Address of a socket: a path, or `@` and the name of an abstract socket, which has no file.
 fn address_of(socket: &OsStr) -> io::Result<SocketAddr> {
     match socket.as_bytes().strip_prefix(b"@") {
         None => SocketAddr::from_pathname(socket),
@@ -96,7 +96,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A manager that reads when the test lets it.
+    /// A service manager in a test, which reads only when the test asks.
     pub(crate) struct Manager {
         folder: PathBuf,
         socket: UnixDatagram,

@@ -11,7 +11,7 @@ pub fn print(text: &str) -> io::Result<()> {
     quiet(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
-/// Writes a line to standard error. Nobody can be told of a failure, so there is none.
+/// Writes a line to standard error. A failure is ignored: nobody could be told of it.
 pub fn print_error(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

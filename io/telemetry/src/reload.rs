@@ -15,7 +15,7 @@ pub struct ReloadSignal {
 }
 
 impl ReloadSignal {
-    /// Begins to take requests; before, the signal ends the process (see [`runtime_with_reloads`]). Needs a tokio runtime.
+    /// Begins to take requests; before that, the signal ends the process (see [`runtime_with_reloads`]). Needs a tokio runtime.
     ///
     /// # Errors
     /// The system's error when the signal cannot be waited for.
@@ -29,16 +29,16 @@ impl ReloadSignal {
         Ok(Self { is_requested: false })
     }
 
-    /// Waits for the next request; for ever where the system has no such signal. Requests that come meanwhile count once. Cancelling the
-    /// wait loses nothing.
+    /// Waits for the next request; for ever if the system has no such signal. Requests that come meanwhile count once. Cancelling the wait
+    /// loses nothing.
     pub async fn next(&mut self) {
         if !std::mem::take(&mut self.is_requested) {
             self.signal().await;
         }
     }
 
-    /// Runs the reading of files to its end. A request that comes meanwhile is logged, and is the next one: the files may have changed after
-    /// they were read.
+    /// Runs the reading of files to its end. A request that comes meanwhile is logged and kept for [`ReloadSignal::next`]: the files may
+    /// have changed after they were read.
     pub async fn during<T>(&mut self, reading: impl Future<Output = T>) -> T {
         let mut reading = std::pin::pin!(reading);
         loop {
@@ -62,8 +62,8 @@ impl ReloadSignal {
     }
 }
 
-/// A runtime for a program that takes requests to read files again from its first moment on: its first call, so that the signal ends no
-/// program that still starts.
+/// A runtime, and the requests to read files again. A program makes this its first call, so that the signal does not end the program
+/// while it starts.
 ///
 /// # Errors
 /// The system's error when there can be no thread, or the signal cannot be waited for.

@@ -11,7 +11,7 @@ use crate::metrics::{DURATION_BUCKETS_S, Metrics};
 /// Durations counted by the buckets of [`DURATION_BUCKETS_S`], as part of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DurationCounts {
-    /// Durations in each bucket alone; the last count is of those above every bound.
+    /// Durations in each bucket alone; the last count is for durations above every bound.
     buckets: [u64; DURATION_BUCKETS_S.len() + 1],
     sum_us: u64,
 }
@@ -61,7 +61,7 @@ pub struct ReportMetric<R> {
     values: Values<R>,
 }
 
-/// Values of a metric with two labels, each with the values of its labels.
+/// Values of a metric with two labels; beside each value the two label values.
 pub type ValuesByTwoLabels = Vec<([String; 2], u64)>;
 
 /// Access to the values of a metric in the report.
@@ -110,7 +110,7 @@ impl<R> ReportMetric<R> {
         Self { name, help, kind: MetricType::COUNTER, values: Values::ByLabel { label, known: &[], read } }
     }
 
-    /// The counters with these values of their label from the start, at 0 until they are counted. Prometheus sees no increase in a
+    /// Makes the counters with these label values exist from the start, at 0 until they are counted. Prometheus sees no increase in a
     /// series that begins with its first event, so an alert on the increase would miss that event.
     ///
     /// # Panics
@@ -253,8 +253,8 @@ impl MetricValue<Vec<(String, u64)>> for BTreeMap<&'static str, u64> {
 
 /// Declares a report: a struct of public counts, and its constant `METRICS` with the metrics of the counts.
 ///
-/// A count has its metrics after `=`, each made by the function of [`ReportMetric`] that is named. Their help documents the field.
-/// `=> read` makes the metric's value from a field of a type without [`MetricValue`]. Metrics of several fields follow the struct.
+/// A count has its metrics after `=`, each with the function of [`ReportMetric`] that makes it. The help of the metrics documents the
+/// field. `=> read` computes the value from a field whose type is no [`MetricValue`]. Metrics of several fields follow the struct.
 #[macro_export]
 macro_rules! report {
     (@value $field:expr) => { $crate::MetricValue::value($field) };
@@ -289,7 +289,7 @@ macro_rules! report {
     };
 }
 
-/// Metrics of the state of a program's certificate, under these whole names: whoever looks for one finds it.
+/// Metrics of the state of a program's certificate. Each name is given in full, so that a search for a metric finds its declaration.
 #[macro_export]
 macro_rules! certificate_metrics {
     ($expiry:literal, $reload_failed:literal) => {

@@ -17,13 +17,13 @@ use crate::notify_socket::NotifySocket;
 /// Time between two checks of the health of a process without a watchdog.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Part of the watchdog's time after which the process reports again that it is live.
+/// Number of reports of a live process within the watchdog's time.
 const WATCHDOG_SHARE: u32 = 3;
 
 /// The service manager of a process.
 #[derive(Clone, Debug)]
 pub struct ServiceManager {
-    /// `None` where nobody listens.
+    /// `None` if there is no manager to tell.
     socket: Option<Arc<NotifySocket>>,
     /// Time without a watchdog message after which the manager ends the process.
     watchdog: Option<Duration>,
@@ -48,8 +48,8 @@ impl ServiceManager {
         Self { socket: None, watchdog: None }
     }
 
-    /// Says that the process is ready. From then on tells the state when it changes, sends again what the manager did not take, and feeds
-    /// the watchdog while the service is live. Needs a tokio runtime.
+    /// Says that the process is ready. From then on tells each new state, sends again what the manager did not take, and feeds the watchdog
+    /// while the service is live. Needs a tokio runtime.
     #[must_use = "dropping the value ends the task"]
     pub fn ready(&self, health: Arc<dyn Health>) -> WatchdogTask {
         let Some(socket) = self.socket.clone() else { return WatchdogTask { task: None } };
@@ -58,7 +58,7 @@ impl ServiceManager {
         let (watchdog, every) = (self.watchdog, self.watchdog.map_or(EVERY, |time| time / WATCHDOG_SHARE));
         let task = tokio::spawn(async move {
             let mut ticks = interval(every.max(Duration::from_millis(1)));
-            // A process that was stopped for a while says so once: a message for each missed tick would fill the manager's queue.
+            // After a pause of the process one message is enough: a message for each missed tick would fill the manager's queue.
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let mut was_live = true;
             loop {
@@ -154,7 +154,7 @@ mod tests {
         let watchdog = Some(Duration::from_millis(3));
         let manager = ServiceManager { socket: Some(Arc::new(socket)), watchdog };
         let _task = manager.ready(Arc::new(Fixed(Liveness::Live, None)));
-        // The worker thread runs the task while this one waits.
+        // The worker thread runs the task while the test's thread waits.
         listener.until("READY=1");
     }
 

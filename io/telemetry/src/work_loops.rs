@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Longest time of one round. A slow disk may hold a round up; only a new process helps one that takes longer.
+/// Longest time of one round. A slow disk may delay a round; when a round takes longer than this, only a new process helps.
 const ROUND_LIMIT: Duration = Duration::from_secs(10);
 
 /// The work loops of a process; clones share them.
@@ -23,7 +23,7 @@ pub struct WorkLoops {
     start: Instant,
 }
 
-/// One loop, as the task or thread that runs it knows it. A dropped loop waits for ever.
+/// One loop, in the hands of the task or thread that runs it. A dropped loop counts as waiting, and never hangs.
 #[derive(Debug)]
 pub struct WorkLoop {
     /// Begin of the present round, ms since `start`; 0 while the loop waits.
@@ -48,13 +48,13 @@ impl WorkLoops {
     pub fn add(&self, name: impl Into<String>) -> WorkLoop {
         let round_since_ms = Arc::new(AtomicU64::new(0));
         let mut loops = self.loops.lock();
-        // A loop that was dropped has no other owner of its time.
+        // Nothing but this list holds the time of a dropped loop.
         loops.retain(|watched| Arc::strong_count(&watched.round_since_ms) > 1);
         loops.push(Watched { name: name.into(), round_since_ms: Arc::clone(&round_since_ms) });
         WorkLoop { round_since_ms, start: self.start }
     }
 
-    /// The loops whose round lasts longer than the limit, as a sentence; `None` where every loop turns.
+    /// The loops whose round lasts longer than the limit, as a sentence; `None` if no loop hangs.
     pub fn hanging(&self) -> Option<String> {
         self.hanging_at(Instant::now())
     }
@@ -75,7 +75,7 @@ impl WorkLoops {
 }
 
 impl WorkLoop {
-    /// Begins a round, which ends the one before.
+    /// Begins a round, and ends the round before.
     pub fn begin_round(&self) {
         self.round_since_ms.store(ms_since(self.start, Instant::now()).max(1), Relaxed);
     }

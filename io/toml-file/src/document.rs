@@ -29,10 +29,10 @@ pub struct Located {
 }
 
 impl Document {
-    /// Reads a text.
+    /// Reads the text of a file.
     ///
     /// # Errors
-    /// Every place that is no TOML.
+    /// Every place that is not TOML.
     pub fn parse(text: &str) -> Result<Self, Vec<Mistake>> {
         let (table, errors) = DeTable::parse_recoverable(text);
         if !errors.is_empty() {
@@ -75,7 +75,7 @@ impl Document {
     }
 }
 
-/// Places that are no TOML, in the order of their lines.
+/// Places that are not TOML, in the order of their lines.
 pub(crate) fn syntax_mistakes(text: &str, errors: &[toml::de::Error]) -> Vec<Mistake> {
     let mistake = |error: &toml::de::Error| {
         let line = error.span().map(|span| line_at(text, span.start));

@@ -2,7 +2,7 @@
 
 use toml_edit::{Document, DocumentMut, Item, Table, Value};
 
-/// Sets a key such as `local.threshold` to a value in TOML, or removes the lines of a key without one. Comments above the key stay.
+/// Sets a key such as `local.threshold` to a value in TOML; without a value, removes the lines of the key. Comments above the key stay.
 ///
 /// # Errors
 /// Text that is not TOML, or has something else in the place of a section.
@@ -21,7 +21,7 @@ fn parts(key: &str) -> (Option<&str>, &str) {
 fn set(text: &str, key: &str, value: &str) -> Result<String, String> {
     let mut value: Value = value.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
     let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
-    // A text of comments alone has them behind its last key. They shall stay in front of the new one.
+    // In a text without keys the comments are the end of the document. They must stay above the new key.
     let comments = document.is_empty().then(|| document.trailing().as_str().unwrap_or_default().to_owned());
     if comments.is_some() {
         document.set_trailing("");
@@ -35,7 +35,7 @@ fn set(text: &str, key: &str, value: &str) -> Result<String, String> {
             let mut names = section.split('.').peekable();
             while let Some(name) = names.next() {
                 let mut new = Table::new();
-                // The section of a further exit stands without an empty one of its word above.
+                // A section within another one needs no empty header of the outer section above: `[a.b]` without `[a]`.
                 new.set_implicit(names.peek().is_some());
                 if let Some(comments) = &comments {
                     new.decor_mut().set_prefix(format!("{comments}\n"));
@@ -49,7 +49,7 @@ fn set(text: &str, key: &str, value: &str) -> Result<String, String> {
     };
     match table.get_mut(name).and_then(Item::as_value_mut) {
         Some(old) => {
-            // The comment behind the value belongs to its decoration.
+            // The comment behind the old value belongs to that value's decoration.
             *value.decor_mut() = old.decor().clone();
             *old = value;
         }
@@ -81,7 +81,7 @@ fn remove(text: &str, key: &str) -> Result<String, String> {
     let (Some(first), Some(last)) = (found.span(), item.span()) else {
         return Err(format!("{key}: its lines are not known; take it out by hand"));
     };
-    // The span of a section is that of its header.
+    // The span of a section covers its header alone.
     let inner = item.as_table().into_iter().flat_map(Table::iter).filter_map(|(_, value)| value.span());
     let last_end = inner.map(|span| span.end).fold(last.end, usize::max);
     let begin = text[..first.start].rfind('\n').map_or(0, |at| at + 1);

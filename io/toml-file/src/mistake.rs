@@ -1,9 +1,9 @@
-//! A mistake of a file.
+//! A mistake in a TOML file.
 
 use std::fmt::{self, Display};
 use std::path::Path;
 
-/// A mistake of a file.
+/// A mistake in a TOML file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mistake {
     /// Line of the key, or of the table that lacks the key, from 1; `None` for a key that is missing at the top.
@@ -20,7 +20,7 @@ impl Mistake {
         Self { line: None, key: key.into(), text: text.into() }
     }
 
-    /// The mistake behind the name of its file.
+    /// The mistake as text, behind the name of its file and the line.
     pub fn in_file(&self, file: &Path) -> String {
         let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
         format!("{}{line}: {}", file.display(), self.reason())

@@ -21,7 +21,7 @@ pub fn nearest<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> Optio
     let near = known.filter_map(|known| {
         let behind_section = || distance(last_part(key), last_part(known));
         let near = distance(key, known).or_else(behind_section)?;
-        // Keys of several sections may end alike: the nearest as a whole is meant.
+        // Keys of several sections may have the same name: the key that is nearest as a whole is meant.
         Some(((near, strsim::osa_distance(key, known)), known))
     });
     near.min_by_key(|(distances, _)| *distances).map(|(_, known)| known)

@@ -1,6 +1,6 @@
 //! Reads a text into a type, with every mistake at once.
 //!
-//! serde ends at the first mistake. The value of a mistake is then left out, and the text is read again, until nothing new is wrong:
+//! serde stops at the first mistake. The wrong value is then left out, and the text is read again, until no new mistake is found:
 //!
 //! ```text
 //! count = "x"      1st pass: device.count: expected usize      2nd pass: without device.count
@@ -24,7 +24,7 @@ use crate::document::{Document, line_at, syntax_mistakes};
 use crate::mistake::Mistake;
 use crate::nearest::no_such_key;
 
-/// Mistakes with the lines of their keys in a text.
+/// The mistakes in the order of their lines, each with the line of its key in the text.
 pub fn with_lines(text: &str, mut mistakes: Vec<Mistake>) -> Vec<Mistake> {
     let values = Document::parse(text).unwrap_or_default().values;
     for mistake in &mut mistakes {
@@ -34,7 +34,7 @@ pub fn with_lines(text: &str, mut mistakes: Vec<Mistake>) -> Vec<Mistake> {
     mistakes
 }
 
-/// Reads a text.
+/// Reads the text of a file into a type.
 ///
 /// # Errors
 /// Every mistake, in the order of their lines.
@@ -76,7 +76,7 @@ struct Place<'a> {
     left_out: &'a BTreeSet<String>,
 }
 
-/// A value that is read.
+/// A value to be read, and its place.
 struct Node<'a> {
     value: Spanned<DeValue<'a>>,
     place: Place<'a>,
@@ -125,7 +125,7 @@ impl<'de> Node<'de> {
         read.map_err(|error| error.at(&place))
     }
 
-    /// Reads the value. serde reads some values before it finds the mistake: the place is added here too.
+    /// Reads the value. serde may find the mistake only after it has read the value, so the place is added here too.
     fn read<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Error> {
         let (place, shown) = (self.place.clone(), self.shown());
         seed.deserialize(self).map_err(|error| error.with_found(shown).at(&place))
@@ -229,7 +229,7 @@ impl<'de> MapAccess<'de> for Table<'de> {
         let place = node.place.clone();
         self.value = Some(node);
         let key = seed.deserialize(IntoDeserializer::<Error>::into_deserializer(name));
-        // The place names the key.
+        // The place already names the key.
         key.map(Some).map_err(|error| Error { field: None, ..error }.at(&place))
     }
 

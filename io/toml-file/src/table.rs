@@ -48,7 +48,7 @@ macro_rules! table {
     };
 }
 
-/// The mistake of a number that is not in its range.
+/// The mistake if a number is not in its range; `None` if it is.
 pub fn check_range<T: PartialOrd + Display>(
     key: String,
     found: &T,

@@ -5,7 +5,7 @@ use crate::endpoint::Endpoint;
 use crate::secret::Secret;
 use crate::tls::ClientIdentity;
 
-/// Address of a broker, and what a program shows it. An [`Endpoint`] alone is one: nothing is shown.
+/// Address of a broker, and the certificate and user that a program shows the broker. An [`Endpoint`] converts into access without either.
 #[derive(Clone, Debug)]
 pub struct BrokerAccess {
     /// Address of the broker.
@@ -19,9 +19,9 @@ pub struct BrokerAccess {
 /// User and password of a client.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// The user.
+    /// Name of the user.
     pub user: String,
-    /// The password, read for each connection.
+    /// The password, read for each connection; `None` for no password.
     pub password: Option<Secret>,
 }
 

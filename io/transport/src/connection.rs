@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::socket::Socket;
 use crate::tls::{Certificate, HandshakeRefused};
 
-/// An open connection to an endpoint. Its bytes are counted on the socket, so those of TLS count too.
+/// An open connection to an endpoint. Bytes are counted on the socket, so TLS's own bytes count too.
 #[derive(Debug)]
 pub struct Connection(pub(crate) Stream);
 
@@ -23,7 +23,7 @@ pub(crate) enum Stream {
 }
 
 impl Connection {
-    /// Certificate of the peer; `None` without TLS, and where it cannot be parsed.
+    /// Certificate of the peer; `None` without TLS, or if the certificate cannot be parsed.
     pub fn peer_certificate(&self) -> Option<Certificate> {
         match &self.0 {
             Stream::Plain(_) => None,
@@ -46,7 +46,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 
 impl AsyncRead for Connection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // The refusal of a certificate comes after the handshake in TLS 1.3, with the first read.
+        // In TLS 1.3 the peer's refusal of this end's certificate comes after the handshake, with the first read.
         self.stream().poll_read(cx, buf).map_err(HandshakeRefused::of_alert)
     }
 }

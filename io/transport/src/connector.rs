@@ -30,11 +30,11 @@ impl Connector {
         self
     }
 
-    /// Connects to the first address of the host that accepts, with `TCP_NODELAY`, and with TLS where the scheme asks for it.
+    /// Connects to the first address of the host that accepts, with `TCP_NODELAY`, and with TLS if the scheme asks for it.
     ///
     /// # Errors
-    /// The system's error; `TimedOut` after `limit`; `Unsupported` for a scheme with TLS without an identity; the reason why either
-    /// end refused the other's certificate.
+    /// The system's error; `TimedOut` after `limit`; `Unsupported` for a scheme with TLS if the connector has no identity; the reason why
+    /// either end refused the other's certificate.
     pub async fn connect(&self, endpoint: &Endpoint, limit: Duration) -> io::Result<Connection> {
         within(limit, self.open(endpoint)).await
     }
@@ -68,7 +68,7 @@ fn without_identity(endpoint: &Endpoint) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, format!("{endpoint}: {reason}"))
 }
 
-/// A host whose name has no address. Inside an [`io::Error`].
+/// A host whose name has no address. Found inside an [`io::Error`].
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct UnknownHost(String);

@@ -45,7 +45,7 @@ impl Scheme {
         }
     }
 
-    /// Port of an address that names none.
+    /// Port of an address that does not name its port.
     pub fn default_port(self) -> u16 {
         match self {
             Self::Mqtt => 1883,
@@ -82,7 +82,7 @@ impl Endpoint {
     /// An endpoint without a path; `host` is a name or an address without brackets.
     ///
     /// # Errors
-    /// [`EndpointError`] for a host with other characters, or port 0.
+    /// [`EndpointError`] for a host with characters that no name and no address has, or for port 0.
     pub fn new(scheme: Scheme, host: impl Into<String>, port: u16) -> Result<Self, EndpointError> {
         let host = host.into();
         let is_host_byte = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':' | b'%');
@@ -189,7 +189,7 @@ impl FromStr for Endpoint {
     }
 }
 
-/// Host without brackets, and the digits of the port where the address has one.
+/// Host without brackets, and the digits of the port if the address has a port.
 fn host_and_port(authority: &str) -> Option<(&str, Option<&str>)> {
     let (host, after) = match authority.strip_prefix('[') {
         Some(bracketed) => bracketed.split_once(']')?,
@@ -219,13 +219,13 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// The beginning of a piece of an address, without a user and a password before an `@`.
+/// At most the first 80 characters of a piece of an address, without a user and a password before an `@`.
 fn shown(text: &str) -> String {
     let text = text.rsplit_once('@').map_or(text, |(_, after)| after);
     text.chars().take(MAX_SHOWN_CHARS).collect()
 }
 
-/// Mistake in the text of an address. No message repeats a password, a path or a query.
+/// Mistake in the text of an address. The messages repeat no password, path or query.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EndpointError {
     /// The text is not a host and a port, or the path is malformed, or a broker has a path.
@@ -237,7 +237,7 @@ pub enum EndpointError {
     /// The scheme is unknown, or wrong for this peer.
     #[error("expected the scheme {expected}, found {found:?}")]
     Scheme {
-        /// Schemes of this peer.
+        /// Schemes that this peer may have.
         expected: &'static str,
         /// The scheme of the text.
         found: String,

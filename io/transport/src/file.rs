@@ -1,4 +1,4 @@
-//! Small files: read with a bound, locked with a limit, replaced whole, and a warning where others may read a secret.
+//! Small files: read with a bound, locked with a limit, replaced whole, and a warning if others may read a secret.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
@@ -14,11 +14,11 @@ use tracing::warn;
 /// Reads a file of at most `max_bytes` bytes.
 ///
 /// # Errors
-/// The reason, without the path: the system's, something else than a file, or too many bytes.
+/// The reason, without the path: the system's error, not a regular file, or too many bytes.
 pub fn read_bounded(file: &Path, max_bytes: u64) -> Result<Vec<u8>, String> {
     let of = |error: io::Error| error.to_string();
     let metadata = fs::metadata(file).map_err(of)?;
-    // A pipe would block its reader.
+    // Opening a pipe would block the reader.
     if !metadata.is_file() {
         return Err("expected a file, found something else".into());
     }
@@ -26,7 +26,7 @@ pub fn read_bounded(file: &Path, max_bytes: u64) -> Result<Vec<u8>, String> {
         return Err(format!("expected at most {max_bytes} bytes, found {}", metadata.len()));
     }
     let mut content = Vec::new();
-    // The file may grow meanwhile.
+    // The file may grow after its size was read.
     File::open(file).map_err(of)?.take(max_bytes + 1).read_to_end(&mut content).map_err(of)?;
     if content.len() as u64 > max_bytes {
         return Err(format!("expected at most {max_bytes} bytes, found more"));
@@ -37,7 +37,7 @@ pub fn read_bounded(file: &Path, max_bytes: u64) -> Result<Vec<u8>, String> {
 /// Time between two tries to lock a file.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Locks a file or a folder, until the value is dropped. Waits for other programs, and blocks the thread meanwhile.
+/// Locks a file or a folder until `file` is closed. Waits for other programs, and blocks the thread meanwhile.
 ///
 /// # Errors
 /// [`TryLockError::WouldBlock`] when another program holds the lock for longer than `limit`; else the system's error.
@@ -54,7 +54,8 @@ pub fn lock_within(file: &File, limit: Duration) -> Result<(), TryLockError> {
 /// Longest wait for another program that changes a file in the same folder.
 const FOLDER_LOCK_LIMIT: Duration = Duration::from_secs(5);
 
-/// Locks the folder of a file against other programs that change a file in it, until the value is dropped. Blocks the thread meanwhile.
+/// Locks the folder of a file until the returned value is dropped, against other programs that change files in the folder. Blocks the
+/// thread meanwhile.
 ///
 /// # Errors
 /// A sentence without the path: another program holds the lock for longer than five seconds, or the system's error.
@@ -75,18 +76,18 @@ fn lock_folder_within(file: &Path, limit: Duration) -> Result<File, String> {
     }
 }
 
-/// Replaces a file by a new one and syncs both, so that a crash or a power loss leaves one of them whole.
+/// Replaces a file by a new one, and syncs file and folder: a crash or a power loss leaves the old or the new file whole.
 ///
 /// # Errors
-/// The system's error; the old file is then as it was, unless only its folder could not be synced.
+/// The system's error. The old file is then as it was, unless only the sync of the folder failed: then the new file is in place.
 pub fn replace_file(path: &Path, contents: impl AsRef<[u8]>, mode: u32) -> io::Result<()> {
     replace(path, contents.as_ref(), mode, |_| Ok(()))
 }
 
-/// As [`replace_file`], with mode and owner of the file that is replaced, and `new_mode` where there is none.
+/// As [`replace_file`], but keeps mode and owner of the old file; a file that is not there yet gets `new_mode`.
 ///
 /// # Errors
-/// As [`replace_file`]; also where the new file cannot have the old owner.
+/// As [`replace_file`]; also if the new file cannot have the old owner.
 pub fn rewrite_file(path: &Path, contents: impl AsRef<[u8]>, new_mode: u32) -> io::Result<()> {
     let old = fs::metadata(path).ok();
     let mode = old.as_ref().map_or(new_mode, |old| old.mode() & 0o777);
@@ -114,7 +115,7 @@ fn replace(
     prepare: impl Fn(&File) -> io::Result<()>,
 ) -> io::Result<()> {
     let new = path.with_added_extension("new");
-    // A file that a killed run left would keep its own rights.
+    // A killed run may have left this file, which would have its own rights; `create_new` refuses it.
     let _ = fs::remove_file(&new);
     let write = || {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
@@ -124,19 +125,19 @@ fn replace(
         fs::rename(&new, path)
     };
     if let Err(error) = write() {
-        // A part of the file would only take room.
+        // An unfinished file would only take room.
         let _ = fs::remove_file(&new);
         return Err(error);
     }
     sync_folder_of(path)
 }
 
-/// Syncs the names in the folder of a file.
+/// Syncs the folder of a file, so that a new name in the folder survives a power loss.
 ///
 /// # Errors
 /// The system's error.
 pub fn sync_folder_of(path: &Path) -> io::Result<()> {
-    // A name without a folder lies in the current one.
+    // A name without a folder is in the current folder.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
@@ -150,10 +151,10 @@ pub const SECRET_MODE: u32 = 0o600;
 /// Rights of the group and of others to read.
 const OTHERS_READ: u32 = 0o044;
 
-/// Files that the log has named.
+/// Files about which [`warn_of_readers`] has warned.
 static NAMED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Logs that others than its owner may read a file with a secret; once for each file.
+/// Warns, once for each file, if others than the owner may read a file with a secret.
 pub fn warn_of_readers(file: &Path) {
     let Some(warning) = readers(file) else { return };
     if NAMED.lock().insert(file.to_owned()) {
@@ -161,7 +162,7 @@ pub fn warn_of_readers(file: &Path) {
     }
 }
 
-/// Sentence that others than the owner may read a file with a secret, and the command that mends it; `None` where they may not.
+/// A sentence that others than the owner may read a file with a secret, and the command that mends that; `None` if they may not.
 pub fn readers(file: &Path) -> Option<String> {
     let mode = fs::metadata(file).ok()?.permissions().mode() & 0o7777;
     let path = file.display();
@@ -197,7 +198,7 @@ mod tests {
     fn a_replaced_file_has_the_new_content_and_mode() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("key.pem");
-        // A killed run left a part.
+        // A killed run left an unfinished file.
         fs::write(folder.path().join("key.pem.new"), "ha").expect("writes");
         for (content, mode) in [("old", PUBLIC_MODE), ("new", SECRET_MODE)] {
             replace_file(&file, content, mode).expect("replaces");

@@ -16,7 +16,7 @@ static HELD: Mutex<Vec<Socket>> = Mutex::new(Vec::new());
 /// a program that is told the port ───── binds it too (SO_REUSEADDR) and listens, as often as it likes
 /// ```
 ///
-/// Until then a connection is refused. The port is held until this process ends.
+/// Until a program listens, a connection is refused. The port is held until this process ends.
 ///
 /// # Errors
 /// The system's error when it has no free port.

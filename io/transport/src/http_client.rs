@@ -1,4 +1,4 @@
-//! HTTP/1 client over the connector: kept-alive connections, bounded.
+//! HTTP/1 client over the connector; bounds on its times and its kept-alive connections.
 
 use std::future::Future;
 use std::io;
@@ -26,7 +26,8 @@ pub type HttpClient = Client<HttpConnector, Full<Bytes>>;
 pub struct HttpClientConfig {
     /// Longest time to connect.
     pub connect_timeout: Duration,
-    /// Time after which an idle connection is closed; less than the server's.
+    /// Time after which an idle connection is closed. Shorter than the server's, so that no request meets a connection that the server
+    /// is closing.
     pub idle_timeout: Duration,
     /// Idle connections kept for each server; 0 closes every connection after its answer.
     pub max_idle: usize,
@@ -44,7 +45,7 @@ impl HttpClientConfig {
 }
 
 impl Endpoint {
-    /// The address in the form that hyper takes.
+    /// The address as a URI for hyper.
     ///
     /// # Errors
     /// [`EndpointError::Form`] for a path that hyper does not take.
@@ -54,7 +55,7 @@ impl Endpoint {
     }
 }
 
-/// The connector in the form that hyper takes.
+/// The connector as a service of hyper: a URI in, a connection out.
 #[derive(Clone, Debug)]
 pub struct HttpConnector {
     connector: Connector,

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// Time over which lines are counted.
 pub const LOG_WINDOW: Duration = Duration::from_secs(60);
 
-/// At most so many lines in a window; the others are counted. `T` is the time of the caller.
+/// At most `max_lines` lines in a window; further lines are counted. `T` is the caller's type for a moment.
 #[derive(Clone, Debug)]
 pub struct LogLimit<T = Instant> {
     max_lines: u32,
@@ -23,7 +23,7 @@ impl<T: Copy + PartialOrd + Add<Duration, Output = T>> LogLimit<T> {
         Self { max_lines, lines: 0, begun: None, suppressed: 0 }
     }
 
-    /// Whether [`LogLimit::take`] gives a line now.
+    /// Whether [`LogLimit::take`] would give a line now.
     pub fn has_room(&self, now: T) -> bool {
         self.lines < self.max_lines || self.begun.is_none_or(|begun| now >= begun + LOG_WINDOW)
     }

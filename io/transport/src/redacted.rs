@@ -1,6 +1,6 @@
 //! Text for people, without the passwords that stand in addresses.
 
-/// What stands in place of a user and a password, and of a query.
+/// Text in place of a user and a password, and of a query.
 const HIDDEN: &str = "***";
 
 /// The text with `***` in place of the user and the password of each address, and of each address's query.
@@ -40,7 +40,7 @@ fn without_credentials(line: &str) -> String {
     shown.collect()
 }
 
-/// Whether a word is a part of a demo and a time, like `device:2@4s`.
+/// Whether a word is a part of the demo and a moment, like `device:2@4s`, and so no password.
 fn is_moment(part: &str, time: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let index = part.trim_start_matches(['(', ',']).strip_prefix("device:");

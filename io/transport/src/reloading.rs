@@ -14,7 +14,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// A value that is made from files. While new files cannot be used, the last good value stays, and the reason is logged once.
 pub struct Reloading<T> {
-    /// What the files hold, for the log.
+    /// Name of the files' content, for the log.
     what: &'static str,
     files: Vec<PathBuf>,
     make: Box<Make<T>>,
@@ -27,7 +27,7 @@ struct State<T> {
     value: Arc<T>,
     versions: Vec<Version>,
     checked: Instant,
-    /// Whether the files of these versions could not be used: rights, or a moment between two writes.
+    /// Whether the files in these versions could not be used, for example because of their rights, or between the writes of two files.
     has_failed: bool,
 }
 
@@ -39,7 +39,7 @@ impl<T> Reloading<T> {
     /// Makes the value for the first time. `what` names it in the log.
     ///
     /// # Errors
-    /// That of `make`.
+    /// The error of `make`.
     pub fn new<E: Display>(
         what: &'static str,
         files: Vec<PathBuf>,
@@ -52,7 +52,7 @@ impl<T> Reloading<T> {
         Ok(Self { what, files, make, state })
     }
 
-    /// The value of the files as they are; of the last good ones where the present ones cannot be used.
+    /// The value of the present files; the last good value if the present files cannot be used. Checks the files at most once a second.
     pub fn get(&self) -> Arc<T> {
         let mut state = self.state.lock();
         if state.checked.elapsed() >= CHECK_EVERY {
@@ -64,7 +64,7 @@ impl<T> Reloading<T> {
                 let made = (self.make)();
                 match &made {
                     Ok(_) => info!(files = ?self.files, "{} replaced", self.what),
-                    // A version that cannot be used is reported once, and tried again.
+                    // A version of the files that cannot be used is reported once, and tried again at every check.
                     Err(reason) if is_new => {
                         error!(reason, "replaced {} cannot be used; the earlier ones stay in use", self.what);
                     }
@@ -81,7 +81,7 @@ impl<T> Reloading<T> {
 }
 
 impl<T> Reloading<T> {
-    /// Whether the files as they are cannot be used, so that the value is that of earlier ones.
+    /// Whether the present files cannot be used, so that the value still comes from earlier files.
     pub fn has_failed(&self) -> bool {
         self.get();
         self.state.lock().has_failed
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// The value once it has been looked at again.
+    /// The value after the next check of the files.
     fn later(value: &Reloading<String>) -> String {
         std::thread::sleep(CHECK_EVERY + Duration::from_millis(50));
         (*value.get()).clone()
@@ -140,7 +140,7 @@ mod tests {
         fs::write(&file, "two").expect("writes");
         fs::File::open(&file).and_then(|file| file.set_modified(modified)).expect("sets the time");
         assert_eq!(later(&value), "two");
-        // The reason passes without a change of the file, as with its rights or those of a folder.
+        // The cause may pass without a change of the file, for example when the rights of a folder change.
         fs::remove_file(&gate).expect("removes");
         fs::write(&file, "six").expect("writes");
         assert_eq!(later(&value), "two");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::file::{read_bounded, warn_of_readers};
 use crate::reloading::Reloading;
 
-/// A password or key. It is never printed; clones share it.
+/// A password or key, which is never printed. Clones share the secret.
 #[derive(Clone)]
 pub struct Secret(Source);
 
@@ -18,12 +18,12 @@ enum Source {
 }
 
 impl Secret {
-    /// A secret that stays.
+    /// A secret that does not change.
     pub fn of_text(text: impl Into<Arc<str>>) -> Self {
         Self(Source::Text(text.into()))
     }
 
-    /// The first line of a file, which may be replaced at any time. A file that others may read is named in the log.
+    /// The first line of a file, which may be replaced at any time. Warns if others than the owner may read the file.
     ///
     /// # Errors
     /// The path and the reason; never the content.

@@ -1,4 +1,4 @@
-//! A TCP stream that counts its bytes, and acknowledges those of a broker at once.
+//! A TCP stream that counts its bytes, and acknowledges the bytes of a broker at once.
 //!
 //! Brokers with Nagle's algorithm (Mosquitto by default) send a second small packet only after the first is acknowledged.
 //! Linux delays that acknowledgement by 40 ms. `TCP_QUICKACK` sends the acknowledgement at once. The kernel resets the option by
@@ -28,7 +28,7 @@ pub(crate) struct Socket {
     acknowledges_at_once: bool,
 }
 
-/// Bytes on the sockets of a connector since its start, with every protocol header above TCP.
+/// Bytes on the sockets of a connector since its start, including the headers of every protocol above TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WireBytes<N = u64> {
     /// Bytes written.
@@ -37,7 +37,7 @@ pub struct WireBytes<N = u64> {
     pub received: N,
 }
 
-/// Counters of one connector; they live across its connections.
+/// Counters of one connector, over all its connections.
 pub(crate) type WireCounters = WireBytes<AtomicU64>;
 
 impl Socket {

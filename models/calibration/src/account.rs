@@ -1,4 +1,4 @@
-//! Where the samples of a part leave under a policy, as in serving with `no_answer = "class_prior"`.
+//! Counts of the exits at which the samples of a part leave under a policy, as in serving with `no_answer = "class_prior"`.
 
 use headwater_inference::cascade::{Cascade, ExitAnswer};
 use headwater_inference::cost::DeviceBody;
@@ -17,11 +17,11 @@ pub struct PartAccount {
     pub exits: ByExit<ExitCount>,
     /// Samples without a view.
     pub no_view: usize,
-    /// Views of all samples.
+    /// Number of views, over all samples.
     pub views: usize,
     /// Views of the samples that do not leave at the first exit.
     pub unsure_views: usize,
-    /// Bytes of the coded maps of these views; `None` where maps are not coded.
+    /// Bytes of the coded maps of the unsure views; `None` if maps are not coded.
     pub unsure_map_bytes: Option<u64>,
 }
 
@@ -30,7 +30,7 @@ pub struct PartAccount {
 pub struct ExitCount {
     /// Samples.
     pub samples: usize,
-    /// Right answers.
+    /// Right answers to the samples that leave at this exit.
     pub right: usize,
 }
 
@@ -93,12 +93,12 @@ impl PartAccount {
 pub struct PartReport {
     /// Samples.
     pub samples: usize,
-    /// Share of correct answers of each device alone, over the samples seen.
+    /// Share of correct answers of each device alone, over the samples that the device sees.
     pub devices: Vec<f64>,
     /// Share of correct answers of each exit over all samples.
     #[serde(flatten, with = "crate::by_exit::plain")]
     pub every: ByExit<f64>,
-    /// Share of correct answers when each sample leaves where the policy decides.
+    /// Share of correct answers if each sample leaves at the exit that the policy chooses.
     pub overall: f64,
     /// Share of samples that leave at each exit; a sample without a view counts at the first exit.
     #[serde(flatten, with = "crate::by_exit::share")]

@@ -10,7 +10,7 @@ use crate::data::Samples;
 use crate::part_logits::PartLogits;
 use crate::wire_coding::WireCoding;
 
-/// Samples that run through the sections of a bundle at once.
+/// Number of samples that run through the sections of a bundle at once.
 const BUNDLE_CHUNK: usize = 64;
 
 /// Logits of every exit of a bundle for every sample of a part.
@@ -25,7 +25,7 @@ pub fn bundle_logits(
     bundle_logits_watched(bundle, engine, samples, &mut |_| {})
 }
 
-/// The same; `watch` is told the number of samples that are done, every few samples.
+/// As [`bundle_logits`]; `watch` is told the number of finished samples after every 64 samples.
 ///
 /// # Errors
 /// As [`bundle_logits`].
@@ -70,7 +70,7 @@ pub fn bundle_logits_watched(
     Ok(logits)
 }
 
-/// Bytes of the body of a packed map.
+/// Number of bytes in the coded body of a packed map.
 ///
 /// # Panics
 /// For a map of another shape than the coder's.

@@ -1,5 +1,5 @@
-//! Files of logits: what every exit and device of a network makes of a part of the data, under one presence pattern. Thresholds, tables and
-//! plots are made from such files, and run no network.
+//! Files with the logits of every exit and device of a network for a part of the data. Thresholds, tables and plots are made from
+//! such files without running the network.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::part_logits::PartLogits;
 
 const MAGIC: Magic = *b"HWLOGI01";
 
-/// Logits of a part with what is needed to judge them.
+/// Logits of a part, and the labels and presence by which answers are judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartFile {
     /// The samples, without their views.
@@ -36,12 +36,12 @@ struct Header {
     absent: AbsentView,
     devices: usize,
     exits: Vec<Exit>,
-    /// Lists of bytes of coded maps, one a slot.
+    /// Number of lists with the bytes of coded maps: one per slot, or 0 if maps are not coded.
     #[serde(default)]
     map_bytes: usize,
 }
 
-/// A file that cannot be used.
+/// A file of logits that cannot be used.
 #[derive(Debug, Error)]
 #[error("logits {}: {reason}", file.display())]
 pub struct LogitsFileError {

@@ -1,4 +1,4 @@
-//! Logits of the samples of a part, and the correct answers of each exit.
+//! Logits of the samples of a part, and the right answers of each exit.
 
 use headwater_inference::exit::{Assessment, ExitInput, argmax};
 use headwater_inference::manifest::Configuration;
@@ -14,12 +14,13 @@ use crate::message::{Reader, put_f32s, put_u64};
 pub struct PartLogits {
     /// Number of classes.
     pub classes: usize,
-    /// For each slot `[samples, classes]`, zeros for a sample that the slot does not see (under
-    /// [`AbsentView::Black`](crate::data::AbsentView::Black) the scores of a black image); empty where devices have no section.
+    /// Scores of each slot, `[samples, classes]`; zeros for a sample that the slot does not see (under
+    /// [`AbsentView::Black`](crate::data::AbsentView::Black) the scores of a black image). Empty if devices have no section.
     pub devices: Vec<Vec<f32>>,
-    /// `[samples, classes]` of each exit; zeros for a sample that no slot sees.
+    /// Logits of each exit, `[samples, classes]`; zeros for a sample that no slot sees.
     pub exits: ByExit<Vec<f32>>,
-    /// For each slot `[samples]`: bytes of the coded map, 0 for a sample that the slot does not see; empty where messages carry maps as they are.
+    /// For each slot `[samples]`: bytes of the coded map, 0 for a sample that the slot does not see; empty if messages carry uncoded
+    /// maps.
     pub map_bytes: Vec<Vec<f32>>,
 }
 
@@ -33,7 +34,7 @@ pub struct ExitShares {
     pub exits: ByExit<f64>,
 }
 
-/// Right answers by exit, of a part or of a shard of it.
+/// Right answers by device and by exit, for a part or for a shard of the part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExitCounts {
     /// Each device, over the samples seen; empty where devices have no section.
@@ -116,7 +117,7 @@ impl PartLogits {
         Self { classes: message.u64() as usize, devices, exits, map_bytes }
     }
 
-    /// The rows of these samples, in their order.
+    /// The rows of the given samples, in the given order.
     ///
     /// # Panics
     /// When there is no such sample.
@@ -145,7 +146,7 @@ impl PartLogits {
         Self { classes, devices: vec![zeros; devices], exits, map_bytes: Vec::new() }
     }
 
-    /// Adds the rows of other samples of the same network behind these.
+    /// Appends the rows of other samples of the same network.
     pub fn append(&mut self, other: Self) {
         self.classes = other.classes;
         self.devices.resize(other.devices.len(), Vec::new());
@@ -166,7 +167,7 @@ impl ExitShares {
 }
 
 impl ExitCounts {
-    /// Counts over a part, or over a rank's shard of it.
+    /// Counts over a part, or over a rank's shard of the part.
     pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32]) -> Self {
         let devices = Slot::first(samples.slots).zip(&logits.devices).map(|(slot, scores)| {
             let seen = samples.seen_by(slot);
@@ -215,7 +216,7 @@ impl ExitCounts {
         Self { devices, exits: self.exits.map(|_, _| count()) }
     }
 
-    /// The shares.
+    /// Shares of right answers; 0 for a device that sees no sample.
     pub fn shares(&self) -> ExitShares {
         let share = |count: Count| count.right as f64 / count.samples.max(1) as f64;
         ExitShares {

@@ -13,7 +13,7 @@ use crate::part_logits::PartLogits;
 pub struct NetworkCost {
     body: DeviceBody,
     first: Exit,
-    /// Multiply-accumulates of the section of each slot; empty where devices have none.
+    /// Multiply-accumulates of the section of each slot; empty if devices have no section.
     device_macs: Vec<u64>,
     local_macs: u64,
     /// Multiply-accumulates of all edge sections, and of the section over their scores.
@@ -26,7 +26,7 @@ pub struct NetworkCost {
 pub struct CostSum {
     /// Samples.
     pub samples: f64,
-    /// Views, over the slots that see the samples.
+    /// Number of views: slots that see a sample, summed over the samples.
     pub views: f64,
     /// Body bytes that the devices send.
     pub body_bytes: f64,
@@ -103,7 +103,7 @@ impl NetworkCost {
 
     /// Multiply-accumulates of one sample: the sections of the devices that see it, and of every tier that it reaches.
     fn macs(&self, seen: SlotSet, absent: AbsentView, exit: Exit) -> u64 {
-        // The class prior answers a sample without a view.
+        // The class prior answers a sample without a view: no section runs.
         if seen.is_empty() {
             return 0;
         }

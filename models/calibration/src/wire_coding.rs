@@ -10,9 +10,9 @@ use headwater_protocol::{ScoreEncoding, Slot};
 pub struct WireCoding {
     /// Encoding of the scores.
     pub scores: ScoreEncoding,
-    /// Scores of the levels by slot; empty where scores are floats.
+    /// Score of each level, by slot; empty if scores are floats.
     pub score_levels: Vec<ScoreLevels>,
-    /// Coders by slot; empty where messages carry maps as they are.
+    /// Coders by slot; empty if messages carry uncoded maps.
     pub map_coders: Vec<MapCoder>,
 }
 

@@ -33,14 +33,14 @@ pub struct RunFigures {
     pub commit: Option<String>,
     /// Policy chosen on the validation part.
     pub policy: Policy,
-    /// Its promise, where the data has a calibration part that allows one.
+    /// Promise of that policy; empty if the data has no calibration part that allows a promise.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub promises: Vec<Promise>,
-    /// The part whose figures these are.
+    /// Name of the part on which the figures were measured.
     pub part: &'static str,
     /// Figures of the part with every device.
     pub report: PartReport,
-    /// Objects or scenes of the part where its samples share them.
+    /// Number of objects or scenes in the part; `None` if its samples share none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<usize>,
     /// Whether the samples are frames of one recording, which depend on each other.
@@ -62,7 +62,7 @@ pub struct RunFigures {
     /// Figures with thresholds for other losses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_losses: Vec<LossFigures>,
-    /// Figures with devices missing, by the set of them.
+    /// Figures with devices missing, for each set of missing devices.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<MissingFigures>,
     /// Right answers of each object or scene, by its number.
@@ -70,14 +70,14 @@ pub struct RunFigures {
     pub groups_right: BTreeMap<u32, GroupRight>,
 }
 
-/// Figures of the part with thresholds for another loss than that of the recipe.
+/// Figures of the part with thresholds for another loss than the recipe's.
 #[derive(Clone, Debug, Serialize)]
 pub struct LossFigures {
     /// Points that all exits together may lose.
     pub loss_points: f64,
     /// Policy chosen for this loss.
     pub policy: Policy,
-    /// Its promise.
+    /// Promise of that policy; empty if there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub promises: Vec<Promise>,
     /// Figures with every device.
@@ -89,9 +89,9 @@ pub struct LossFigures {
 pub struct GroupRight {
     /// Samples.
     pub samples: usize,
-    /// Under the policy.
+    /// Right answers under the policy.
     pub overall: usize,
-    /// Of each exit, over all samples.
+    /// Right answers of each exit, over all samples of the group.
     pub exits: ByExit<usize>,
 }
 

@@ -30,22 +30,22 @@ pub fn hits(answers: &[u16], labels: &[u16], class: u16) -> Hits {
     Hits { right, of }
 }
 
-/// Mean of the accuracies of some classes; classes without samples are left out, and `None` stands for no class at all.
+/// Mean of the accuracies of some classes; classes without samples are left out. `None` if no class has samples.
 pub fn balanced_accuracy(answers: &[u16], labels: &[u16], classes: &[u16]) -> Option<f64> {
     let of_class = classes.iter().map(|class| hits(answers, labels, *class)).filter(|hits| hits.of > 0);
     let shares: Vec<f64> = of_class.map(|hits| hits.right as f64 / hits.of as f64).collect();
     (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
 }
 
-/// Expected calibration error over bins of equal mass (Nixon et al. 2019, "Measuring Calibration in Deep Learning", section 3): mean absolute difference
-/// of accuracy and confidence. `None` for fewer than 1,000 samples.
+/// Expected calibration error over bins of equally many samples (Nixon et al. 2019, "Measuring Calibration in Deep Learning", section
+/// 3): mean absolute difference of accuracy and confidence. `None` for fewer than 1,000 samples.
 pub fn calibration_error(answers: &[(f32, bool)]) -> Option<f64> {
     if answers.len() < LEAST_FOR_CALIBRATION {
         return None;
     }
     let mut answers = answers.to_vec();
     answers.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // A bin that ends among equal confidences gets its share of their right answers, in whatever order the samples stand.
+    // Samples of equal confidence share their right answers equally, so that the result does not depend on the order of the samples.
     let shared = answers.chunk_by(|a, b| a.0 == b.0).flat_map(|equal| {
         let right = equal.iter().filter(|(_, right)| *right).count() as f64 / equal.len() as f64;
         equal.iter().map(move |(confidence, _)| (f64::from(*confidence), right))
@@ -57,8 +57,8 @@ pub fn calibration_error(answers: &[(f32, bool)]) -> Option<f64> {
     Some(bins.map(gap).sum::<f64>() / answers.len() as f64)
 }
 
-/// Area under the receiver operating characteristic: the probability that a sample with the event has the larger score, ties counted half. `None` without
-/// the event, or without a sample that lacks it.
+/// Area under the receiver operating characteristic: the probability that a sample with the event has a larger score than a sample
+/// without it, ties counted half. `None` if all samples or none have the event.
 pub fn auroc(mut scores: Vec<(f32, bool)>) -> Option<f64> {
     scores.sort_by(|a, b| a.0.total_cmp(&b.0));
     let events = scores.iter().filter(|(_, event)| *event).count();
@@ -74,7 +74,7 @@ pub fn auroc(mut scores: Vec<(f32, bool)>) -> Option<f64> {
     (events > 0 && others > 0).then(|| pairs / (events as f64 * others as f64))
 }
 
-/// For each sample that a slot sees, a score at an exit and whether the exit is wrong where the last one is right.
+/// For each sample that a slot sees: the score at an exit, and whether that exit is wrong and the last exit right.
 pub fn scores_and_losses(
     logits: &PartLogits,
     samples: &Samples,

@@ -14,7 +14,7 @@ use crate::simple::SimpleAnswers;
 use crate::spread::{Spread, percent, wilson};
 use headwater_calibration::account::PartReport;
 
-/// Where the figures come from.
+/// Origin of the figures.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     /// The command that makes the page.
@@ -27,7 +27,7 @@ pub struct Origin {
     pub figures_file: String,
 }
 
-/// The page. `runs` are the figures of every run in the order of the plan, `simple` the answers without a network for each fold.
+/// The page. `runs` has the figures of every run in the order of the plan, `simple` the answers of the baselines for each fold.
 pub fn page(plan: &Plan, runs: &[RunFigures], simple: &[SimpleAnswers], origin: &Origin) -> String {
     let mut text = format!("# {}\n\n{}\n\n", plan.title, plan.about.trim());
     let page = Page { plan, runs };
@@ -57,7 +57,7 @@ impl Page<'_> {
         Spread::of(self.runs_of_row(row).filter_map(value))
     }
 
-    /// Mean and deviation over the runs with a value; says how many runs those are if some have none.
+    /// Mean and deviation over the runs with a value, in percent; with the number of these runs if other runs have no value.
     fn percent_of_runs(&self, row: usize, value: impl Fn(&RunFigures) -> Option<f64>) -> String {
         let (values, runs): (Vec<f64>, usize) =
             (self.runs_of_row(row).filter_map(value).collect(), self.runs_of_row(row).count());
@@ -138,7 +138,7 @@ impl Page<'_> {
             cells.extend(exits.iter().map(|exit| percent(of(&|run| run.report.every.get(*exit).copied()))));
             let overall = of(&|run| Some(run.report.overall));
             cells.push(percent(overall));
-            // Samples of one object or scene are taken as one.
+            // For the interval, the samples of one object or scene count as one sample.
             let samples =
                 self.runs_of_row(row).map(|run| run.groups.unwrap_or(run.report.samples)).min().unwrap_or(0);
             cells.push(overall.map_or_else(String::new, |overall| wilson(overall.mean, samples)));
@@ -209,7 +209,7 @@ impl Page<'_> {
         table(text, "Loss and bytes", about, &heads, rows);
     }
 
-    /// Right answers of a rare class in each run: `4 3 4 of 4`, or `4/4 3/5` where test parts differ.
+    /// Right answers of a rare class in each run: `4 3 4 of 4`, or `4/4 3/5` if the runs have different numbers of samples of the class.
     fn counted(&self, row: usize, class: usize) -> String {
         let hits: Vec<Hits> =
             self.runs_of_row(row).filter_map(|run| run.counted.get(class).copied()).collect();
@@ -236,7 +236,7 @@ impl Page<'_> {
             .collect();
         let groups = group_count(self.runs);
         let has_interval = pairs.iter().any(|pairs| pairs.interval(ComparedAnswers::Overall).is_some());
-        // Runs of folds share most of their train part: a test over them would claim too much.
+        // Runs of different folds share most of their train samples, so a test over these runs would claim too much.
         let p_values: Vec<Option<f64>> = pairs
             .iter()
             .map(|pairs| {
@@ -374,7 +374,7 @@ impl Page<'_> {
     }
 }
 
-/// A section with a table; the first cell of a row is its name.
+/// A section with a table; the first cell of a row is the name of the row.
 fn table(
     text: &mut String,
     title: &str,

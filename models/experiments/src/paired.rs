@@ -9,9 +9,9 @@ use crate::figures::{GroupRight, RunFigures};
 use headwater_calibration::random::Random;
 use headwater_calibration::tuning::interval::{LEAST_UNITS, percentiles};
 
-/// Draws of the bootstrap.
+/// Number of draws of the bootstrap.
 const DRAWS: usize = 10_000;
-/// Answers that are compared: those given under the policy, or of one exit.
+/// Answers that are compared: the answers given under the policy, or the answers of one exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ComparedAnswers {
     /// Answers given under the policy.
@@ -48,7 +48,7 @@ impl ComparedAnswers {
 }
 
 impl<'a> Pairs<'a> {
-    /// The runs of a row with those of the reference.
+    /// The runs of a row, each with the run of the reference that has the same seed and fold; runs without such a partner are left out.
     pub(super) fn of(row: impl Iterator<Item = &'a RunFigures>, reference: &[&'a RunFigures]) -> Self {
         let pair = |run: &'a RunFigures| {
             let same = |other: &&&RunFigures| (other.seed, other.fold) == (run.seed, run.fold);
@@ -64,10 +64,10 @@ impl<'a> Pairs<'a> {
         self.0.iter().filter_map(difference).collect()
     }
 
-    /// 95 % interval of the mean difference, by a bootstrap over groups: a group is drawn with its samples in all runs. It is for the networks as trained: other
-    /// seeds and other training objects are not drawn. `None` for samples without groups, or few groups.
+    /// 95 % interval of the mean difference, by a bootstrap over groups: a group is drawn with its samples in all runs. The interval is for
+    /// the trained networks: other seeds and other training objects are not drawn. `None` for fewer than 20 groups, or no groups.
     pub(super) fn interval(&self, answers: ComparedAnswers) -> Option<[f64; 2]> {
-        // Of each group: run, samples, and the difference of right answers.
+        // For each group and pair of runs: index of the pair, number of samples, and difference of right answers.
         let mut groups: BTreeMap<u32, Vec<(usize, f64, f64)>> = BTreeMap::new();
         for (at, [run, reference]) in self.0.iter().enumerate() {
             for (group, right) in &run.groups_right {
@@ -102,7 +102,7 @@ pub(super) fn group_count(runs: &[RunFigures]) -> usize {
     runs.iter().flat_map(|run| run.groups_right.keys()).collect::<BTreeSet<_>>().len()
 }
 
-/// Two-sided p-value of the paired t-test; `None` below three pairs, or where all differences are equal.
+/// Two-sided p-value of the paired t-test; `None` below three pairs, or if all differences are equal.
 pub(super) fn t_test(differences: &[f64]) -> Option<f64> {
     let n = differences.len() as f64;
     if differences.len() < 3 {
@@ -110,7 +110,7 @@ pub(super) fn t_test(differences: &[f64]) -> Option<f64> {
     }
     let mean = differences.iter().sum::<f64>() / n;
     let variance = differences.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    // Equal differences differ by rounding.
+    // Equal differences may still differ by rounding.
     if variance.sqrt() <= 1e-9 * mean.abs() {
         return None;
     }
@@ -120,7 +120,8 @@ pub(super) fn t_test(differences: &[f64]) -> Option<f64> {
     Some(betai(freedom / 2.0, 0.5, freedom / (freedom + t_squared)))
 }
 
-/// P-values adjusted for their number (Holm 1979): each one below a level is significant at that level for all of them together. `None` stays.
+/// P-values adjusted for their number (Holm 1979): an adjusted p-value below a level is significant at that level for all comparisons
+/// together. `None` stays `None`.
 pub(super) fn holm(p_values: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut order: Vec<(usize, f64)> =
         p_values.iter().enumerate().filter_map(|(at, p)| Some((at, (*p)?))).collect();

@@ -15,7 +15,7 @@ use headwater_spec::file_error::{self, FileError};
 use headwater_training::experiment::RunInfo;
 use headwater_training::recipe::Recipe;
 
-/// Most sets of missing devices of an experiment: each is an evaluation of every run.
+/// Largest number of sets of missing devices in an experiment: each set costs an evaluation of every run.
 const MAX_SETS: u128 = 1_000;
 
 /// An experiment.
@@ -31,7 +31,7 @@ pub struct Plan {
     pub data: DataPlan,
     /// Part of the data whose figures the page shows.
     pub part: Part,
-    /// Losses in points, beside that of a row's recipe, for which thresholds are chosen too.
+    /// Losses in points, beside the loss of a row's recipe, for which thresholds are chosen too.
     pub loss_points: Vec<f64>,
     /// Figures beside the accuracies.
     pub metrics: MetricsPlan,
@@ -39,7 +39,7 @@ pub struct Plan {
     pub simple: SimplePlan,
     /// Rows of the table.
     pub rows: Vec<Row>,
-    /// Row that the others are compared with, run by run.
+    /// Index of the row that the others are compared with, run by run; `None` for no comparison.
     pub reference: Option<usize>,
     /// Seeds of each row.
     pub seeds: Vec<u64>,
@@ -62,7 +62,7 @@ impl Plan {
     /// Reads an experiment file, and the spec and recipe files that it names.
     ///
     /// # Errors
-    /// [`FileError`]: every mistake of the file, or that of a network or recipe that it names.
+    /// [`FileError`]: every mistake in the file, or the mistakes in a network or recipe file that it names.
     pub fn read(file: &Path) -> Result<Self, FileError> {
         let text = file_error::read("experiment", file)?;
         let of_file = |mistakes| FileError::of(file, mistakes);
@@ -89,7 +89,7 @@ impl Plan {
         })
     }
 
-    /// Folds of the data: one without a number where there are none.
+    /// Folds of the data; a single `None` if the experiment names no folds.
     pub fn folds(&self) -> Vec<Option<usize>> {
         self.data.folds.map_or_else(|| vec![None], |folds| (0..folds).map(Some).collect())
     }
@@ -176,7 +176,7 @@ fn mistakes(plan: &PlanFile, rows: &[Row]) -> Vec<Mistake> {
     mistakes
 }
 
-/// Number of sets of at most `most` of `slots` slots.
+/// Number of sets that have at most `most` of `slots` slots.
 fn count_of_sets(slots: usize, most: usize) -> u128 {
     let mut sets = 1u128;
     let mut of_count = 1u128;
@@ -194,7 +194,7 @@ impl Run {
         format!("{}{fold}, seed {}", plan.rows[self.row].name, self.seed)
     }
 
-    /// Folder of the run below that of the experiment.
+    /// Folder of the run, below the folder of the experiment.
     pub fn folder(self, plan: &Plan) -> PathBuf {
         let fold = self.fold.map(|fold| format!("fold-{fold}-")).unwrap_or_default();
         Path::new("rows").join(plan.rows[self.row].slug()).join(format!("{fold}seed-{}", self.seed))
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_shares_of_every_experiment_are_the_steps_that_its_published_table_had() {
-        // Samples of the train part; steps of a run and of its warm-up, of rows that differ in them.
+        // For each experiment: samples of the train part, and the different pairs of steps of a run and of its warm-up among the rows.
         let published = [
             ("eth80-coded-f16", 160, vec![(500, 0), (500, 200)]),
             ("eth80-coded-f4", 160, vec![(500, 0), (500, 200)]),

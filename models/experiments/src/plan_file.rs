@@ -12,7 +12,7 @@ use headwater_spec::Spec;
 use headwater_spec::file_error::{self, FileError};
 use headwater_training::recipe::Recipe;
 
-/// Rows of an experiment, at most: combinations of the axes and further rows.
+/// Largest number of rows in an experiment, combinations of the axes and further rows together.
 const MAX_ROWS: usize = 1000;
 
 /// An experiment file, as written.
@@ -75,7 +75,7 @@ pub struct DataPlan {
     /// Folder or file of the data set below the folder of all data sets; empty for data without files.
     #[serde(default)]
     pub path: PathBuf,
-    /// Number of folds, each a division into parts of its own; the usual parts when left out.
+    /// Number of folds, each another division of the data into parts; the usual parts when left out.
     #[serde(default)]
     pub folds: Option<usize>,
     /// Samples from the start of the train part; all when left out.
@@ -92,11 +92,11 @@ pub struct DataPlan {
 pub struct MetricsPlan {
     /// Classes whose mean accuracy is the balanced accuracy.
     pub balanced: Vec<String>,
-    /// Classes too rare for a share: right answers are counted.
+    /// Classes too rare for a share: the page shows the number of right answers.
     pub counted: Vec<String>,
 }
 
-/// `[simple]`: what needs no network of several devices.
+/// `[simple]`: baselines that need no network of several devices.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SimplePlan {
@@ -116,7 +116,7 @@ pub(super) struct Changes {
     recipe: Table,
 }
 
-/// `[[axes]]`: values that are combined with those of every other axis.
+/// `[[axes]]`: values that are combined with the values of every other axis.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Axis {
@@ -147,7 +147,7 @@ pub struct Row {
     pub name: String,
     /// The network.
     pub spec: Spec,
-    /// The recipe; the seed is that of a run.
+    /// The recipe; each run replaces its seed.
     pub recipe: Recipe,
     /// Input of the network for an absent view.
     pub absent: AbsentView,
@@ -162,10 +162,10 @@ impl Row {
 }
 
 impl PlanFile {
-    /// Every combination of the axes, then the further rows; one row where there are neither.
+    /// Every combination of the axes, then the further rows; a single row if there are neither.
     ///
     /// # Errors
-    /// [`FileError`]: a spec or recipe that does not fit, too many rows, or names that do not tell them apart.
+    /// [`FileError`]: a spec or recipe that does not fit, too many rows, or rows whose names are not distinct.
     pub(super) fn rows(&self, file: &Path, folder: &Path) -> Result<Vec<Row>, FileError> {
         if self.axes.iter().any(|axis| axis.values.is_empty()) {
             return Err(FileError::invalid(
@@ -266,7 +266,7 @@ fn changed(file: &Path, text: &str, changes: [&Table; 2]) -> Result<String, File
     toml::to_string(&table).map_err(|error| FileError::invalid(file, error.to_string()))
 }
 
-/// A mistake in a file with changes, whose lines are not those of the file.
+/// Text of the mistakes in a file. With changes it has no line numbers, since they would belong to the changed text.
 fn in_changed(error: FileError, changes: [&Table; 2]) -> String {
     match error {
         FileError::Invalid { file, mistakes } if changes.iter().any(|changes| !changes.is_empty()) => {
@@ -277,7 +277,7 @@ fn in_changed(error: FileError, changes: [&Table; 2]) -> String {
     }
 }
 
-/// Replaces keys of a table by those of another, table by table.
+/// Replaces keys of a table by those of `changes`; keys of inner tables are replaced one by one.
 fn merge(table: &mut Table, changes: &Table) {
     for (key, value) in changes {
         match (table.get_mut(key), value) {

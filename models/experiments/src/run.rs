@@ -20,14 +20,14 @@ use headwater_training::joint::Event;
 use headwater_training::run::{RunError, RunFolder, train};
 use headwater_training::scale_out::Alone;
 
-/// Parts of the data, as one group of runs uses them.
+/// Parts of the data, loaded once for each group of runs that [`groups`] gives.
 pub struct LoadedParts {
     /// Train part.
     pub train: Samples,
     /// Validation part.
     pub validation: Samples,
-    /// Calibration part; empty where the data has none, where it allows no promise, and where the page shows the validation part: each recipe that is compared
-    /// on it would spend the promise of the one that is chosen.
+    /// Calibration part; empty if the data has none, if it allows no promise, and if the page shows the validation part: a comparison of
+    /// recipes on the calibration part would void the promise of the recipe that is then chosen.
     pub calibration: Samples,
     /// Part whose figures the page shows.
     pub evaluated: Samples,
@@ -60,7 +60,7 @@ pub struct RunLogits {
     pub is_recording: bool,
     /// Validation part.
     pub validation: PartFile,
-    /// Calibration part; `None` where no threshold is chosen on one.
+    /// Calibration part; `None` if no thresholds are chosen on such a part.
     pub calibration: Option<PartFile>,
     /// Part whose figures the page shows, for each set of missing devices, none missing first.
     pub evaluated: Vec<(SlotSet, PartFile)>,
@@ -92,7 +92,7 @@ struct Done {
     files: Vec<String>,
 }
 
-/// Folder of the logits in that of a run, and its files.
+/// Folder of the logits inside the folder of a run.
 struct LogitsFolder(PathBuf);
 
 impl LogitsFolder {
@@ -109,12 +109,12 @@ impl LogitsFolder {
         }
     }
 
-    /// Written last: its presence says that all files are there.
+    /// The marker of a finished run: written last, so that all files exist if the marker does.
     fn done(&self) -> PathBuf {
         self.0.join("done.json")
     }
 
-    /// The marker of a finished run; `None` where it is missing or damaged.
+    /// The marker of a finished run; `None` if the marker is missing or damaged.
     fn read_done(&self) -> Option<Done> {
         let done: Done = serde_json::from_slice(&std::fs::read(self.done()).ok()?).ok()?;
         let is_share = |share: &f32| (0.0..=1.0).contains(share);
@@ -180,7 +180,7 @@ pub fn complete(
     Ok(())
 }
 
-/// Identity of one file of a run: no file of the same run stands in for another.
+/// Identity of one file of a run; contains the file's name, so that no file of a run is taken for another.
 fn named(identity: &str, file: &Path) -> String {
     format!("{identity} {}", file_name(file))
 }
@@ -216,7 +216,7 @@ pub fn read(plan: &Plan, run: Run, folder: &Path) -> Result<RunLogits, TableErro
     Ok(RunLogits { commit: info.commit, class_prior, is_recording, validation, calibration, evaluated })
 }
 
-/// Runs by fold and by what they need for an absent view, so that parts are loaded once for each group.
+/// Runs grouped by fold and by the input for an absent view, so that parts are loaded once for each group.
 pub fn groups(plan: &Plan, runs: &[Run]) -> Vec<(Option<usize>, AbsentView, Vec<Run>)> {
     let mut groups: BTreeMap<(Option<usize>, bool), Vec<Run>> = BTreeMap::new();
     for run in runs {

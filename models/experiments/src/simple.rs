@@ -1,4 +1,5 @@
-//! What needs no network of several devices: nearest neighbours in raw pixels, the presence pattern alone, the most frequent class.
+//! Baselines that need no network of several devices: nearest neighbours in raw pixels, the presence pattern alone, the most frequent
+//! class.
 
 use std::collections::HashMap;
 
@@ -19,12 +20,12 @@ pub struct SimpleAnswers {
     pub nearest_neighbour: Vec<u16>,
     /// Most frequent class among train samples of the same presence pattern; empty when not asked for.
     pub presence_pattern: Vec<u16>,
-    /// A plain network on each camera alone; empty when not asked for.
+    /// Results of a plain network on each camera alone; empty when not asked for.
     pub cameras: Vec<CameraResult>,
 }
 
-/// The class of the nearest train sample for the first `count` test samples: least sum of squared differences over the pixels of all views, an absent
-/// view as black. The work is spread over `threads` threads.
+/// The class of the nearest train sample for the first `count` test samples: least sum of squared differences over the pixels of all
+/// views, where an absent view counts as black. The work is spread over `threads` threads.
 pub fn nearest_neighbours(train: &Samples, test: &Samples, count: usize, threads: usize) -> Vec<u16> {
     let len = train.slots * train.view_len();
     let mut classes = vec![0; count.min(test.len())];
@@ -44,9 +45,9 @@ pub fn nearest_neighbours(train: &Samples, test: &Samples, count: usize, threads
     classes
 }
 
-/// Sum of squared differences.
+/// Sum of squared differences of pixels.
 fn distance(a: &[u8], b: &[u8]) -> u64 {
-    // Each block of 4,096 pixels fits: 4,096 * 255^2 is below 2^32.
+    // The sum over a block of 4,096 pixels fits in `u32`: 4,096 * 255^2 is below 2^32.
     let block = |(a, b): (&[u8], &[u8])| -> u64 {
         let square = |(a, b): (&u8, &u8)| u32::from(a.abs_diff(*b)).pow(2);
         u64::from(a.iter().zip(b).map(square).sum::<u32>())
@@ -54,7 +55,8 @@ fn distance(a: &[u8], b: &[u8]) -> u64 {
     a.chunks(4096).zip(b.chunks(4096)).map(block).sum()
 }
 
-/// The most frequent class among train samples that the same slots see, for each test sample; that of the whole train part for a new pattern.
+/// For each test sample, the most frequent class among train samples that the same slots see; if there are no such train samples, the
+/// most frequent class of the whole train part.
 pub fn by_presence_pattern(train: &Samples, test: &Samples) -> Vec<u16> {
     let mut counts: HashMap<u64, Vec<f32>> = HashMap::new();
     for (seen, label) in train.seen.iter().zip(&train.labels) {

@@ -5,12 +5,12 @@
 pub(super) struct Spread {
     /// Mean over runs.
     pub(super) mean: f64,
-    /// Over runs, with `n - 1`; `None` for one run.
+    /// Standard deviation over runs, with divisor `n - 1`; `None` for one run.
     deviation: Option<f64>,
 }
 
 impl Spread {
-    /// `None` without values.
+    /// Mean and standard deviation of values; `None` without values.
     pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let values: Vec<f64> = values.into_iter().collect();
         let n = values.len() as f64;

@@ -8,7 +8,7 @@ use super::{LayerShape, SectionShapes, Shapes, Spec};
 /// Costs of the sections of a network, from their shapes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cost {
-    /// One device section, head included; zero where devices have none.
+    /// One device section, head included; zero if devices have no section.
     pub device: SectionCost,
     /// The section `local`; zero unless scores are concatenated.
     pub local: SectionCost,
@@ -28,7 +28,8 @@ pub struct SectionCost {
     pub parameters: u64,
     /// Multiply-accumulates.
     pub macs: u64,
-    /// Bytes of the largest pair of input and output in memory at the same time, as `f32`.
+    /// Bytes of the input and output of the block for which they are largest together, 4 per value; a larger map inside a block
+    /// counts instead of that block's output.
     pub memory_bytes: u64,
 }
 

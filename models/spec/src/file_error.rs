@@ -1,4 +1,4 @@
-//! Errors of the TOML files that a user writes.
+//! Errors in the TOML files that a user writes: specs and recipes.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub enum FileError {
         /// Cause.
         source: std::io::Error,
     },
-    /// Not TOML, unknown or missing keys, or values that do not fit; one line each with key, expected and found.
+    /// Not TOML, unknown or missing keys, or values that do not fit; one line per mistake with key, expected and found.
     #[error("{}", lines(file, mistakes))]
     Invalid {
         /// The file.
@@ -29,12 +29,12 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// One mistake of a file.
+    /// The error for one mistake that belongs to no key.
     pub fn invalid(file: &Path, message: impl Into<String>) -> Self {
         Self::of(file, vec![Mistake::of_key("", message)])
     }
 
-    /// Mistakes of a file.
+    /// The error for all mistakes in a file.
     pub fn of(file: &Path, mistakes: Vec<Mistake>) -> Self {
         Self::Invalid { file: file.to_owned(), mistakes }
     }
@@ -44,7 +44,7 @@ fn lines(file: &Path, mistakes: &[Mistake]) -> String {
     mistakes.iter().map(|mistake| mistake.in_file(file)).collect::<Vec<_>>().join("\n")
 }
 
-/// Reads a file of a kind that the message names.
+/// Reads a file; `kind` names the file in the error message.
 ///
 /// # Errors
 /// [`FileError::Unreadable`].

@@ -20,7 +20,7 @@ pub struct LayerShape {
     pub output: [usize; 3],
 }
 
-/// A contradiction in a spec, with its position in the text.
+/// A contradiction in a spec, with its byte range in the text.
 #[derive(Clone, Debug)]
 pub(super) struct Misfit {
     pub(super) at: Range<usize>,
@@ -50,7 +50,7 @@ pub(super) fn expect<T>(
     if holds { Ok(()) } else { Err(Misfit::new(at.span(), what, expected, found())) }
 }
 
-/// Shapes of blocks in sequence.
+/// Shapes of blocks in sequence, or the first block that does not fit.
 pub(super) fn chain(
     section: &str,
     blocks: &[Spanned<BlockSpec>],

@@ -71,11 +71,11 @@ pub struct NetworkSpec {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// Name of the network.
+    /// Name of the network, its bundle and its run folder: 1 to 64 of `a-z A-Z 0-9 . _ -`, a letter or digit first.
     pub name: String,
     /// DDNN configuration.
     pub configuration: Spanned<Configuration>,
-    /// Class names.
+    /// Class names, at least 2; the index of a name is the class.
     pub labels: Spanned<Vec<String>>,
 }
 
@@ -87,13 +87,13 @@ pub struct DeviceSpec {
     pub count: Spanned<usize>,
     /// `[channels, height, width]` of a view.
     pub input: Spanned<[usize; 3]>,
-    /// Blocks up to the map; none where devices send their views.
+    /// Blocks from the view to the map; `None` if devices send their views.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<Spanned<Vec<Spanned<BlockSpec>>>>,
-    /// Blocks from the map to the scores.
+    /// Blocks from the map to the scores; `None` if devices send their views.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<Spanned<HeadSpec>>,
-    /// Channels of the map that are sent, the first ones; the head reads all of them. All are sent when left out.
+    /// Number of channels of the map that are sent, from the first; all channels when left out. The head reads all channels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_channels: Option<Spanned<usize>>,
 }
@@ -115,7 +115,7 @@ pub struct EdgeSpec {
     pub groups: Option<Spanned<Vec<Vec<usize>>>>,
     /// Aggregation of the maps of an edge's devices.
     pub aggregation: Aggregation,
-    /// Blocks up to the map for the cloud.
+    /// Blocks from the joined maps of the devices to the map for the cloud.
     pub blocks: Spanned<Vec<Spanned<BlockSpec>>>,
     /// Blocks from that map to the scores of the edge.
     pub head: Spanned<HeadSpec>,
@@ -128,9 +128,9 @@ pub struct EdgeSpec {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CloudSpec {
-    /// Aggregation of the features.
+    /// Aggregation of the maps of the devices, or of the edges if there are edges.
     pub aggregation: Aggregation,
-    /// Blocks up to the logits.
+    /// Blocks from the joined maps to the logits.
     pub blocks: Spanned<Vec<Spanned<BlockSpec>>>,
 }
 
@@ -141,7 +141,7 @@ pub struct WireSpec {
     /// Encoding of the scores of the devices; floats when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scores: Option<Spanned<ScoreEncoding>>,
-    /// Encoding of the maps of the devices; that of the last device block when left out.
+    /// Encoding of the maps of the devices; when left out, pixels for views, bits for signs, floats for other maps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features: Option<Spanned<WireFeatures>>,
 }
@@ -150,7 +150,7 @@ pub struct WireSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WireFeatures {
-    /// Signs, one bit an element.
+    /// Signs, one bit per element.
     Bits,
     /// Signs, entropy-coded with contexts that are counted after training.
     Coded,
@@ -164,7 +164,7 @@ impl Spec {
     /// Reads and checks a spec file.
     ///
     /// # Errors
-    /// [`FileError`]: unreadable, not TOML, unknown or missing keys, or shapes that do not fit; with the line.
+    /// [`FileError`]: unreadable, not TOML, unknown or missing keys, a bad name, or shapes that do not fit; with the line.
     pub fn read(file: &Path) -> Result<Self, FileError> {
         Self::parse(file, &file_error::read("network spec", file)?)
     }
@@ -240,7 +240,7 @@ impl NetworkSpec {
         self.edge.as_ref().map_or(Aggregation::Mp, |edge| edge.get_ref().aggregation)
     }
 
-    /// Aggregation of the scores of several edges; unused with fewer.
+    /// Aggregation of the scores of several edges; unused with fewer than two edges.
     pub fn fusion(&self) -> Aggregation {
         let fusion = self.edge.as_ref().and_then(|edge| edge.get_ref().fusion.as_ref());
         fusion.map_or(Aggregation::Mp, |fusion| *fusion.get_ref())

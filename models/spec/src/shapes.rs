@@ -13,15 +13,15 @@ const MAX_JOINED: usize = 1 << 24;
 /// All shapes of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shapes {
-    /// The section of each device; `None` where devices have none (a).
+    /// The section of each device; `None` in configuration (a), where devices have no section.
     pub device: Option<SectionShapes>,
     /// The map that a device sends: its features, or its view.
     pub features: FeatureMap,
     /// The layer of the section `local`; `None` unless the scores of the devices are concatenated.
     pub local: Option<LayerShape>,
-    /// Slots of each edge; none without edges.
+    /// Slots of each edge; empty without edges.
     pub groups: Vec<Vec<usize>>,
-    /// The section of each edge.
+    /// The section of each edge, in the order of `groups`; empty without edges.
     pub edges: Vec<SectionShapes>,
     /// The layer of the section `edge`; `None` unless the scores of several edges are concatenated.
     pub edge: Option<LayerShape>,
@@ -40,7 +40,7 @@ pub struct SectionShapes {
     pub blocks: Vec<LayerShape>,
     /// Blocks from that map to the scores.
     pub head: Vec<LayerShape>,
-    /// The map for the next tier: all channels of that map, or the first ones.
+    /// The map for the next tier: all channels of the map that the head reads, or the first channels.
     pub features: FeatureMap,
 }
 
@@ -92,7 +92,7 @@ fn check_header(spec: &NetworkSpec) -> Result<(), Misfit> {
     })
 }
 
-/// The section of a device, where the configuration has one.
+/// The section of a device; `None` if the configuration has no device section.
 fn device(spec: &NetworkSpec) -> Result<Option<SectionShapes>, Misfit> {
     let configuration = spec.configuration();
     if !configuration.has_device_section() {
@@ -153,14 +153,14 @@ fn section(
     let Some(last) = head_blocks.last() else {
         return Err(Misfit::new(head.span(), what, "at least one fc block", "none"));
     };
-    // One block is the head itself; of several each has its number.
+    // Messages call a single block by the name of the head, and number several blocks.
     let head_name = if head_blocks.len() == 1 { what.clone() } else { format!("{name} head") };
     let head = chain(&head_name, &head_blocks, output, classes)?;
     ends_in_classes(&what, last, classes)?;
     Ok(SectionShapes { input, blocks: fitted, head, features })
 }
 
-/// Checks that the encodings in `[wire]` are those of the last device block.
+/// Checks that `[wire]` codes scores only if devices have scores, and encodes features as the devices give them.
 fn check_wire(spec: &NetworkSpec, features: &FeatureMap) -> Result<(), Misfit> {
     let has_scores = spec.configuration().has_device_section();
     if let Some(scores) =
@@ -202,7 +202,7 @@ fn check_wire(spec: &NetworkSpec, features: &FeatureMap) -> Result<(), Misfit> {
     Err(Misfit::new(written.span(), "wire.features", format!("{name}, since {why}"), found))
 }
 
-/// Slots of each edge.
+/// Slots of each edge, each slot in exactly one edge; empty without edges.
 fn groups(spec: &NetworkSpec) -> Result<Vec<Vec<usize>>, Misfit> {
     table_of_exit(spec, "edge", spec.edge.as_ref(), Exit::EDGE)?;
     let Some(edge) = spec.edge.as_ref().map(Spanned::get_ref) else { return Ok(Vec::new()) };
@@ -237,7 +237,7 @@ fn groups(spec: &NetworkSpec) -> Result<Vec<Vec<usize>>, Misfit> {
     Ok(given.clone())
 }
 
-/// The section of each edge; the maps of all edges have the same shape.
+/// The section of each edge; edges whose maps differ in shape are refused.
 fn edges(
     edge: &EdgeSpec,
     groups: &[Vec<usize>],
@@ -258,7 +258,7 @@ fn edges(
     Ok(edges)
 }
 
-/// Checks that the table of an exit is present exactly where the configuration has the exit.
+/// Checks that the table of an exit is present if, and only if, the configuration has the exit.
 fn table_of_exit<T>(
     spec: &NetworkSpec,
     name: &str,
@@ -280,7 +280,7 @@ fn table_of_exit<T>(
     }
 }
 
-/// Shape of the maps of several sources, joined.
+/// Shape of the joined maps of several sources; a concatenation adds one presence channel per source.
 fn joined<T>(
     section: &str,
     at: &Spanned<T>,

@@ -21,7 +21,7 @@ use headwater_training::network::Network;
 
 const PUBLISHED: &str = include_str!("../../networks/ddnn-c-published.toml");
 const ROUNDS: usize = 15;
-/// Time one engine runs in one round.
+/// Time for which each engine runs in each round.
 const ROUND: Duration = Duration::from_millis(60);
 
 fn spec(filters: usize, blocks: usize) -> Spec {
@@ -33,7 +33,7 @@ fn spec(filters: usize, blocks: usize) -> Spec {
     Spec::parse(Path::new("bench.toml"), &text).expect("the published spec with other blocks")
 }
 
-/// Median microseconds of a view in each engine.
+/// Median microseconds per view in each engine.
 fn measure(spec: Spec, engines: &[&dyn Engine]) -> Vec<f64> {
     let layers = Network::new(spec);
     let state = layers.layout.initial(1);

@@ -1,5 +1,6 @@
-//! Checkpoints: the state from which a run resumes to the same result, as a [file of numbers](headwater_calibration::number_file): parameters, statistics, first and
-//! second moments. A kill at any moment leaves a valid one; the last two are kept.
+//! Checkpoints: the state from which a run resumes to the same result, as a [file of numbers](headwater_calibration::number_file):
+//! parameters, statistics, first and second moments, outer velocity. A kill at any moment leaves a valid checkpoint; the last two
+//! are kept.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,7 +25,7 @@ const KEPT: usize = 2;
 pub struct Progress {
     /// Epochs finished.
     pub epoch: u32,
-    /// Steps finished inside the next epoch.
+    /// Steps finished in the unfinished epoch.
     pub step_in_epoch: u32,
     /// Steps finished since the start.
     pub step: u64,
@@ -60,7 +61,7 @@ pub struct EpochRecord {
 pub struct ScaleOutProgress {
     /// Ranks of the run since its last start.
     pub ranks: usize,
-    /// Exchanges of gradients or weights; steps in a run of one rank.
+    /// Number of exchanges of gradients or weights; in a run of one rank, the number of steps.
     pub exchanges: u64,
     /// Bytes that rank 0 has sent to others, without the headers of the transport.
     pub sent_bytes: u64,
@@ -96,7 +97,7 @@ pub enum CheckpointError {
         /// Cause.
         source: io::Error,
     },
-    /// Cut off or altered.
+    /// The file is cut off or altered.
     #[error("checkpoint {}: {reason}; the run was probably killed while writing it", file.display())]
     Damaged {
         /// The file.
@@ -104,7 +105,7 @@ pub enum CheckpointError {
         /// The contradiction.
         reason: String,
     },
-    /// Of another version of the program.
+    /// The file is from another version of the program.
     #[error(
         "checkpoint {}: expected form {}, found form {found}, of another version of headwater-train; choose another --out to train again, or finish the \
          run with that version",
@@ -117,7 +118,7 @@ pub enum CheckpointError {
         /// First bytes of the file.
         found: String,
     },
-    /// Of a run with another spec, recipe, seed or data.
+    /// The file is from a run with another spec, recipe, seed or data.
     #[error("checkpoint {}: expected run {expected}, found run {found}; choose another --out", file.display())]
     OtherRun {
         /// The file.
@@ -146,18 +147,19 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The newest valid checkpoint in `folder`, and the errors of newer ones that were skipped.
+    /// The newest valid checkpoint in `folder`, and the errors of newer checkpoints that were skipped.
     ///
     /// # Errors
-    /// [`CheckpointError::OtherRun`] and [`CheckpointError::OtherForm`] for one of another run or version, [`CheckpointError::Io`] when the folder cannot be listed.
+    /// [`CheckpointError::OtherRun`] and [`CheckpointError::OtherForm`] for a checkpoint of another run or version,
+    /// [`CheckpointError::Io`] when the folder cannot be listed.
     pub fn newest(folder: &Path, run: &str) -> Result<(Option<Self>, Vec<CheckpointError>), CheckpointError> {
         Self::newest_before(folder, run, u64::MAX)
     }
 
-    /// [`newest`](Self::newest) of those before a step.
+    /// As [`newest`](Self::newest), among the checkpoints before step `step`; `u64::MAX` for all checkpoints.
     ///
     /// # Errors
-    /// As of [`newest`](Self::newest).
+    /// As [`newest`](Self::newest).
     pub fn newest_before(
         folder: &Path,
         run: &str,

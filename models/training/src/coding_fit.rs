@@ -1,4 +1,4 @@
-//! Fits the coding of the devices' messages after training, for the weights as they are.
+//! Fits the coding of the devices' messages after training; the weights do not change.
 
 use headwater_inference::manifest::{FeatureMap, ScoreLevels};
 use headwater_inference::sections::MapCoder;
@@ -11,10 +11,10 @@ use crate::layers::{Pass, State, TrainedState, values};
 use headwater_calibration::data::{Batch, Samples};
 use headwater_calibration::wire_coding::WireCoding;
 
-/// Samples of a part on which the coding is fitted, from its start.
+/// Largest number of samples on which the coding is fitted, from the start of a part.
 pub const FITTED_SAMPLES: usize = 8192;
 
-/// Views of a slot in the validation part below which levels are fitted on the train part.
+/// Least number of validation views of a slot; with fewer, its levels are fitted on the train part.
 const LEAST_VIEWS: usize = 100;
 
 /// Samples that run through the network at once.
@@ -27,12 +27,13 @@ struct SlotOutputs {
     scores: Vec<f32>,
     /// Class of each view.
     labels: Vec<u16>,
-    /// Packed map of each view, where messages carry coded maps.
+    /// Packed map of each view; empty unless messages carry coded maps.
     maps: Vec<Vec<u8>>,
 }
 
-/// Fits the coding that a spec asks for; `None` for floats and plain maps. Levels are fitted on the validation part, or on the train part where that
-/// has few views; context tables are counted on the train part. Of each part the first [`FITTED_SAMPLES`] are used.
+/// Fits the coding that a spec asks for; `None` for floats and plain maps. The levels of a slot are fitted on the validation part, or
+/// on the train part if the slot has fewer than 100 validation views. Context tables are counted on the train part. Of each part the
+/// first [`FITTED_SAMPLES`] samples are used.
 pub fn fitted_coding(
     experiment: &Experiment,
     state: &State,
@@ -97,7 +98,7 @@ impl SlotOutputs {
         loss.sum()
     }
 
-    /// The coder with the contexts of these maps.
+    /// The coder with the context table counted from the slot's maps.
     fn map_coder(&self, map: &FeatureMap) -> MapCoder {
         let shape = map.coder_shape().expect("the spec was checked");
         let mut counts = MapCounts::new(shape);
@@ -225,7 +226,7 @@ mod tests {
             let mut levels: Vec<u32> = scores.iter().map(|score| score.to_bits()).collect();
             levels.sort_unstable();
             levels.dedup();
-            // Zeros stand for samples that the slot does not see.
+            // Zero is the 17th value: it stands for samples that the slot does not see.
             assert!(levels.len() <= 17, "{}", levels.len());
         }
     }

@@ -6,7 +6,7 @@ use headwater_calibration::data::{Batch, Samples};
 use headwater_calibration::evaluation::coded_bytes;
 use headwater_calibration::part_logits::PartLogits;
 
-/// Samples that run through the trained network at once.
+/// Number of samples that run through the trained network at once.
 const CHUNK: usize = 128;
 
 /// Runs all samples through the network, normalised by the running statistics.

@@ -10,7 +10,7 @@ use crate::workers::Workers;
 use headwater_protocol::hex;
 use headwater_spec::Spec;
 
-/// A network, its recipe and its data. Two experiments with equal identity end with the same weights.
+/// A network, its recipe and the identity of its data. Two experiments with equal identity end with the same weights.
 pub struct Experiment {
     /// The recipe, with the seed.
     pub recipe: Recipe,
@@ -28,7 +28,7 @@ pub struct Experiment {
 pub struct RunInfo {
     /// SHA-256 over spec, recipe and data, first 16 hex digits.
     pub identity: String,
-    /// Name of the data set, with its split where one was chosen.
+    /// Name of the data set, with its split if a split was chosen.
     pub data: String,
     /// Number of samples used from the start of the train part; `None` for all.
     pub limit_train: Option<usize>,
@@ -40,7 +40,7 @@ pub struct RunInfo {
 }
 
 impl Experiment {
-    /// A new experiment, or that of a run folder.
+    /// The experiment of a spec, a recipe and the identity of the run; starts the threads of the recipe.
     ///
     /// # Errors
     /// When the system refuses a thread.

@@ -5,7 +5,7 @@
 //! [`report`] writes the figures of a run, [`export`] the bundle, after an engine has agreed with the trained network. [`run`] stores a run in a folder
 //! that survives a kill.
 //!
-//! The crate knows no sockets, services and time limits. Outside [`run`] it reads no clock, and no file but spec and recipe.
+//! The crate knows no sockets, services or time limits. Outside [`run`] it reads no clock, and no files except spec and recipe.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!

@@ -23,7 +23,8 @@ const TERMS: [fn(&TermInputs<'_>) -> Vec<Tensor<1>>; 4] =
 
 /// The joint loss of a batch.
 pub struct Loss {
-    /// The minimised value, `[1]`: terms of exits are means over the samples of the batch, terms of devices means over the views of each, summed over devices.
+    /// The minimised value, `[1]`: sum of the terms. A term over an exit is a mean over the samples of the batch, a term over a device a
+    /// mean over its views.
     pub total: Tensor<1>,
     /// The loss summed over the samples, and correct answers by exit.
     pub sums: LossSums,
@@ -32,7 +33,7 @@ pub struct Loss {
 /// Sums over samples, added up over workers and steps.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct LossSums {
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
     /// Loss, summed over samples.
     pub loss: f64,
@@ -49,7 +50,7 @@ struct TermInputs<'a> {
     classes: usize,
     /// The last exit.
     last: Exit,
-    /// The map of the devices, in a network that codes it.
+    /// The map of the devices; `None` in a network that does not code maps.
     coded_map: Option<FeatureMap>,
     /// Target distribution of the labels, `[batch, classes]`.
     labels: Vec<f32>,
@@ -58,7 +59,8 @@ struct TermInputs<'a> {
 }
 
 impl LossSums {
-    /// Appends the sums to a message: samples, loss, and right answers of these exits, `u64::MAX` where a share without a view has none.
+    /// Appends the sums to a message: samples, loss, and right answers of these exits; `u64::MAX` for an exit without a count, as in a
+    /// share of the batch without any view.
     pub fn put(&self, exits: &[Exit], message: &mut Vec<u8>) {
         put_u64(message, self.samples);
         put_u64(message, self.loss.to_bits());
@@ -93,8 +95,8 @@ impl LossSums {
 impl LossRecipe {
     /// The loss of the network's output for a batch.
     ///
-    /// A device that does not see the object has no part in its own loss (label -1 in DDNN's code). A sample that no slot sees has no
-    /// part in any term.
+    /// A sample that a device does not see has no part in the loss of that device's head (label -1 in DDNN's code). A sample that no
+    /// slot sees has no part in any term.
     ///
     /// # Panics
     /// When the batch is empty, or the network has no exit.
@@ -136,14 +138,15 @@ impl LossRecipe {
         rows.flat_map(|logits| softmax(logits, self.distillation.temperature)).collect()
     }
 
-    /// The squared temperature keeps the size of the gradient as the temperature changes (Hinton et al. 2015, section 2).
+    /// Factor of distillation terms: the squared temperature keeps the size of the gradient as the temperature changes (Hinton et al.
+    /// 2015, section 2).
     fn distillation_scale(&self) -> f32 {
         self.distillation.temperature * self.distillation.temperature
     }
 }
 
 impl TermInputs<'_> {
-    /// Share of one sample in the mean.
+    /// Share of one sample in a mean over the batch.
     fn share(&self) -> f32 {
         1.0 / self.batch.labels.len() as f32
     }
@@ -154,7 +157,7 @@ impl TermInputs<'_> {
         self.batch.seen.iter().map(|seen| share(seen) * weight).collect()
     }
 
-    /// Soft targets of the teacher of an exit, or of device heads that are no exits for `None`.
+    /// Soft targets of the teacher of an exit; of the teacher of device heads that are no exits if `exit` is `None`.
     fn teacher_of(&self, exit: Option<Exit>) -> &[f32] {
         let deeper = |teacher: &Exit| exit.is_none_or(|exit| *teacher > exit);
         let teacher = match self.recipe.distillation.teacher {
@@ -190,7 +193,7 @@ fn exit_distillation(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
     exits.map(term).collect()
 }
 
-/// Cross-entropy and distillation of the device heads, where device heads are not exits (c, e, f).
+/// Cross-entropy and distillation of the device heads; none if the device head is an exit (b, d).
 fn device_heads(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
     let mut terms = Vec::new();
     // A device that decides has the exit `device`, which the terms over exits cover.
@@ -205,7 +208,8 @@ fn device_heads(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
         let targets = |of: &[f32]| -> Vec<f32> {
             device.rows.iter().flat_map(|row| &of[*row as usize * classes..][..classes]).copied().collect()
         };
-        // A mean over the views with a label: a device that sees little weighs as much as one that sees everything. A black image has none.
+        // A mean over the views with a label: a device that sees little weighs as much as a device that sees everything. A black image has
+        // no label.
         let has_label = |row: &u32| inputs.batch.seen[*row as usize].contains(slot);
         let labelled = device.rows.iter().filter(|row| has_label(row)).count();
         if labelled == 0 {
@@ -228,9 +232,9 @@ fn device_heads(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
     terms
 }
 
-/// Estimated bits of the coded maps, a mean over the views of each device: `-log2 p(bit | context)`, `p` counted over the maps of this batch.
-/// A sign between -1 and +1 costs what lies between, so the gradient draws each bit to what its context predicts. What a bit changes as a context of
-/// others is left out.
+/// Estimated bits of the coded maps, a mean over the views of each device: `-log2 p(bit | context)`, with `p` counted over the maps of
+/// this batch. The cost is linear in the sign, between the cost of -1 and of +1, so the gradient draws each bit to the value that its
+/// context predicts. The effect of a bit on the contexts of other bits is left out.
 fn map_bits(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
     let weight = inputs.recipe.map_bits;
     let Some(map) = inputs.coded_map.filter(|_| weight > 0.0) else { return Vec::new() };
@@ -245,7 +249,7 @@ fn map_bits(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
             let visit = |[zeros, ones]: [u64; 2]| {
                 let [zero, one] = [zeros, ones].map(|count| (count as f32 + 0.4).log2());
                 let all = ((zeros + ones) as f32 + 0.8).log2();
-                // Costs of a one and of a zero: half their difference, and their mean.
+                // Half the difference between the costs of a one and of a zero (`all - one`, `all - zero`), and the mean of both costs.
                 slopes.push(0.5 * (zero - one));
                 middle += f64::from(all - 0.5 * (zero + one));
             };
@@ -296,7 +300,7 @@ mod tests {
             })
         };
         let ([last, next], [last_of_heads, next_of_heads]) = (losses(0.0), losses(1.0));
-        // The exit `local` has the cloud after it.
+        // The exit after `local` is the last one, so both teachers are the cloud.
         assert_eq!(last, next);
         // Cross-entropy of each head against its teacher, a mean over its views.
         let distance = |teacher: Exit| -> f32 {

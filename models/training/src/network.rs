@@ -16,13 +16,13 @@ use headwater_spec::{LayerShape, SectionShapes, Spec};
 pub struct Network {
     /// The spec of the layers.
     pub spec: Spec,
-    /// The section of each slot; none where devices send their views.
+    /// The section of each slot; empty if devices send their views.
     pub devices: Vec<ExitSection>,
-    /// The section `local`, when the scores of the devices are concatenated.
+    /// The section `local`; `None` unless the scores of the devices are concatenated.
     pub local: Option<Block>,
-    /// The edges; none in configurations without.
+    /// The edges; empty in configurations without edges.
     pub edges: Vec<Edge>,
-    /// The section `edge`, when the scores of several edges are concatenated.
+    /// The section `edge`; `None` unless the scores of several edges are concatenated.
     pub edge: Option<Block>,
     /// Layers of the cloud section.
     pub cloud: Vec<Block>,
@@ -37,9 +37,9 @@ pub struct ExitSection {
     pub blocks: Vec<Block>,
     /// Blocks from that map to the scores.
     pub head: Vec<Block>,
-    /// The map for the next tier, the features: all channels of that map, or the first ones.
+    /// The map for the next tier, the features: all channels of the map that the head reads, or the first channels.
     pub map: FeatureMap,
-    /// Channels of the map that the head reads.
+    /// Number of channels of the map that the head reads.
     channels: usize,
 }
 
@@ -66,7 +66,7 @@ pub struct NetworkOutput {
     pub devices: Vec<Option<SourceOutput>>,
     /// Output of each edge; `None` for an edge whose slots see no sample of the batch.
     pub edges: Vec<Option<SourceOutput>>,
-    /// Logits of each exit of the configuration, `[batch, classes]`; without meaning for a sample that no slot sees.
+    /// Logits of each exit of the configuration, `[batch, classes]`; meaningless for a sample that no slot sees.
     pub exits: ByExit<Tensor<2>>,
 }
 
@@ -76,7 +76,7 @@ pub struct SourceOutput {
     pub rows: Vec<u32>,
     /// Input of the section, `[rows, ..]`.
     pub input: Tensor<4>,
-    /// `[rows, classes, 1, 1]`, of a device those that messages carry; `None` for a device without a section.
+    /// `[rows, classes, 1, 1]`; of a device, the scores that messages carry. `None` for a device without a section.
     pub scores: Option<Tensor<4>>,
     /// The map for the next tier, `[rows, channels, h, w]`.
     pub features: Tensor<4>,
@@ -203,7 +203,7 @@ impl ExitSection {
         SourceOutput { rows, input, scores: Some(scores), features: self.sent(map) }
     }
 
-    /// Scores `[rows, classes, 1, 1]` of the input of `output`, not rounded to levels.
+    /// Scores `[rows, classes, 1, 1]` for the input of `output`, not rounded to levels.
     pub fn exact_scores(&self, pass: &Pass<'_>, output: &SourceOutput) -> Tensor<4> {
         let map = if self.sends_all() {
             output.features.clone()
@@ -213,7 +213,7 @@ impl ExitSection {
         self.scores(pass, map)
     }
 
-    /// Scores `[rows, classes, 1, 1]` of the map that the head reads.
+    /// Scores `[rows, classes, 1, 1]` from `map`, the map that the head reads.
     pub fn scores(&self, pass: &Pass<'_>, map: Tensor<4>) -> Tensor<4> {
         run(pass, &self.head, map)
     }
@@ -230,13 +230,13 @@ impl ExitSection {
         sent == self.channels
     }
 
-    /// The channels of a map that are sent.
+    /// The channels of `map` that are sent.
     fn sent(&self, map: Tensor<4>) -> Tensor<4> {
         let [sent, ..] = self.map.shape();
         if self.sends_all() { map } else { map.narrow(1, 0, sent) }
     }
 
-    /// Inputs of the signs that are the map that the head reads, by the running statistics; `None` where that map has floats.
+    /// Inputs of the signs that form the map that the head reads, by the running statistics; `None` if that map has floats.
     pub fn before_sign(&self, pass: &Pass<'_>, input: Tensor<4>) -> Option<Tensor<4>> {
         let (last, before) = self.blocks.split_last()?;
         last.layer().before_sign(pass, run(pass, before, input))
@@ -244,7 +244,7 @@ impl ExitSection {
 }
 
 impl SourceOutput {
-    /// The output with the scores that messages carry, where the state says how they are coded.
+    /// The output with its scores rounded to the levels that messages carry; unchanged if no coding is fitted.
     fn with_coded_scores(mut self, pass: &Pass<'_>, slot: usize) -> Self {
         let coding = pass.trained.state.coding.as_ref();
         if let (Some(coding), Some(scores)) = (coding, &self.scores) {
@@ -279,7 +279,7 @@ impl SourceOutput {
     }
 }
 
-/// The section of an exit over scores.
+/// The section that computes an exit from concatenated scores, if there is one.
 fn logits(block: &Option<Block>) -> impl Iterator<Item = SectionLayers<'_>> {
     block.iter().map(|block| SectionLayers::Logits(std::slice::from_ref(block)))
 }

@@ -95,7 +95,7 @@ impl Graph {
         Value(name)
     }
 
-    /// The activation of `x`.
+    /// Applies an activation to `x`.
     pub fn activation(&mut self, x: Value, activation: Activation) -> Value {
         match activation {
             Activation::None => x,
@@ -125,7 +125,7 @@ impl Graph {
         model.encode_to_vec()
     }
 
-    /// The output of a node of that kind.
+    /// Adds a node of the ONNX operator `kind`, and returns its output.
     pub(crate) fn node(&mut self, kind: &str, inputs: &[&Value], attributes: Vec<AttributeProto>) -> Value {
         let name = self.name();
         self.push(kind, name.clone(), inputs, attributes);

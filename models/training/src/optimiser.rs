@@ -8,7 +8,7 @@ use crate::recipe::{Algorithm, Optimiser};
 pub struct Moments {
     /// Mean of gradients (Adam), or the velocity (stochastic gradient descent).
     pub first: Vec<f32>,
-    /// Mean of squared gradients (Adam).
+    /// Mean of squared gradients (Adam); unused by stochastic gradient descent.
     pub second: Vec<f32>,
 }
 
@@ -58,8 +58,8 @@ impl Moments {
         }
     }
 
-    /// A step of Adam with the mean of squared gradients frozen at step `frozen_at`, along a mean of gradients that is given (Tang et al. 2021, "1-bit
-    /// Adam", algorithm 1). A parameter that has had no gradient until then stays: nothing tells how large its steps may be.
+    /// A step of Adam along the given mean of gradients, with the mean of squared gradients frozen at step `frozen_at` (Tang et al. 2021,
+    /// "1-bit Adam", algorithm 1). A parameter without any gradient up to `frozen_at` stays: the size of its steps is unknown.
     pub fn frozen_step(
         &mut self,
         step: OptimiserStep,
@@ -96,14 +96,14 @@ impl Moments {
 }
 
 impl OptimiserStep {
-    /// Factors that make up for moments that began at zero.
+    /// Factors that correct both means for their start at zero (Kingma and Ba 2015, section 3).
     fn corrections(self) -> (f32, f32) {
         let exponent = i32::try_from(self.number).unwrap_or(i32::MAX);
         let correct = |beta: f32| (1.0 / (1.0 - f64::from(beta).powi(exponent))) as f32;
         (correct(self.optimiser.beta_1), correct(self.optimiser.beta_2))
     }
 
-    /// Factor of a parameter by weight decay, and the bound on its magnitude.
+    /// Factor by which weight decay multiplies a parameter in this step, and the bound on the parameter's magnitude.
     fn decay_and_bound(self, parameter: &Parameter) -> (f32, f32) {
         match parameter.kind {
             ParameterKind::Binary => (1.0, 1.0),

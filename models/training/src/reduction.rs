@@ -4,18 +4,18 @@ use crate::fused::BatchStatistics;
 use crate::layers::{Layout, State};
 use crate::loss::LossSums;
 
-/// Result of one step, of one worker or of all.
+/// Gradient, statistics and sums of one step, for one worker or for all workers together.
 pub struct Gradients {
     /// Mean gradient over the samples, all parameters in one vector.
     pub gradient: Vec<f32>,
-    /// Statistics of each batch norm; `None` for one that took no part.
+    /// Statistics of each batch norm; `None` for a batch norm that took no part.
     pub statistics: Vec<Option<BatchStatistics>>,
     /// Sums over the samples.
     pub sums: LossSums,
 }
 
-/// One gradient and one set of statistics from those of the workers, in their order: gradients are weighted by samples, statistics are those of
-/// the values of all workers together. A worker may see few rows of a device, or none.
+/// One gradient and one set of statistics from all workers, in their order. Gradients are weighted by the number of samples;
+/// statistics are computed for the values of all workers together, since a worker may see few rows of a device, or none.
 pub fn reduce(workers: &[Gradients], layout: &Layout) -> Gradients {
     let samples: u64 = workers.iter().map(|worker| worker.sums.samples).sum();
     let mut gradient = vec![0.0; layout.parameter_count()];
@@ -70,7 +70,7 @@ mod tests {
     fn statistics_are_those_of_the_values_of_all_workers_together() {
         let mut layout = Layout::default();
         layout.add_statistics(1);
-        // Mean and variance of 1, 2, 3, 10 in all.
+        // Together, the workers have the values 1, 2, 3 and 10.
         let of_values = |values: &[f32]| {
             let count = values.len() as f32;
             let mean = values.iter().sum::<f32>() / count;

@@ -8,14 +8,14 @@ use crate::experiment::Experiment;
 use headwater_calibration::account::PartReport;
 use headwater_calibration::tuning::ThresholdOrigin;
 
-/// Figures of both parts that are measured after training.
+/// Figures of the validation and test parts, measured after training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartReports {
-    /// Validation part, from which the policy was chosen.
+    /// Validation part, on which rule and temperatures were chosen unless there are out-of-fold logits.
     pub validation: PartReport,
     /// Test part, evaluated after every choice.
     pub test: PartReport,
-    /// Samples of the calibration part, which the weights have not seen.
+    /// Number of samples of the calibration part, which the weights have not seen.
     pub calibration_samples: usize,
     /// Origin of temperatures and rule, and of thresholds without a promise.
     pub thresholds: ThresholdOrigin,

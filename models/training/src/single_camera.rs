@@ -20,11 +20,11 @@ use headwater_spec::file_error::FileError;
 /// Accuracy of one camera alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CameraResult {
-    /// Device slot.
+    /// Device slot of the camera.
     pub slot: usize,
     /// Share of the part that the camera sees.
     pub sees: f64,
-    /// Share of correct answers among the samples seen.
+    /// Share of correct answers among the samples that the camera sees.
     pub seen_accuracy: f64,
     /// Share of correct answers over the whole part; the majority class answers a sample that the camera does not see.
     pub accuracy: f64,
@@ -58,12 +58,13 @@ pub enum SingleCameraError {
     /// The system refuses a thread.
     #[error("starting the workers: {0}")]
     Workers(#[from] ThreadPoolBuildError),
-    /// The loss is no number any more.
+    /// The loss or a gradient is not finite, or the loss is too large.
     #[error(transparent)]
     Diverged(#[from] Diverged),
 }
 
-/// Steps of warm-up, at most half of a run: cameras see different numbers of samples, and their networks are compared.
+/// Steps of warm-up, at most half of a run. A number and not a share of the run, since cameras see different numbers of samples and
+/// their networks are compared.
 const WARM_UP_STEPS: f32 = 200.0;
 
 /// Trains a plain network on the views of `slot` in `train`, and measures the network on `test`.

@@ -173,7 +173,7 @@ pub struct TriggerArgs {
     pub security: SecurityArgs,
 }
 
-/// Reads samples per second.
+/// Reads a number of samples per second; `max` is refused.
 fn per_second(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(Rate::PerSecond(rate)) => Ok(rate),

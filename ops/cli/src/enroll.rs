@@ -136,14 +136,14 @@ pub struct Which {
     pub names: Vec<String>,
 }
 
-/// Reads a role that can be added: the broker is made with its site, and a page has a command of its own.
+/// Reads a role that can be added. The broker is enrolled with its site, and a page by a command of its own.
 fn role_parser() -> impl TypedValueParser<Value = Role> {
     let added = Role::all().filter(|role| !matches!(role, Role::Broker | Role::Page));
     let words = added.map(|role| PossibleValue::new(role.name()).help(role.help()));
     PossibleValuesParser::new(words).map(|word| Role::named(&word).expect("one of the names above"))
 }
 
-/// Advice after a change of the rules or of the broker's certificate.
+/// What to do after a change of the access rules, the list of revoked certificates or the broker's certificate.
 const READ_AGAIN: &str =
     "the broker reads rules, certificate and revoked.crl of its folder again at: kill -HUP PID\n";
 
@@ -186,7 +186,7 @@ fn execute(args: &EnrollArgs) -> Result<()> {
             if names.is_empty() {
                 return Err(BadUsage(format!("{}: which names?", role.name())).into());
             }
-            // A mistake in the last name enrolls nobody.
+            // All names are checked first, so that a wrong name at the end enrolls nobody.
             let members = names.into_iter().map(|name| Member::new(role, group.clone(), name));
             for member in members.collect::<Result<Vec<_>, _>>()? {
                 let folder = site.enroll(member, host, days.days)?;
@@ -225,7 +225,7 @@ fn execute(args: &EnrollArgs) -> Result<()> {
     }
 }
 
-/// The members of these names, whatever their role.
+/// The members with these names in the given group, or without a group.
 fn members(site: &Site, which: &Which) -> Result<Vec<Member>> {
     which.names.iter().map(|name| Ok(site.member(which.group.as_ref(), name)?)).collect()
 }

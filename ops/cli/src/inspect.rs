@@ -31,7 +31,7 @@ struct Inspection<'a> {
     stored_bytes: usize,
     manifest: &'a NetworkManifest,
     exits: &'a Policy,
-    /// Bytes of each section in the file; `None` for a section that is not in this bundle.
+    /// Stored bytes of each section in the file; `None` for a section that this bundle does not have.
     section_bytes: Vec<Option<usize>>,
     /// Bytes of each section's packed form; `None` for a section without one.
     packed_bytes: Vec<Option<usize>>,
@@ -39,16 +39,16 @@ struct Inspection<'a> {
     report: Option<&'a serde_json::Value>,
 }
 
-/// Bytes of one sample on each link, per device.
+/// Bytes of one sample on each link; per device, except `cloud_body`.
 #[derive(Serialize)]
 struct Links {
     raw_view: usize,
     summary_body: usize,
-    /// Of a coded map, the most.
+    /// Largest size, if maps are entropy-coded; otherwise the size of every map.
     features_body: usize,
     features_coded: bool,
     header: usize,
-    /// Leader to cloud, all slots.
+    /// From the leader to the cloud, with the maps of all slots.
     cloud_body: usize,
 }
 

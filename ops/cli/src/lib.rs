@@ -30,12 +30,12 @@ use anyhow::Context;
 #[error("{0}")]
 pub struct BadUsage(pub String);
 
-/// Writes text to standard output. A reader that closes the pipe, as `head` does, is no error.
+/// Writes text to standard output. A reader that closes the pipe early, as `head` does, is no error.
 fn print(text: &str) -> anyhow::Result<()> {
     headwater_telemetry::print(text).context("writing to standard output")
 }
 
-/// Name of a file that is no regular one.
+/// Says what a path is that is no regular file.
 fn special_file(kind: std::fs::FileType) -> &'static str {
     if kind.is_dir() { "a folder" } else { "a device, a pipe or a socket" }
 }

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         Command::Policy(policy) => headwater::policy::run(policy),
         Command::Trigger(trigger) => headwater::trigger::run(trigger),
         Command::Doctor(doctor) => match headwater::doctor::run(doctor) {
-            // The findings are printed, and say it all.
+            // `doctor` has printed its findings; nothing is added.
             Ok(false) => return ExitCode::FAILURE,
             Ok(true) => Ok(()),
             Err(error) => Err(error),
@@ -42,13 +42,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints help, or the mistake of a command line without the password that an address may have.
+/// Prints the help text, or the mistake in a command line. Passwords in addresses are left out.
 fn explain(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let shown = redacted(&text);
-    // Help repeats nothing of the command line.
+    // Help does not repeat the command line, so it contains no password.
     if shown == text || !error.use_stderr() {
-        // A reader that has closed the pipe needs no help.
+        // If the reader has closed the pipe, there is nobody to tell.
         let _ = error.print();
     } else {
         print_error(shown.trim_end());

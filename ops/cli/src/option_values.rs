@@ -10,24 +10,24 @@ use crate::BadUsage;
 /// Samples per second, or as fast as decisions come back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
-    /// Open loop: a sample every `1 / rate` seconds, whether or not decisions come back.
+    /// Open loop: one sample every `1 / rate` seconds, whether or not decisions come back.
     PerSecond(f64),
     /// Closed loop: at most [`MAX_UNSETTLED`] samples without a decision.
     Max,
 }
 
-/// Samples without a decision at `--rate max`. With fewer the cores idle between bursts; with 128, features miss their window of 50 ms.
+/// Most samples without a decision at `--rate max`. With fewer, cores idle between bursts; with 128, features miss their window of 50 ms.
 pub const MAX_UNSETTLED: usize = 96;
 
-/// Highest open-loop rate. Above it the pacing of triggers would be measured, not the system.
+/// Highest open-loop rate, samples per second. A higher rate would measure how fast triggers can be sent, not the system.
 const MAX_RATE: f64 = 10_000.0;
 
-/// A service to be killed, at a time after the first sample.
+/// A service to be killed, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kill {
     /// The service: a device, an edge or the cloud.
     pub service: Service,
-    /// Time after the first sample.
+    /// Time from the first sample to the kill.
     pub at: Duration,
 }
 
@@ -69,7 +69,7 @@ fn index<I: TryFrom<u8>>(text: &str) -> Option<I> {
     text.parse().ok().and_then(|index: u8| I::try_from(index).ok())
 }
 
-/// Reads `4s`, `1.5s` or `500ms`, up to an hour.
+/// Reads a time such as `4s`, `1.5s` or `500ms`, at most an hour; `None` for any other text.
 fn duration(text: &str) -> Option<Duration> {
     let (number, unit_s) = match text.strip_suffix("ms") {
         Some(number) => (number, 1e-3),

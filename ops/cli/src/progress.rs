@@ -7,26 +7,26 @@ use headwater_protocol::{Decision, Exit};
 use headwater_telemetry::print_error;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Counts decisions and shows the counts while they grow.
+/// Counts decisions, and shows the counts on stderr while they grow.
 pub(crate) struct Progress {
     bar: ProgressBar,
     before_cloud: u64,
     degraded: u64,
     missing: u64,
-    /// Time of the next plain line, where there is no terminal.
+    /// When the next plain line is due; `None` if a moving line is shown, or nothing.
     next_line: Option<Instant>,
 }
 
-/// Time between plain lines.
+/// Time between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
-/// Says on standard error what the command waits for.
+/// Says on stderr what the command waits for, and how long at most.
 pub(crate) fn waiting(event: &str, limit: Duration) {
     print_error(&format!("waiting for {event}, at most {} s", limit.as_secs()));
 }
 
 impl Progress {
-    /// Progress towards `total` samples; `quiet` shows nothing.
+    /// Progress towards `total` samples; shows nothing if `quiet`.
     pub(crate) fn new(total: u64, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let target =
@@ -39,7 +39,7 @@ impl Progress {
         Self { bar, before_cloud: 0, degraded: 0, missing: 0, next_line }
     }
 
-    /// Shows a line above the moving line.
+    /// Prints a line above the moving line, or as a plain line; nothing if quiet.
     pub(crate) fn print_line(&self, line: &str) {
         if self.bar.is_hidden() {
             if self.next_line.is_some() {

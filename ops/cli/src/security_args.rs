@@ -35,7 +35,7 @@ pub struct SecurityArgs {
 }
 
 impl SecurityArgs {
-    /// Access of the program to a broker.
+    /// Address of a broker with the certificates or the password of these arguments.
     ///
     /// # Errors
     /// Every argument and file that cannot be used.

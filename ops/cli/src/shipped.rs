@@ -21,15 +21,15 @@ pub(crate) fn open_bundle(path: Option<&Path>) -> anyhow::Result<Bundle> {
     }
 }
 
-/// Name of the first member of every bundle, at the begin of the file.
+/// Name of the first file in every bundle; the bundle begins with these bytes.
 const FIRST_MEMBER: &[u8] = b"network.json\0";
 
-/// Opens a bundle; a file of another kind is named as such.
+/// Opens a bundle file. If the file is no bundle, the error says what was found.
 fn open_file(path: &Path) -> anyhow::Result<Bundle> {
     let shown = path.display();
     let of = || format!("opening the bundle {shown}");
     let kind = fs::metadata(path).with_context(of)?.file_type();
-    // Opening a pipe would wait for its writer.
+    // Opening a pipe would wait until another program writes into it.
     if !kind.is_file() {
         bail!("{shown}: not a bundle: expected a .hwb file, found {}", crate::special_file(kind));
     }

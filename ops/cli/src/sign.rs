@@ -1,4 +1,4 @@
-//! `headwater sign`: signs a bundle, so that tiers with the key's other half take no other.
+//! `headwater sign`: signs a bundle with a private key. Tiers that have the public key accept no unsigned bundle.
 
 use std::path::PathBuf;
 
@@ -50,7 +50,7 @@ fn site(name: &str) -> Result<SiteId, IdError> {
 /// Runs the command.
 ///
 /// # Errors
-/// A key or bundle that cannot be read or written.
+/// A key or bundle cannot be read or written.
 pub fn run(args: &SignArgs) -> Result<()> {
     if let Some(path) = &args.new_key {
         write_signing_key(path)?;

@@ -1,4 +1,4 @@
-//! The program `headwater`, as a user or a script calls it.
+//! Runs of the program `headwater` as a user or a script starts it.
 
 use std::io::Write;
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use headwater_inference::policy::Policy;
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
-/// A file with the shipped policy and waits that a busy machine does not reach.
+/// A file with the shipped policy, in which the waits are too long for a busy machine to reach.
 fn patient_policy() -> NamedTempFile {
     let bundle = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/shipped/fashion-6cam.hwb");
     let policy = Bundle::open(bundle).expect("the shipped bundle opens").policy().clone();
@@ -60,9 +60,9 @@ fn every_sample_is_decided_and_the_bytes_add_up() {
     assert_eq!(count("local") + count("cloud"), 320.0);
     let bytes = |name: &str| report["bytes"][name].as_f64().expect("a number");
     assert_eq!(bytes("raw"), 3072.0);
-    // Scores of 4 bits of each view, and a coded map of each view that is asked for it.
+    // Each view has scores of 4 bits for each of 10 classes, and some views have a coded map too.
     assert!(bytes("body") >= 5.0 && bytes("body") <= 24.0, "{report:#}");
-    // Each message has a header of 7 or 8 bytes: a summary or `not_in_view`, and features where they are asked for.
+    // Each message has a header of 7 or 8 bytes: a summary or `not_in_view`, and features if they were asked for.
     assert!(bytes("payload") >= bytes("body") + 7.0 && bytes("payload") <= bytes("body") + 2.3 * 8.0);
     assert!(bytes("wire_sent") > bytes("payload"), "topics and MQTT headers are on the wire too");
 }
@@ -71,7 +71,7 @@ fn every_sample_is_decided_and_the_bytes_add_up() {
 fn body_bytes_are_scores_and_the_coded_maps_that_are_asked_for() {
     let policy = patient_policy();
     let policy = policy.path().to_str().expect("a path in UTF-8");
-    // Coded maps differ from view to view; their mean is well below the 256 bytes of a map and not next to nothing.
+    // The size of a coded map differs from view to view. The mean must be well below 256 bytes, the size of an uncoded map.
     for (threshold, expected) in [("1", 5.0..=5.0), ("0", 5.0 + 40.0..=5.0 + 110.0)] {
         let arguments = ["demo", "--json", "--samples", "60", "--rate", "60", "--policy", policy];
         let report = report(&[&arguments[..], &["--threshold", threshold]].concat());

@@ -19,17 +19,17 @@ use crate::sample_account::SampleAccount;
 /// Settings of a [`GroupClient`].
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// The broker, and what the client shows it.
+    /// Address of the broker, and the certificate or password that the client presents there.
     pub broker: BrokerAccess,
-    /// Site of the group.
+    /// Site that the group belongs to.
     pub site: SiteId,
-    /// The group.
+    /// Group whose topics the client subscribes to.
     pub group: GroupId,
-    /// Network that triggers name.
+    /// Network whose id each trigger carries.
     pub network: NetworkId,
     /// MQTT client id. A broker ends the connection of an earlier client with the same id.
     pub client_id: String,
-    /// Limit of the connection at the start, and of every waiting function.
+    /// Longest wait for the first connection, and longest wait of every function of the client that waits.
     pub wait_limit: Duration,
 }
 
@@ -42,7 +42,7 @@ pub struct GroupClient {
     pub topics: Topics,
     trigger_topic: String,
     network: NetworkId,
-    /// Limit of the waiting functions.
+    /// Longest wait of every function of the client that waits.
     pub wait_limit: Duration,
     account: SampleAccount,
     /// Devices whose birth or status has arrived.
@@ -51,7 +51,7 @@ pub struct GroupClient {
     has_account: bool,
 }
 
-/// A change that the client has received and recorded.
+/// An event of the connection, or a message of the group that the client has received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupEvent {
     /// The broker has accepted the subscriptions.
@@ -62,15 +62,15 @@ pub enum GroupEvent {
     Decided(SampleId),
     /// A further decision of a sample, equal to the first or not.
     Repeated(SampleId),
-    /// The leader's account.
+    /// A settled notice with the leader's account.
     Settled,
-    /// Birth or status of a device.
+    /// Birth or status of a device, which may be empty or unreadable.
     Device,
-    /// A message on a topic that the client does not read.
+    /// A message on a topic that the client does not read, or the broker's refusal of a message.
     OtherTopic,
 }
 
-/// Waits for the first connection of a link, at most for a limit; a refusal of the broker ends the wait at once.
+/// Waits for the first connection of a link, at most for `limit`. Returns at once if the broker refuses the client.
 pub(crate) async fn first_connection(
     link: &Link,
     (address, limit): (&Endpoint, Duration),
@@ -141,7 +141,7 @@ impl GroupClient {
         Ok(client)
     }
 
-    /// Names the roles that may read what the broker does not allow this client.
+    /// Puts the roles that may read the refused topic into [`GroupError::NotAllowed`]; returns every other error unchanged.
     fn with_roles(&self, error: GroupError) -> GroupError {
         let GroupError::NotAllowed { broker, topic, reason, .. } = error else { return error };
         let is_for_consumers = [Topic::Result, Topic::Settled, Topic::Leader]
@@ -159,13 +159,13 @@ impl GroupClient {
     /// Asks every device of the group to capture, and records the trigger in the account.
     ///
     /// # Errors
-    /// [`GroupError::Link`] while the broker is away.
+    /// [`GroupError::Link`] while there is no connection to the broker.
     pub async fn trigger(&mut self, sample: SampleId) -> Result<(), GroupError> {
         let payload = self.trigger_message(sample);
         self.publish(&self.trigger_topic, payload).await
     }
 
-    /// As [`GroupClient::trigger`], at `QoS` 1: the answer tells whether the broker took the trigger ([`GroupClient::check_trigger`]).
+    /// As [`GroupClient::trigger`], at `QoS` 1: [`GroupClient::check_trigger`] reads from the answer whether the broker took the trigger.
     ///
     /// # Errors
     /// As [`GroupClient::trigger`].
@@ -180,10 +180,10 @@ impl GroupClient {
         encode_trigger(Session::of_network(self.network), sample)
     }
 
-    /// Reads the broker's answer to a trigger.
+    /// Turns the broker's refusal of a trigger into an error. A missing or lost answer is no refusal.
     ///
     /// # Errors
-    /// [`GroupError::NotAllowed`] or [`GroupError::MessageRefused`] where the broker refused the trigger.
+    /// [`GroupError::NotAllowed`] if the broker's access rules forbid the trigger, [`GroupError::MessageRefused`] for any other refusal.
     pub fn check_trigger(&self, answer: Delivery) -> Result<(), GroupError> {
         let (broker, topic) = (self.broker.clone(), self.trigger_topic.clone());
         match answer {
@@ -197,22 +197,23 @@ impl GroupClient {
         }
     }
 
-    /// Asks the broker whether this client may publish triggers, with an empty message, which devices and leaders refuse and
-    /// count.
+    /// Publishes an empty trigger, to learn from the broker's answer whether this client may publish triggers. Devices and leaders
+    /// refuse an empty trigger and count it.
     ///
     /// # Errors
-    /// [`GroupError::NotAllowed`] where it may not, [`GroupError::Link`] and [`GroupError::Closed`] without a connection.
+    /// [`GroupError::NotAllowed`] or [`GroupError::MessageRefused`] if the broker refuses the trigger; [`GroupError::Link`] without a
+    /// connection; otherwise as [`GroupClient::next`].
     pub async fn may_trigger(&mut self) -> Result<(), GroupError> {
         let mut empty = self.link.publish_acknowledged(self.trigger_topic.as_str(), Bytes::new(), false)?;
         let limit = tokio::time::Instant::now() + self.wait_limit;
         loop {
             tokio::select! {
                 answer = empty.wait() => return self.check_trigger(answer),
-                // Events are taken meanwhile: a full queue would hold the answer up.
+                // Events are read meanwhile: if their queue were full, the link could not read the broker's answer.
                 event = self.next() => {
                     event?;
                 }
-                // A broker that does not answer refuses nothing.
+                // Without an answer within the limit, triggers count as allowed.
                 () = tokio::time::sleep_until(limit) => return Ok(()),
             }
         }
@@ -247,12 +248,12 @@ impl GroupClient {
         }
     }
 
-    /// Names another network in the triggers from now on.
+    /// Puts the id of another network into all later triggers.
     pub fn set_network(&mut self, network: NetworkId) {
         self.network = network;
     }
 
-    /// Writes what is queued and ends the connection in order, within a limit. Without it the last triggers may be lost.
+    /// Sends what is queued and ends the connection in order, within `limit`. A client that is dropped instead may lose its last triggers.
     pub async fn close(self, limit: Duration) {
         self.link.shutdown(limit).await;
     }
@@ -262,7 +263,7 @@ impl GroupClient {
         &self.account
     }
 
-    /// Whether an account of a leader has arrived. A leader publishes one as soon as it takes triggers.
+    /// Whether a leader's account has arrived. A leader publishes its account as soon as it takes triggers.
     pub fn has_account(&self) -> bool {
         self.has_account
     }
@@ -277,7 +278,7 @@ impl GroupClient {
             Incoming::Connected => return Ok(GroupEvent::Connected),
             Incoming::Disconnected { .. } => return Ok(GroupEvent::Disconnected),
             Incoming::Message { topic, payload, .. } => (topic, payload),
-            // A broker answers no message at `QoS` 0, and the client publishes no other.
+            // The client publishes at `QoS` 0, which the broker does not answer, or with an acknowledgement, which gets the answer itself.
             Incoming::Refused { .. } => return Ok(GroupEvent::OtherTopic),
         };
         let unreadable = |source| GroupError::Message { topic: topic.clone(), source };
@@ -311,7 +312,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads a packet of MQTT without its fixed header.
+    /// Reads one MQTT packet and returns the packet without its fixed header.
     async fn packet(stream: &mut TcpStream) -> Vec<u8> {
         stream.read_u8().await.unwrap();
         let (mut bytes, mut shift) = (0usize, 0);
@@ -366,7 +367,7 @@ mod tests {
             let text = refused.to_string();
             assert!(text.contains(topic) && text.contains(role) && text.contains("NotAuthorized"), "{text}");
         }
-        // Another reason than rights.
+        // Code 0x97, quota exceeded: a refusal for another reason than missing rights.
         let refused = refusal([0x97, 0, 1, 1, 1]).await;
         assert!(matches!(refused, GroupError::Refused { .. }), "{refused}");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use headwater_link::{ConnectFailure, Endpoint, LinkError};
 use thiserror::Error;
 
-/// Roles as words of a sentence.
+/// The roles as part of a sentence.
 fn role_words(names: &[&str]) -> String {
     let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     format!("the role {}", quoted.join(" or "))
@@ -29,10 +29,10 @@ pub enum GroupError {
     Refused {
         /// Address of the broker.
         broker: Endpoint,
-        /// The refusal, and what to do.
+        /// The refusal; its text says what to do.
         failure: Box<ConnectFailure>,
     },
-    /// The broker's access rules do not allow the client what an operator's program does.
+    /// The broker's access rules forbid a publication or a subscription of the client.
     #[error(
         "{broker}: the broker refuses this client on the topic {topic}: {reason}; {role} of the group may use the topic: connect with its \
          certificate (`headwater enroll add {name} --group ...` makes one), or allow it in the broker's access rules",
@@ -59,18 +59,18 @@ pub enum GroupError {
         /// Answer of the broker.
         reason: String,
     },
-    /// The connection refuses its settings or a message.
+    /// The link refuses its settings or a message, or has no connection.
     #[error("connection to the broker: {0}")]
     Link(#[from] LinkError),
     /// The connection has ended for good.
     #[error("the connection to the broker has ended")]
     Closed,
-    /// A message of the leader cannot be read.
+    /// A result or settled notice, or an answer to a policy command, cannot be read.
     #[error("message on {topic}: {source}")]
     Message {
         /// Topic of the message.
         topic: String,
-        /// Position and kind of the mistake.
+        /// Position and kind of the mistake in the JSON text.
         source: serde_json::Error,
     },
     /// An expected event did not come in time.
@@ -85,7 +85,7 @@ pub enum GroupError {
     },
 }
 
-/// Advice for a failure that names none itself.
+/// Advice for a failure whose text contains none: no broker was reached.
 fn advice(failure: &ConnectFailure) -> &'static str {
     if failure.is_absence() {
         ": is a broker there? Start one, or name the address of one that runs"

@@ -19,7 +19,7 @@ struct KnownDevice {
 }
 
 impl KnownDevice {
-    /// Birth of a device that is up: birth and status name the same boot.
+    /// The birth of the device, if the device is up and its status names the same boot as the birth.
     fn birth_up(&self) -> Option<&Birth> {
         let (birth, status) = (self.birth.as_ref()?, self.status.as_ref()?);
         (status.state == DeviceState::Up && status.boot == birth.boot).then_some(birth)
@@ -32,14 +32,14 @@ impl KnownDevices {
         self.births_up().map(|birth| birth.slot).collect()
     }
 
-    /// Network of the devices that are up; of most of them where they differ. `None` without a device.
+    /// Network of the devices that are up. If their networks differ, the network of the most devices; `None` if no device is up.
     pub fn network_up(&self) -> Option<NetworkId> {
         let mut devices: BTreeMap<NetworkId, usize> = BTreeMap::new();
         self.births_up().for_each(|birth| *devices.entry(birth.network).or_default() += 1);
         devices.into_iter().max_by_key(|(_, count)| *count).map(|(network, _)| network)
     }
 
-    /// Whether a device that is up captures by triggers.
+    /// Whether at least one device that is up captures by triggers.
     pub fn takes_triggers(&self) -> bool {
         self.births_up().any(|birth| matches!(birth.numbering, None | Some(Numbering::Trigger)))
     }
@@ -48,7 +48,7 @@ impl KnownDevices {
         self.by_id.values().filter_map(KnownDevice::birth_up)
     }
 
-    /// Reads a birth or a status. An empty or unreadable message clears the stored one.
+    /// Stores a birth or a status of a device. An empty or unreadable message clears the stored birth or status.
     pub(crate) fn receive(&mut self, id: DeviceId, leaf: DeviceTopic, payload: &[u8]) {
         let device = self.by_id.entry(id).or_default();
         match leaf {

@@ -8,7 +8,7 @@
 //!      └──────── SampleAccount <─────────┘
 //! ```
 //!
-//! Every sample that is triggered or captured ends in one decision or one drop. [`SampleAccount`] shows which samples are lost
+//! Every sample that is triggered or captured ends in one decision or one drop. [`SampleAccount`] shows how many samples are lost
 //! and which have two different decisions. The feature `start` adds [`start`], which runs the services of a group in this
 //! process or as programs. The crate does not know how a sample is decided.
 //!

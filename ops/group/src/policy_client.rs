@@ -26,7 +26,7 @@ impl PolicyClient {
     /// Connects. Needs a tokio runtime. `wait_limit` bounds the connection and each answer.
     ///
     /// # Errors
-    /// [`GroupError`]: settings that cannot work, no broker in time, or one that does not allow the subscription.
+    /// [`GroupError`]: the settings cannot work, no broker answers in time, or the broker refuses the client or its subscription.
     pub async fn connect(
         broker: BrokerAccess,
         (site, group): (&SiteId, &GroupId),
@@ -61,7 +61,8 @@ impl PolicyClient {
     /// Sends a command and waits for its answer.
     ///
     /// # Errors
-    /// [`GroupError::NotAllowed`] where the broker refuses the command, [`GroupError::TimedOut`] without an answer.
+    /// [`GroupError::NotAllowed`] if the broker refuses the command, [`GroupError::TimedOut`] without an answer in time,
+    /// [`GroupError::Message`] for an answer that cannot be read, [`GroupError::Link`] or [`GroupError::Closed`] without a connection.
     ///
     /// # Panics
     /// Never: names and numbers have a JSON form.

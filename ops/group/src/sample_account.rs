@@ -1,12 +1,12 @@
-//! The account of samples: one decision or one drop for each sample that was triggered.
+//! The account of samples: each triggered sample ends in one decision or one drop.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use headwater_protocol::{Decision, Dropped, SampleId, Settled, SettledNotice};
 
-/// Samples triggered, decisions received, and drops that the leader reports. The account grows with every sample;
-/// [`GroupClient::begin_account`](crate::GroupClient::begin_account) begins a new one.
+/// Samples triggered, decisions received, and drops that the leader reports. Memory grows with every sample;
+/// [`GroupClient::begin_account`](crate::GroupClient::begin_account) begins an empty account.
 #[derive(Clone, Debug, Default)]
 pub struct SampleAccount {
     samples: HashMap<SampleId, AccountedSample>,
@@ -20,14 +20,14 @@ pub struct SampleAccount {
     pub settled: Settled,
     /// Drops that the leader had reported before this account began.
     dropped_before: BTreeMap<Dropped, u64>,
-    /// Samples of earlier accounts that are neither decided nor dropped. Their drops do not count here.
+    /// Samples that earlier accounts triggered and that had no decision. If the leader drops one of them, the drop does not count here.
     pending_before: BTreeSet<SampleId>,
 }
 
 /// One sample of a [`SampleAccount`].
 #[derive(Clone, Debug, Default)]
 pub struct AccountedSample {
-    /// When this program triggered the sample; `None` for a sample that others triggered or a device captured by itself.
+    /// When this program last triggered the sample; `None` for a sample that others triggered or a device captured by itself.
     pub triggered: Option<Instant>,
     /// The first decision and when it came.
     pub decision: Option<(Decision, Instant)>,
@@ -36,7 +36,7 @@ pub struct AccountedSample {
 }
 
 impl AccountedSample {
-    /// Time from trigger to decision.
+    /// Time from the trigger to the first decision; `None` without either.
     pub fn latency(&self) -> Option<Duration> {
         Some(self.decision.as_ref()?.1 - self.triggered?)
     }
@@ -48,7 +48,7 @@ impl SampleAccount {
         Self { settled: settled.clone(), dropped_before: settled.dropped.clone(), ..Self::default() }
     }
 
-    /// An empty account that follows this one: it counts neither the drops so far nor those of this one's samples.
+    /// An empty account that follows this one. Neither earlier drops nor later drops of this account's samples count in the new account.
     pub fn following(&self) -> Self {
         let pending = |sample: &(&SampleId, &AccountedSample)| {
             sample.1.triggered.is_some() && sample.1.decision.is_none()
@@ -58,7 +58,7 @@ impl SampleAccount {
         Self { pending_before, ..Self::after(&self.settled) }
     }
 
-    /// Records a trigger.
+    /// Records the trigger of a sample at `now`.
     pub fn triggered(&mut self, sample: SampleId, now: Instant) {
         self.first_trigger.get_or_insert(now);
         let entry = self.samples.entry(sample).or_default();
@@ -68,7 +68,7 @@ impl SampleAccount {
         }
     }
 
-    /// Records a decision. True for the first decision of a sample.
+    /// Records a decision that arrived at `now`. Returns true for the first decision of the sample.
     pub fn decided(&mut self, decision: Decision, now: Instant) -> bool {
         self.pending_before.remove(&decision.sample);
         let entry = self.samples.entry(decision.sample).or_default();
@@ -88,7 +88,8 @@ impl SampleAccount {
         }
     }
 
-    /// Records the leader's account. An older account than the latest changes nothing. After a new numbering the counts tell the newer one.
+    /// Records the leader's account. An account with a lower highest id and no more decisions than the latest is older and changes nothing.
+    /// After the group numbers its samples anew, ids may be lower: the count of decisions then shows that the account is newer.
     pub fn settle(&mut self, notice: SettledNotice) {
         let SettledNotice { account, closed, .. } = notice;
         if account.highest < self.settled.highest && account.decided <= self.settled.decided {
@@ -96,7 +97,7 @@ impl SampleAccount {
         }
         for (first, last) in closed.into_iter().filter(|(first, last)| first <= last) {
             let dropped = self.pending_before.extract_if(first..=last, |_| true).count() as u64;
-            // A sample that came to its end without a decision, and that an earlier account triggered, was most likely not answered.
+            // The leader closed a sample of an earlier account without a decision: most likely it dropped the sample as unanswered.
             let before = self.dropped_before.entry(Dropped::Unanswered).or_default();
             *before = before.saturating_add(dropped);
         }
@@ -113,7 +114,7 @@ impl SampleAccount {
         self.settled.dropped.iter().map(move |(reason, all)| (*reason, all.saturating_sub(before(reason))))
     }
 
-    /// Number of triggered samples that are neither decided nor dropped. At the end of a run these samples are lost.
+    /// Number of triggered samples that are neither decided nor dropped. At the end of a run, this is the number of lost samples.
     pub fn unsettled_count(&self) -> u64 {
         let counts = self.drops().map(|(_, count)| count);
         self.triggered_count.saturating_sub(counts.fold(self.decided_count, u64::saturating_add))
@@ -144,7 +145,7 @@ impl SampleAccount {
         self.samples.get(&sample)?.decision.as_ref().map(|(decision, _)| decision)
     }
 
-    /// Decisions of triggered samples per second, from the first trigger to the last decision; 0 before that.
+    /// Decisions of triggered samples per second, from the first trigger to the last of these decisions; 0 without one.
     pub fn decisions_per_second(&self) -> f64 {
         let (Some(first), Some(last)) = (self.first_trigger, self.last_decision) else { return 0.0 };
         let seconds = (last - first).as_secs_f64();
@@ -228,7 +229,7 @@ mod tests {
         let mut account = earlier.following();
         account.triggered(SampleId(5), now);
         account.decided(decision(2, 4), now);
-        // Sample 3 of the earlier account and sample 5 were not answered.
+        // Sample 3 of the earlier account was not answered; sample 5 is still open, and is dropped below.
         let dropped = [(Dropped::Unanswered, 1)].into();
         let settled = Settled { highest: SampleId(3), decided: 2, dropped };
         let closed = vec![(SampleId(1), SampleId(3))];

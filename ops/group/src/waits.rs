@@ -8,15 +8,15 @@ use tokio::time::{Instant, timeout_at};
 use crate::client::GroupClient;
 use crate::error::GroupError;
 
-/// Time between two samples of [`GroupClient::wait_for_complete_decision`].
+/// Time between two triggers of [`GroupClient::wait_for_complete_decision`].
 const ATTEMPT_PERIOD: Duration = Duration::from_millis(250);
 
 impl GroupClient {
-    /// Triggers new samples, from an id on, until one is decided with every view and without degradation. All services have
-    /// then found each other. Returns the highest id that was triggered.
+    /// Triggers new samples with ids from `first` on, until one of them is decided with every view and without degradation. Then all
+    /// services have found each other. Returns the highest id that was triggered.
     ///
     /// # Errors
-    /// As [`GroupClient::wait_for`].
+    /// [`GroupError::TimedOut`] after the limit, [`GroupError::Link`] while there is no connection; otherwise as [`GroupClient::next`].
     pub async fn wait_for_complete_decision(&mut self, first: SampleId) -> Result<SampleId, GroupError> {
         let until = Instant::now() + self.wait_limit;
         let mut sample = first;
@@ -36,7 +36,7 @@ impl GroupClient {
         Err(self.timed_out("a complete decision"))
     }
 
-    /// Waits until the client's state gives a value; `expected` names the value in the error.
+    /// Waits until `reached` returns a value; `expected` names the awaited value in the error.
     ///
     /// # Errors
     /// [`GroupError::TimedOut`] after the limit; otherwise as [`GroupClient::next`].

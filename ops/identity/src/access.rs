@@ -6,7 +6,7 @@ use headwater_protocol::{GroupId, SiteId};
 
 use crate::member::{Member, PageRights};
 
-/// Direction of a rule, as Mosquitto names it.
+/// What a rule allows: to read or to write a topic, in Mosquitto's words.
 #[derive(Clone, Copy)]
 enum Access {
     Read,
@@ -22,7 +22,7 @@ impl Access {
     }
 }
 
-/// The rules of a file, for the members that are not revoked.
+/// Mosquitto's access file for these members, which must not be revoked. A member without a group gets no rule.
 pub(crate) fn rules<'a>(site: &SiteId, members: impl IntoIterator<Item = &'a Member>) -> String {
     let mut text =
         "# Written by `headwater enroll`; changes are lost. Who is not named here may do nothing.\n"
@@ -46,7 +46,7 @@ fn full(site: &SiteId, group: &GroupId, topic: &str) -> String {
     format!("headwater/v1/{site}/{group}/{topic}")
 }
 
-/// Topics under those of a group that a member publishes and reads.
+/// Topics that a member publishes (write) and reads, without the prefix of the group.
 fn rules_of(member: &Member) -> impl Iterator<Item = (Access, String)> {
     let (publishes, reads) = member.role.topics();
     let (more, more_reads) = member.page.as_ref().map(PageRights::topics).unwrap_or_default();

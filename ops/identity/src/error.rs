@@ -1,4 +1,4 @@
-//! Errors of the authority.
+//! Errors of enrolling, renewing and revoking.
 
 use std::fmt;
 use std::io;
@@ -15,7 +15,7 @@ pub enum EnrollError {
     SiteExists {
         /// The folder.
         folder: PathBuf,
-        /// Name of its site.
+        /// Name of the site in the folder.
         site: String,
     },
     /// A file or folder cannot be read or written.
@@ -38,12 +38,12 @@ pub enum EnrollError {
         /// File of the key.
         key: PathBuf,
     },
-    /// The name is taken in its group.
+    /// The name is taken in its group, or among the members without a group.
     #[error("{name}: is the {role} already; renew it, or choose another name")]
     Taken {
         /// Group and name.
         name: String,
-        /// Role of the holder.
+        /// Role of the member that has the name.
         role: &'static str,
     },
     /// No member has this name.
@@ -57,10 +57,10 @@ pub enum EnrollError {
     /// The member is revoked.
     #[error("{0}: is revoked; enroll it under another name")]
     Revoked(String),
-    /// Group or name do not fit the role.
+    /// The group, the name or the hosts do not fit the role.
     #[error("{0}")]
     Name(String),
-    /// A choice of the command that cannot work.
+    /// An option of the command has a value that cannot work.
     #[error("{setting}: expected {expected}, found {found:?}; {advice}")]
     Setting {
         /// Flag of the command.
@@ -69,7 +69,7 @@ pub enum EnrollError {
         expected: &'static str,
         /// Value that was given.
         found: String,
-        /// The advice.
+        /// Advice to the user.
         advice: &'static str,
     },
     /// A certificate, a key or a list of revoked certificates cannot be made.
@@ -83,7 +83,7 @@ pub enum EnrollError {
 }
 
 impl EnrollError {
-    /// An error of the system. Where access is denied it says whose the file is, and what to do.
+    /// An error of the operating system. If access is denied, the reason also says whose the file is, and what to do.
     pub(crate) fn system(path: &Path, error: &io::Error) -> Self {
         let denied = (error.kind() == io::ErrorKind::PermissionDenied).then(|| denied(path)).flatten();
         match denied {
@@ -101,10 +101,10 @@ impl EnrollError {
     }
 }
 
-/// Owner of the file, or of the nearest folder above that can be seen, and what another user can do; `None` where no owner is known.
+/// Says who owns the file, or its nearest parent folder that is visible, and what to do. `None` if no owner can be read.
 pub(crate) fn denied(path: &Path) -> Option<String> {
     let (seen, owner) = path.ancestors().find_map(|path| Some((path, path.metadata().ok()?.uid())))?;
-    // The owner of this process's entry is its user.
+    // `/proc/self` belongs to the user that this process runs as.
     let user = Path::new("/proc/self").metadata().ok()?.uid();
     let advice = match owner == user {
         true => format!("compare its mode and that of its folder: ls -ld {}", seen.display()),

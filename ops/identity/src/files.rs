@@ -1,4 +1,4 @@
-//! Writing files: whole or not at all, keys for their owner alone.
+//! Writing files: a file is replaced whole, and only its owner may read a key. Also the lock of a site's folder.
 
 use std::fs::{self, DirBuilder, DirEntry, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -9,7 +9,7 @@ use headwater_transport::{SECRET_MODE, lock_within, read_bounded, replace_file};
 
 use crate::error::EnrollError;
 
-/// Largest file of a site that is read: access rules of thousands of members.
+/// Largest file of a site that is read, bytes: enough for the access rules of thousands of members.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Writes a file beside its place and moves it there, so that a reader finds the old content or the new one.
@@ -17,13 +17,13 @@ pub(crate) fn write(path: &Path, content: &str, rights: u32) -> Result<(), Enrol
     replace_file(path, content, rights).map_err(|error| EnrollError::system(path, &error))
 }
 
-/// Makes a folder, readable by its owner alone; one that exists stays as it is.
+/// Makes a folder that only its owner may enter. A folder that exists keeps its rights.
 pub(crate) fn make_folder(path: &Path) -> Result<(), EnrollError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|error| EnrollError::system(path, &error))
 }
 
-/// Makes a folder, readable by its owner alone, or takes an empty one.
+/// Makes a folder that only its owner may enter, or takes an empty folder and restricts its rights in the same way.
 pub(crate) fn make_empty_folder(path: &Path) -> Result<(), EnrollError> {
     make_folder(path)?;
     check_empty(path, None)?;
@@ -31,7 +31,7 @@ pub(crate) fn make_empty_folder(path: &Path) -> Result<(), EnrollError> {
     private.map_err(|error| EnrollError::system(path, &error))
 }
 
-/// Refuses a folder with files other than the lock.
+/// Fails if the folder has any entry other than the file named `lock`.
 pub(crate) fn check_empty(folder: &Path, lock: Option<&str>) -> Result<(), EnrollError> {
     let entries = fs::read_dir(folder).map_err(|error| EnrollError::system(folder, &error))?;
     let mut others = entries.filter(|entry| {
@@ -44,7 +44,7 @@ pub(crate) fn check_empty(folder: &Path, lock: Option<&str>) -> Result<(), Enrol
     }
 }
 
-/// Removes everything in a folder. While the lock is there, no other run takes the folder for an empty one: the lock goes last. What cannot
+/// Removes everything in a folder, the lock last: while the lock is there, no other run takes the folder for an empty one. What cannot
 /// be removed stays.
 pub(crate) fn remove_all(folder: &Path, lock: &str) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -57,7 +57,7 @@ pub(crate) fn remove_all(folder: &Path, lock: &str) {
 /// Longest wait for another program that changes the same site.
 const LOCK_LIMIT: Duration = Duration::from_secs(20);
 
-/// Waits until no other program holds the lock; it is held until the file is dropped.
+/// Waits until no other program holds the lock. The returned file holds the lock until it is dropped.
 pub(crate) fn lock(path: &Path) -> Result<File, EnrollError> {
     let of = |error: std::io::Error| EnrollError::system(path, &error);
     let file = OpenOptions::new()
@@ -74,13 +74,13 @@ pub(crate) fn lock(path: &Path) -> Result<File, EnrollError> {
         TryLockError::Error(error) => of(error),
     })?;
     if !is_at(&file, path) {
-        // A run that fails takes its lock away.
+        // The program that held the lock failed and removed the file: this lock would lock nothing.
         return Err(EnrollError::file(path, "another program removed this site; try again"));
     }
     Ok(file)
 }
 
-/// Whether the path leads to this file.
+/// Whether the path still leads to this open file.
 fn is_at(file: &File, path: &Path) -> bool {
     let of = |metadata: Metadata| (metadata.dev(), metadata.ino());
     file.metadata().map(of).is_ok_and(|own| fs::metadata(path).map(of).is_ok_and(|there| there == own))

@@ -5,14 +5,14 @@ use std::net::IpAddr;
 use crate::error::EnrollError;
 use crate::mosquitto::BrokerOptions;
 
-/// Longest name of a host, and longest part of it between dots (RFC 1035).
+/// Longest name of a host in bytes, and longest part of a name between two dots (RFC 1035).
 const MAX_NAME_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 
 /// Checks the names and addresses by which clients call a server.
 ///
 /// # Errors
-/// [`EnrollError::Setting`]: the first that no client can call.
+/// [`EnrollError::Setting`] names the first host that no client can connect to.
 pub(crate) fn check_hosts(hosts: &[String]) -> Result<(), EnrollError> {
     hosts.iter().try_for_each(|host| match host.parse::<IpAddr>() {
         Ok(ip) if ip.is_unspecified() => Err(EnrollError::Setting {
@@ -30,7 +30,7 @@ impl BrokerOptions {
     /// Checks the broker's port and address.
     ///
     /// # Errors
-    /// [`EnrollError::Setting`].
+    /// [`EnrollError::Setting`]: port 0, or an address that is neither a host name nor an IP address.
     pub(crate) fn check(&self) -> Result<(), EnrollError> {
         if self.port == 0 {
             return Err(EnrollError::Setting {
@@ -66,7 +66,7 @@ fn check_name(setting: &'static str, name: &str) -> Result<(), EnrollError> {
     Err(EnrollError::Setting { setting, expected, found: name.to_owned(), advice })
 }
 
-/// Whether a text is the name of a host.
+/// Whether a text can be the name of a host: letters, digits, `-`, `_` and dots, and no number as its last part.
 fn is_name(name: &str) -> bool {
     let is_label = |label: &str| {
         (1..=MAX_LABEL_BYTES).contains(&label.len())
@@ -78,7 +78,7 @@ fn is_name(name: &str) -> bool {
     name.len() <= MAX_NAME_BYTES && name.split('.').all(is_label) && !is_number(last)
 }
 
-/// Whether a text has digits alone; the last part of a name never has.
+/// Whether a text consists of digits. The last part of a host name never does, so a text that ends in a number is a wrong IPv4 address.
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -1,4 +1,4 @@
-//! Certificates and lists, made by `rcgen`.
+//! Certificates and lists of revoked certificates, made by `rcgen`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,10 +19,10 @@ use crate::member::Member;
 /// Years for which the authority is valid.
 const AUTHORITY_YEARS: i64 = 20;
 
-/// Beginning of the alternative name that tells the holder's role. `transport` has the same words: neither crate may import the other.
+/// Beginning of the alternative name that tells the holder's role. `transport` has the same constant: neither crate may import the other.
 const ROLE_PREFIX: &str = "urn:headwater:";
 
-/// The authority's key with its name.
+/// The authority: its name and the key that signs certificates.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
@@ -33,14 +33,14 @@ pub(crate) struct Credentials {
     pub(crate) key: String,
 }
 
-/// A certificate that is revoked.
+/// A revoked certificate, as the list names it.
 pub(crate) struct Revoked {
     pub(crate) serial: u64,
     pub(crate) at: OffsetDateTime,
 }
 
 impl Authority {
-    /// A new authority, with its own certificate.
+    /// A new authority with a new key; also its own certificate, and the key in PEM.
     pub(crate) fn generate(site: &SiteId, serial: u64) -> Result<(Self, Credentials), EnrollError> {
         let of = |reason: rcgen::Error| EnrollError::certificate("authority", reason);
         let key = KeyPair::generate().map_err(of)?;
@@ -51,25 +51,25 @@ impl Authority {
         Ok((Self { issuer: Issuer::new(params, key) }, credentials))
     }
 
-    /// The authority whose key was written before.
+    /// The authority of a key in PEM that [`Authority::generate`] made earlier.
     pub(crate) fn from_key(site: &SiteId, key: &str) -> Result<Self, EnrollError> {
         let key =
             KeyPair::from_pem(key).map_err(|reason| EnrollError::certificate("authority.key", reason))?;
         Ok(Self { issuer: Issuer::new(authority_params(site), key) })
     }
 
-    /// Whether a file of certificates, in PEM, has one with this authority's key.
+    /// Whether one of the certificates in a PEM file is for this authority's key.
     ///
     /// # Errors
     /// A file without a certificate, or one that cannot be read.
     pub(crate) fn is_certified_by(&self, certificates: &str) -> Result<bool, String> {
-        // A certificate holds the bytes of its public key as they are.
+        // A certificate contains the bytes of its public key unchanged, so a search for the bytes suffices.
         let key = self.issuer.key().public_key_raw();
         let certificates = pem_certificates(certificates)?;
         Ok(certificates.iter().any(|content| content.windows(key.len()).any(|bytes| bytes == key)))
     }
 
-    /// A certificate with a new key.
+    /// A certificate for a member, with a new key.
     pub(crate) fn issue(
         &self,
         site: &SiteId,
@@ -120,7 +120,8 @@ impl Authority {
     }
 }
 
-/// Number and end of a certificate or list. All begin in 1970: a board without a clock must be able to connect.
+/// Serial number and end of validity of a certificate or list. All are valid from 1970 on: a board whose clock is not set must be able to
+/// connect.
 #[derive(Clone, Copy)]
 pub(crate) struct Validity {
     pub(crate) serial: u64,
@@ -140,7 +141,7 @@ fn authority_params(site: &SiteId) -> CertificateParams {
     params
 }
 
-/// Contents of the certificates of a PEM file, at least one.
+/// The certificates of a PEM file in DER, at least one.
 fn pem_certificates(text: &str) -> Result<Vec<Vec<u8>>, String> {
     const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
     const END: &str = "-----END CERTIFICATE-----";

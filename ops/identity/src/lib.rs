@@ -4,7 +4,7 @@
 //! hall/                           folder of the site
 //!   site.json  site.lock          every certificate that was issued; one program at a time
 //!   authority.crt  authority.key  revoked.crl
-//!   broker/                       mosquitto.conf  access.rules, and those of every member:
+//! broker/                       mosquitto.conf  access.rules, and the four files of every member:
 //!   cloud/                        certificate.pem  key.pem  authority.pem  revoked.crl
 //!   gate/cam-0/  gate/leader/     the same for the members of a group
 //! ```

@@ -10,22 +10,22 @@ use serde::{Deserialize, Serialize};
 use crate::error::EnrollError;
 use crate::role::Role;
 
-/// Longest common name of a certificate (X.520).
+/// Longest common name of a certificate in bytes (X.520).
 const MAX_NAME_BYTES: usize = 64;
 
-/// Rights of a page: results, status and birth of the devices in its groups, and what is stated here.
+/// Rights of a page. Every page reads results, and the status and birth of devices, of its groups; the fields add to that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageRights {
-    /// The groups.
+    /// Groups that the page shows.
     pub groups: BTreeSet<GroupId>,
-    /// Whether it sees frames.
+    /// Whether the page sees frames.
     pub frames: bool,
-    /// Whether it triggers samples and changes policies.
+    /// Whether the page triggers samples and changes policies.
     pub act: bool,
 }
 
 impl PageRights {
-    /// Topics that a right adds to those of every page, under those of a group: published and read ones.
+    /// Topics that these rights add to the topics of every page: published and read ones, without the prefix of a group.
     pub(crate) fn topics(&self) -> (&'static [&'static str], &'static [&'static str]) {
         match (self.frames, self.act) {
             (false, false) => (&[], &[]),
@@ -50,31 +50,31 @@ impl fmt::Display for PageRights {
 /// Holder of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Its rights.
+    /// What the member is, which decides its rights.
     pub role: Role,
-    /// Its group; `None` for a role without one.
+    /// Group of the member; `None` for the broker, the cloud and pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupId>,
-    /// Its name: the id of a device or edge; the role for a leader, the broker or the cloud.
+    /// Name of the member: the id of a device or edge; the name of the role for a leader, the broker or the cloud, unless another is given.
     pub name: String,
-    /// Its groups and rights, if it is a page.
+    /// Groups and rights of a page; `None` for every other role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<PageRights>,
 }
 
 impl Member {
-    /// A page of several groups.
+    /// A page, which may have several groups.
     ///
     /// # Errors
-    /// [`EnrollError::Name`].
+    /// [`EnrollError::Name`]: the name is no valid one.
     pub fn page(name: impl Into<String>, rights: PageRights) -> Result<Self, EnrollError> {
         Ok(Self { page: Some(rights), ..Self::new(Role::Page, None, name)? })
     }
 
-    /// A member whose name and group fit its role.
+    /// A member whose name and group fit the role.
     ///
     /// # Errors
-    /// [`EnrollError::Name`].
+    /// [`EnrollError::Name`]: the name is no valid one, a group is missing, or the role takes none.
     pub fn new(role: Role, group: Option<GroupId>, name: impl Into<String>) -> Result<Self, EnrollError> {
         let name = name.into();
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
@@ -82,7 +82,7 @@ impl Member {
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_name) {
             return refused(format!("expected 1 to {MAX_NAME_BYTES} of a-z A-Z 0-9 . _ -"));
         }
-        // Each is the name of a folder.
+        // Group and name become names of folders, so neither may stand for a folder itself.
         if [Some(name.as_str()), group.as_ref().map(GroupId::as_str)]
             .iter()
             .flatten()
@@ -97,23 +97,23 @@ impl Member {
         }
     }
 
-    /// Groups in which it has rights.
+    /// Groups in which the member has rights: its group, or the groups of a page.
     pub(crate) fn groups(&self) -> impl Iterator<Item = &GroupId> {
         self.group.iter().chain(self.page.iter().flat_map(|page| &page.groups))
     }
 
-    /// Command that gives the member a new certificate.
+    /// The `headwater enroll renew` command that gives the member a new certificate.
     pub fn renew_command(&self) -> String {
         renew_command(self.group.as_ref().map(GroupId::as_str), &self.name)
     }
 
-    /// User name at Mosquitto: the subject of the certificate, last part first.
+    /// User name by which Mosquitto knows the member: the subject of the certificate, last part first.
     pub(crate) fn user(&self, site: &SiteId) -> String {
         let unit = self.group.as_ref().map(|group| format!(",OU={group}")).unwrap_or_default();
         format!("CN={}{unit},O={site}", self.name)
     }
 
-    /// Whether two members cannot be told apart by their certificates.
+    /// Whether both members have the same subject, so that their certificates do not tell them apart.
     pub(crate) fn has_subject_of(&self, other: &Self) -> bool {
         self.group == other.group && self.name == other.name
     }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 pub struct BrokerOptions {
     /// Port of the listener with TLS.
     pub port: u16,
-    /// Address that it listens on; empty for every interface.
+    /// Address that the listener binds; empty for every interface.
     pub address: String,
-    /// Folder of the broker's files on its machine; `None` where that is this machine.
+    /// Folder of the broker's files on the broker's machine; `None` if the broker runs on this machine.
     pub folder: Option<PathBuf>,
 }
 
@@ -19,7 +19,7 @@ impl Default for BrokerOptions {
     }
 }
 
-/// The configuration file. `folder` is the folder of the broker's files on its machine.
+/// The configuration file. `folder` is the folder of the broker's files on the broker's machine.
 pub(crate) fn configuration(folder: &Path, options: &BrokerOptions) -> String {
     let BrokerOptions { port, address, .. } = options;
     let folder = folder.display();

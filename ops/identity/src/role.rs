@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Rights of a member.
+/// What a member is; decides the topics that the member may publish and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -10,7 +10,7 @@ pub enum Role {
     Broker,
     /// The cloud service.
     Cloud,
-    /// A device of a group: publishes as itself alone.
+    /// A device of a group; publishes under its own name only.
     Device,
     /// The leader of a group.
     Leader,
@@ -24,36 +24,36 @@ pub enum Role {
     Page,
 }
 
-/// Groups of the members of a role.
+/// Groups in which members of a role have rights.
 #[derive(PartialEq, Eq)]
 enum Scope {
-    /// Servers of the whole site. They accept connections, so their certificates name hosts.
+    /// No group: servers of the whole site. They accept connections, so their certificates name hosts.
     Server,
-    /// One group each.
+    /// One group for each member.
     OneGroup,
-    /// The groups of their rights.
+    /// The groups that the member's rights name.
     Rights,
 }
 
-/// A role as it is said and as the broker enforces it.
+/// Everything known of one role: name, help text, and the topics that the broker allows.
 struct Row {
     role: Role,
     name: &'static str,
     help: &'static str,
     scope: Scope,
-    /// Whether a member without a name takes that of the role.
+    /// Whether a member that is added without a name gets the role's name.
     names_members: bool,
-    /// Topics under those of the group. `{name}` is the member's name.
+    /// Topics without the prefix of the group. `{name}` stands for the member's name.
     publishes: &'static [&'static str],
     reads: &'static [&'static str],
 }
 
-/// A role without topics.
+/// A role of a server, which publishes and reads no topics.
 const fn server(role: Role, name: &'static str, help: &'static str) -> Row {
     Row { role, name, help, scope: Scope::Server, names_members: true, publishes: &[], reads: &[] }
 }
 
-/// Every role.
+/// All roles, one row each.
 static ROLES: [Row; 8] = [
     server(Role::Broker, "broker", "The MQTT broker of the site"),
     server(Role::Cloud, "cloud", "The cloud service, for all groups"),
@@ -90,7 +90,7 @@ static ROLES: [Row; 8] = [
         help: "Publishes requests, decisions and the account of its group",
         scope: Scope::OneGroup,
         names_members: true,
-        // The leader clears the births of devices that the setting `devices` does not name: a revoked device cannot.
+        // The leader clears the birth of a device that the setting `devices` does not name: a revoked device cannot clear its own.
         publishes: &[
             "request",
             "settled",
@@ -167,7 +167,7 @@ static ROLES: [Row; 8] = [
 ];
 
 impl Role {
-    /// Every role.
+    /// Every role, in the order of the table.
     pub fn all() -> impl Iterator<Item = Self> {
         ROLES.iter().map(|row| row.role)
     }
@@ -176,37 +176,37 @@ impl Role {
         ROLES.iter().find(|row| row.role == self).expect("each role has its row")
     }
 
-    /// The role of this name.
+    /// The role with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|role| role.name() == name)
     }
 
-    /// Name in commands and lists.
+    /// Name of the role in commands and lists.
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// Its members in a few words.
+    /// The role's members in a few words, for the help text.
     pub fn help(self) -> &'static str {
         self.row().help
     }
 
-    /// Whether each of its members belongs to one group.
+    /// Whether each member of the role belongs to one group.
     pub fn has_group(self) -> bool {
         self.row().scope == Scope::OneGroup
     }
 
-    /// Whether its members accept connections, so that their certificates name hosts.
+    /// Whether members of the role accept connections, so that their certificates name hosts.
     pub fn is_server(self) -> bool {
         self.row().scope == Scope::Server
     }
 
-    /// Whether a member without a name takes that of the role.
+    /// Whether a member that is added without a name gets the role's name.
     pub fn names_members(self) -> bool {
         self.row().names_members
     }
 
-    /// Topics that its members publish, and those that they read.
+    /// Topics that members of the role publish, and topics that they read.
     pub(crate) fn topics(self) -> (&'static [&'static str], &'static [&'static str]) {
         (self.row().publishes, self.row().reads)
     }

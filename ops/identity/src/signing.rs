@@ -1,4 +1,4 @@
-//! The file of a key that signs bundles: ed25519, PKCS#8, PEM.
+//! Files with the key that signs bundles: ed25519, PKCS#8, PEM.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use rcgen::{KeyPair, PKCS_ED25519};
 use crate::error::EnrollError;
 use crate::files;
 
-/// Writes a new key, readable by its owner alone.
+/// Writes a new key into a file that only its owner may read.
 ///
 /// # Errors
 /// [`EnrollError`]: the file exists, or cannot be written.
@@ -21,10 +21,10 @@ pub fn write_signing_key(path: &Path) -> Result<(), EnrollError> {
     files::write(path, &key.serialize_pem(), SECRET_MODE)
 }
 
-/// Reads a key in PKCS#8.
+/// Reads a key file; returns the key in PKCS#8 (DER).
 ///
 /// # Errors
-/// [`EnrollError::File`]: no ed25519 key is in the file.
+/// [`EnrollError::File`]: the file cannot be read, or holds no ed25519 key.
 pub fn read_signing_key(path: &Path) -> Result<Vec<u8>, EnrollError> {
     let key = KeyPair::from_pem_and_sign_algo(&files::read(path)?, &PKCS_ED25519);
     let key =

@@ -1,4 +1,4 @@
-//! The folder of a site: the authority, what it issued, and the files that follow from it.
+//! The folder of a site: the authority, the record of what it issued, and the files made from that record.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -19,16 +19,16 @@ use crate::member::Member;
 use crate::mosquitto::{self, BrokerOptions};
 use crate::role::Role;
 
-/// Version of `site.json`.
+/// Version of the format of `site.json`.
 const FORMAT: u32 = 1;
 
-/// Names of the site's files.
+/// Names of the files in the site's folder.
 const LOCK: &str = "site.lock";
 const SITE: &str = "site.json";
 const AUTHORITY: &str = "authority.crt";
 pub(crate) const AUTHORITY_KEY: &str = "authority.key";
 const REVOKED: &str = "revoked.crl";
-/// Names of a member's files.
+/// Names of the files in a member's folder.
 pub(crate) const CERTIFICATE: &str = "certificate.pem";
 pub(crate) const KEY: &str = "key.pem";
 pub(crate) const MEMBER_AUTHORITY: &str = "authority.pem";
@@ -36,23 +36,23 @@ pub(crate) const MEMBER_AUTHORITY: &str = "authority.pem";
 /// A certificate that the authority issued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Issued {
-    /// Its holder.
+    /// Member that holds the certificate.
     #[serde(flatten)]
     pub member: Member,
-    /// Its serial number.
+    /// Serial number of the certificate.
     pub serial: u64,
-    /// Hosts that it names; for servers.
+    /// Hosts that the certificate names; empty unless the member is a server.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub hosts: BTreeSet<String>,
-    /// End of its validity, RFC 3339.
+    /// Time at which the certificate expires, RFC 3339.
     pub expires: String,
-    /// When it was revoked, RFC 3339.
+    /// Time at which the certificate was revoked, RFC 3339; `None` if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<String>,
 }
 
 impl Issued {
-    /// Whether its validity is over.
+    /// Whether the certificate has expired. False if the time cannot be read.
     pub fn has_expired(&self) -> bool {
         OffsetDateTime::parse(&self.expires, &Rfc3339).is_ok_and(|end| end <= OffsetDateTime::now_utc())
     }
@@ -63,7 +63,7 @@ impl Issued {
 pub struct Site {
     folder: PathBuf,
     record: Record,
-    /// Held until the end, so that no other program changes the site meanwhile.
+    /// Locked until this value is dropped, so that no other program changes the site meanwhile.
     _lock: File,
 }
 
@@ -75,10 +75,10 @@ struct Record {
     broker_port: u16,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     broker_address: String,
-    /// Folder of the broker's files on its machine; `None` where that is this machine.
+    /// Folder of the broker's files on the broker's machine; `None` if the broker runs on this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     broker_folder: Option<PathBuf>,
-    /// The newest serial number.
+    /// Serial number that was given last, to a certificate or a list.
     serial: u64,
     issued: Vec<Issued>,
 }
@@ -99,20 +99,20 @@ impl Site {
             let site = read_record(&folder.join(SITE))?.site.to_string();
             return Err(EnrollError::SiteExists { folder: folder.into(), site });
         }
-        // Nothing is written before everything that can be refused was looked at.
+        // Everything that can be refused is checked before anything is written.
         options.check()?;
         check_hosts(hosts)?;
         let was_there = folder.exists();
         files::make_empty_folder(folder)?;
         let made = Self::create_in(folder, site, hosts, options, days);
         if made.is_err() && !was_there {
-            // Another run may have a site there: only an empty folder goes.
+            // Another run may have made a site there meanwhile; `remove_dir` removes an empty folder only.
             let _ = fs::remove_dir(folder);
         }
         made
     }
 
-    /// Makes a site in a folder that was empty. Another run may have found the folder empty too, and may have been first at the lock.
+    /// Makes a site in a folder that was empty. Another run may have found the folder empty too, and may have got the lock first.
     fn create_in(
         folder: &Path,
         site: SiteId,
@@ -139,14 +139,14 @@ impl Site {
         };
         let mut made = Self { folder, record, _lock: lock };
         if let Err(error) = made.write_authority().and_then(|()| made.enroll_broker(hosts, days)) {
-            // The folder was empty and is still locked: all of it is of this run.
+            // The folder was empty when this run locked it, so this run wrote everything in it.
             files::remove_all(&made.folder, LOCK);
             return Err(error);
         }
         Ok(made)
     }
 
-    /// Writes key and certificate of a new authority.
+    /// Makes a new authority, and writes its key and certificate.
     fn write_authority(&self) -> Result<(), EnrollError> {
         let (_, credentials) = Authority::generate(&self.record.site, self.record.serial)?;
         files::write(&self.folder.join(AUTHORITY_KEY), &credentials.key, SECRET_MODE)?;
@@ -158,10 +158,10 @@ impl Site {
         self.enroll(broker, hosts, days).map(drop)
     }
 
-    /// Reads the folder of a site.
+    /// Reads and locks the folder of a site.
     ///
     /// # Errors
-    /// [`EnrollError::File`]: no site is there, or its record cannot be read.
+    /// [`EnrollError::File`]: no site is there, another program keeps it locked, or its record cannot be read.
     pub fn open(folder: &Path) -> Result<Self, EnrollError> {
         let path = folder.join(SITE);
         if !path.try_exists().map_err(|error| EnrollError::system(&path, &error))? {
@@ -183,7 +183,7 @@ impl Site {
         &self.record.issued
     }
 
-    /// The member of a group, or of the site, with this name.
+    /// The member with this name in `group`; without a group, among the members of the whole site.
     ///
     /// # Errors
     /// [`EnrollError::Unknown`] with the names of all members.
@@ -211,12 +211,12 @@ impl Site {
         newest.map(|(_, own)| own)
     }
 
-    /// Members that are not revoked, each once.
+    /// Members that are not revoked, each once, in the order of their newest certificates.
     pub(crate) fn holders(&self) -> impl Iterator<Item = &Member> {
         self.in_force().map(|own| &own.member)
     }
 
-    /// Folders of all members, revoked ones included.
+    /// Folders of all members, revoked ones included; a member that was renewed appears several times.
     pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
         self.record.issued.iter().map(|issued| self.folder_of(&issued.member))
     }
@@ -229,10 +229,10 @@ impl Site {
         }
     }
 
-    /// Gives a member its certificate and key, valid for `days`.
+    /// Gives a new member its certificate and key, valid for `days`, and returns the member's folder.
     ///
     /// # Errors
-    /// [`EnrollError`]: the name is taken or revoked, or a file cannot be written.
+    /// [`EnrollError`]: the name is taken or revoked, hosts or groups do not fit the role, or a file cannot be written.
     pub fn enroll(&mut self, member: Member, hosts: &[String], days: u32) -> Result<PathBuf, EnrollError> {
         if let Some(holder) = self.record.issued.iter().find(|issued| issued.member.has_subject_of(&member)) {
             let name = member.to_string();
@@ -243,7 +243,7 @@ impl Site {
         }
         let taken = self.record.issued.iter().map(|issued| &issued.member).find(|other| {
             match (&member.group, &other.group) {
-                // The folder of a group and that of a member of the whole site would be one.
+                // A group and a member of the whole site with the same name would have the same folder.
                 (Some(group), None) => group.as_str() == other.name,
                 (None, Some(group)) => group.as_str() == member.name,
                 (Some(_), Some(_)) | (None, None) => false,
@@ -271,7 +271,7 @@ impl Site {
         self.issue(member, hosts, days)
     }
 
-    /// Refuses a page of groups that the site does not have, all of them at once.
+    /// Refuses a page if the site does not have all of its groups; the error names every unknown group.
     fn check_groups(&self, member: &Member) -> Result<(), EnrollError> {
         let known: BTreeSet<_> =
             self.record.issued.iter().filter_map(|issued| issued.member.group.as_ref()).collect();
@@ -290,14 +290,14 @@ impl Site {
         )))
     }
 
-    /// Gives a member a new certificate and key in place of its earlier ones, which stay valid until they expire. A server gets these hosts;
-    /// without any its earlier ones. A server that was revoked gets a new certificate, any other member does not.
+    /// Gives a member a new certificate and key. Its earlier certificates stay valid until they expire. A server gets `hosts`, or keeps its
+    /// earlier hosts if `hosts` is empty. A server that was revoked gets a new certificate too; any other revoked member is refused.
     ///
     /// # Errors
     /// [`EnrollError`]: no such member, a revoked one, hosts for a member that is no server, or a file that cannot be written.
     pub fn renew(&mut self, member: &Member, hosts: &[String], days: u32) -> Result<PathBuf, EnrollError> {
         let Issued { member, hosts: before, revoked, .. } = self.newest(member)?.clone();
-        // Access rules name users by subject, so the name of a member that was revoked stays closed. Servers have no rules.
+        // Access rules name users by the subject of their certificate, so a revoked name must not come back. Servers have no rules.
         if revoked.is_some() && !member.role.is_server() {
             return Err(EnrollError::Revoked(member.to_string()));
         }
@@ -309,14 +309,14 @@ impl Site {
         self.issue(member, hosts, days)
     }
 
-    /// Revokes every certificate of a member; the name of a member that is no server is not given again. A second time it writes the same
-    /// files again, for a run that was interrupted.
+    /// Revokes every certificate of a member. Unless the member is a server, its name is not given again. After an interrupted run, a
+    /// second call writes the same files again.
     ///
     /// # Errors
-    /// [`EnrollError`]: no such member, or a file that cannot be written.
+    /// [`EnrollError`]: no such member, the authority cannot sign, or a file cannot be written.
     pub fn revoke(&mut self, member: &Member) -> Result<(), EnrollError> {
         self.newest(member)?;
-        // Nothing changes where the authority cannot sign the list.
+        // Fails before anything changes if the authority cannot sign the list.
         self.authority()?;
         let now = text(OffsetDateTime::now_utc());
         for issued in self.record.issued.iter_mut().filter(|issued| issued.member.has_subject_of(member)) {
@@ -342,10 +342,10 @@ impl Site {
         let validity = self.next_validity(days);
         let credentials = authority.issue(&self.record.site, &member, &hosts, validity)?;
         let folder = self.folder_of(&member);
-        // The folder of a new member, or that of its group where the member is the first.
+        // The topmost folder that does not exist yet: the member's, or its group's if the member is the first of the group.
         let made = folder.ancestors().take_while(|folder| !folder.exists()).last().map(Path::to_owned);
         let (serial, expires) = (validity.serial, text(validity.expires));
-        // The record first: a certificate that was given out can always be revoked.
+        // The record is written before the certificate, so that every certificate that was given out can be revoked.
         self.record.issued.push(Issued { member, serial, hosts, expires, revoked: None });
         let written = files::make_folder(&folder)
             .and_then(|()| self.write())
@@ -356,7 +356,7 @@ impl Site {
         written.map(|()| folder)
     }
 
-    /// Writes a member's files. The key last: whoever reloads when the key changes finds both.
+    /// Writes a member's files, the key last: a program that reloads when the key changes finds all of them new.
     fn write_member(&self, folder: &Path, credentials: &Credentials) -> Result<(), EnrollError> {
         files::write(
             &folder.join(MEMBER_AUTHORITY),
@@ -367,22 +367,22 @@ impl Site {
         files::write(&folder.join(KEY), &credentials.key, SECRET_MODE)
     }
 
-    /// Takes back the certificate that was issued last, before anybody has it: its folder goes, and then its record.
+    /// Undoes the latest certificate before anybody has it: removes the new folder `made`, then the entry in the record.
     fn take_back(&mut self, made: &Path) {
-        // A certificate whose files stay must stay in the record.
+        // While the certificate's files are there, the record must name the certificate.
         if made.exists() && fs::remove_dir_all(made).is_err() {
             return;
         }
         self.record.issued.pop();
-        // Where this fails too, the record may name a member without files: `headwater enroll renew` gives it some.
+        // If this write fails too, the record may name a member without files; `headwater enroll renew` writes them.
         let _ = self.write();
     }
 
-    /// Writes the record, and what follows from it: the list of revoked certificates, and the broker's files.
+    /// Writes the record and the files made from it: the list of revoked certificates, and the broker's configuration and rules.
     fn write(&mut self) -> Result<(), EnrollError> {
         let validity = self.next_validity(LIST_DAYS);
         let revoked = self.record.issued.iter().filter_map(|issued| {
-            // A date that cannot be read revokes all the same.
+            // A certificate stays revoked even if its date cannot be read.
             let at = OffsetDateTime::parse(issued.revoked.as_ref()?, &Rfc3339);
             Some(Revoked { serial: issued.serial, at: at.unwrap_or(OffsetDateTime::UNIX_EPOCH) })
         });
@@ -399,13 +399,13 @@ impl Site {
         let folder = broker_folder.as_ref().unwrap_or(&own);
         files::write(&own.join("mosquitto.conf"), &mosquitto::configuration(folder, &options), PUBLIC_MODE)?;
         files::write(&own.join(REVOKED), &list, PUBLIC_MODE)?;
-        // A member whose folder was moved to its machine takes the list there.
+        // If a member's folder was moved to another machine, the list must be copied there by hand.
         let mut folders =
             self.holders().map(|member| self.folder_of(member)).filter(|folder| folder.exists());
         folders.try_for_each(|folder| files::write(&folder.join(REVOKED), &list, PUBLIC_MODE))
     }
 
-    /// The authority, once its key and its certificate are known to belong together: members trust the certificate.
+    /// The authority, after a check that its key and certificate belong together: members trust the certificate.
     pub(crate) fn authority(&self) -> Result<Authority, EnrollError> {
         let (certificate, key) = (self.folder.join(AUTHORITY), self.folder.join(AUTHORITY_KEY));
         let authority = Authority::from_key(&self.record.site, &files::read(&key)?)?;
@@ -421,7 +421,7 @@ impl Site {
     }
 }
 
-/// The error for hosts of a member that nobody calls.
+/// The error for a member that was given hosts but is no server.
 fn no_server<'a>(member: &Member, hosts: impl IntoIterator<Item = &'a String>) -> EnrollError {
     let found = hosts.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     let role = member.role.name();
@@ -441,10 +441,10 @@ fn read_record(path: &Path) -> Result<Record, EnrollError> {
     }
 }
 
-/// Days for which a list of revoked certificates is valid. Nobody fetches lists here: each change writes a new one.
+/// Validity of a list of revoked certificates in days. It is long because nobody fetches lists: every change writes a new one.
 const LIST_DAYS: u32 = 20 * 365;
 
-/// A serial number that was not used: microseconds since 1970, or one more than the last.
+/// An unused serial number: microseconds since 1970, or `last + 1` if that is higher.
 fn serial_after(last: u64) -> u64 {
     let now = OffsetDateTime::now_utc().unix_timestamp_nanos() / 1000;
     u64::try_from(now).unwrap_or_default().max(last + 1)

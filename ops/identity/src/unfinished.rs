@@ -1,4 +1,4 @@
-//! Leftovers of interrupted commands in a site's folder.
+//! What interrupted commands left in the folder of a site.
 
 use std::fs;
 use std::io;
@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use crate::error::denied;
 use crate::site::{AUTHORITY_KEY, CERTIFICATE, KEY, MEMBER_AUTHORITY, Site};
 
-/// Something in the folder of a site that is not whole.
+/// A file or folder of a site that is missing, left over or wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfinished {
-    /// The folder or file.
+    /// The file or folder.
     pub path: PathBuf,
-    /// The mistake.
+    /// What is wrong with the path.
     pub reason: String,
-    /// The advice.
+    /// Command or action that mends it.
     pub advice: String,
 }
 
 impl Site {
-    /// Folders without a member, members' folders without a file, files that were not moved to their place, and an authority whose files
-    /// do not belong together. A member whose folder was moved to its machine is whole.
+    /// Finds folders without a member, members' folders in which a file is missing, files `*.new` that were not moved to their place, and
+    /// an authority whose key and certificate do not belong together. A member's folder that is absent counts as moved to its machine.
     pub fn unfinished(&self) -> Vec<Unfinished> {
         let mut found: Vec<_> = check_authority(self).into_iter().collect();
         let members: Vec<_> = self.holders().map(|member| (self.folder_of(member), member.clone())).collect();
@@ -28,7 +28,7 @@ impl Site {
             for name in [MEMBER_AUTHORITY, CERTIFICATE, KEY] {
                 let is_there = match folder.join(name).try_exists() {
                     Ok(is_there) => is_there,
-                    // Nothing is known about files of a folder that this user may not look into.
+                    // Whether files are missing cannot be seen in a folder that this user may not enter.
                     Err(error) => {
                         found.push(hidden(folder, &error));
                         break;
@@ -76,7 +76,7 @@ impl Site {
     }
 }
 
-/// Mistake in the files of the authority.
+/// The finding for an authority whose key and certificate cannot be read or do not belong together.
 fn check_authority(site: &Site) -> Option<Unfinished> {
     let error = site.authority().err()?;
     Some(Unfinished {
@@ -86,7 +86,7 @@ fn check_authority(site: &Site) -> Option<Unfinished> {
     })
 }
 
-/// A folder that this user may not look into.
+/// The finding for a folder that this user may not enter.
 fn hidden(folder: &Path, error: &io::Error) -> Unfinished {
     let denied = denied(folder).unwrap_or_else(|| "run the command as the owner of the folder".into());
     let (whose, advice) = denied.split_once("; ").unwrap_or(("", &denied));

@@ -1,4 +1,4 @@
-//! Certificates of a site at work: handshakes between the ends of `transport`, and what each refuses.
+//! Certificates of a site in TLS handshakes between client and server of `transport`, and what each side refuses.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -51,7 +51,7 @@ fn files(folder: &Path) -> IdentityFiles {
     IdentityFiles { authority: of("authority.pem"), own: Some(own), revoked: Some(of("revoked.crl")) }
 }
 
-/// Connects once. Gives the certificate that the server saw, or the reasons of the client and the server.
+/// Connects once. Returns the certificate that the server saw, or the reasons of client and server for a failure.
 async fn connect(server: &ServerIdentity, client: IdentityFiles) -> Result<Option<Certificate>, [String; 2]> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -110,14 +110,14 @@ async fn strangers_are_refused_by_both_ends() {
     let stranger = elsewhere.device("cam-0");
     let server = ServerIdentity::mutual(files(&cloud)).unwrap();
     let own = |folder: &Path| files(folder).own;
-    // A device of another authority that knows this one.
+    // A device with a certificate of another authority, which trusts this site's authority.
     let of_other = IdentityFiles { own: own(&stranger), ..files(&device) };
     let [_, served] = connect(&server, of_other).await.unwrap_err();
     assert!(served.contains("BadSignature") || served.contains("UnknownIssuer"), "{served}");
     let without = IdentityFiles { own: None, ..files(&device) };
     let [_, served] = connect(&server, without.clone()).await.unwrap_err();
     assert!(served.contains("no certificates"), "{served}");
-    // A server of another authority.
+    // A server whose certificate is of another authority than the client trusts.
     let [asked, _] = connect(&server, files(&stranger)).await.unwrap_err();
     assert!(asked.contains("another authority"), "{asked}");
     let one_sided = ServerIdentity::one_sided(files(&cloud)).unwrap();
@@ -164,7 +164,7 @@ async fn a_replaced_certificate_is_taken_by_the_next_handshake_and_an_open_conne
     hall.site.renew(&member(Role::Device, "cam-0"), &[], DAYS).unwrap();
     let after = connect(&server, files(&device)).await.unwrap().unwrap();
     assert_ne!(before.serial, after.serial);
-    // A half-written file: the last good one stays in use.
+    // With a half-written file, the certificate that was loaded last stays in use.
     let identity = ClientIdentity::new(files(&device)).unwrap();
     fs::write(device.join("certificate.pem"), "-----BEGIN").unwrap();
     tokio::time::sleep(Duration::from_millis(1100)).await;
@@ -179,7 +179,7 @@ async fn a_replaced_certificate_is_taken_by_the_next_handshake_and_an_open_conne
     served.await.unwrap().unwrap();
 }
 
-/// Waits until a look at the files, at most one a second, has found what is expected.
+/// Waits until `found` holds. Certificate files are looked at again at most once a second.
 async fn until(found: impl Fn() -> bool) {
     let looks = async {
         while !found() {
@@ -198,7 +198,7 @@ async fn the_certificate_in_use_is_reported_while_newer_files_cannot_be_used() {
     let in_use = (server.certificate_state().unwrap(), client.certificate_state().unwrap());
     assert!(!in_use.0.has_failed_reload && !in_use.1.has_failed_reload);
     let right = fs::read(device.join("certificate.pem")).unwrap();
-    // A longer certificate beside the key of the earlier one.
+    // The cloud's new certificate, valid for longer, beside another key; and a half-written certificate of the device.
     hall.site.renew(&hall.site.member(None, "cloud").unwrap(), &[], 300).unwrap();
     fs::copy(device.join("key.pem"), cloud.join("key.pem")).unwrap();
     fs::write(device.join("certificate.pem"), "-----BEGIN").unwrap();
@@ -280,7 +280,7 @@ fn a_member_whose_folder_was_moved_away_stops_no_revocation() {
     let broker = device.parent().unwrap().parent().unwrap().join("broker");
     let rules = || fs::read_to_string(broker.join("access.rules")).unwrap();
     assert!(rules().contains("cam-0") && !rules().contains("cam-1"), "{}", rules());
-    // A run that was interrupted is made good by a second one, and the first date stays.
+    // A second call completes a run that was interrupted, and the date of the first revocation stays.
     let revoked = hall.site.issued().iter().find(|issued| issued.member.name == "cam-1").unwrap().clone();
     fs::write(broker.join("access.rules"), "").unwrap();
     hall.site.revoke(&member(Role::Device, "cam-1")).unwrap();

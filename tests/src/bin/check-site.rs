@@ -61,7 +61,7 @@ enum Check {
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    // Kept where something is not as expected, a panic included.
+    // The folder is kept if something is not as expected, also after a panic.
     let folder = tempfile::tempdir().expect("a temporary folder").keep();
     let is_sound = match args.command {
         None => check_site(&folder).await,
@@ -75,7 +75,7 @@ async fn main() -> ExitCode {
         }
     };
     if is_sound {
-        // Files left in a temporary folder do no harm.
+        // Files that cannot be removed from the temporary folder do no harm.
         let _ = std::fs::remove_dir_all(&folder);
         return ExitCode::SUCCESS;
     }
@@ -83,7 +83,7 @@ async fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Starts every part, and waits until each frame has a complete answer.
+/// Starts every part, and waits until there is a complete decision for each frame of the archive.
 async fn start(site: &mut Site) -> (Vec<GroupClient>, Reference) {
     site.start_all();
     let mut clients = site.clients().await;
@@ -95,7 +95,7 @@ fn say(text: &str) {
     println!("{text}");
 }
 
-/// Prints how the samples of a range ended; returns whether every one has one right answer or one named drop.
+/// Prints how the samples of each group ended. Returns whether each sample had one decision, not a wrong one, or one drop.
 fn tell(what: &str, outcomes: &[Outcome]) -> bool {
     for (group, outcome) in GROUPS.iter().zip(outcomes) {
         let Outcome { decided, complete, dropped, contradicted, wrong, .. } = outcome;
@@ -109,7 +109,7 @@ fn tell(what: &str, outcomes: &[Outcome]) -> bool {
     outcomes.iter().all(Outcome::is_sound)
 }
 
-/// Samples of each group in each part of the check.
+/// Samples that each group decides in each part of the check.
 const SAMPLES: u64 = 300;
 
 async fn check_site(folder: &Path) -> bool {
@@ -195,7 +195,7 @@ async fn check_states(folder: &Path, rounds: u32) -> bool {
                 }
             }
         }
-        // A device is flapping until its ends are a minute ago.
+        // Between two rounds the devices run for over a minute, so that ends of the earlier round do not make them flapping.
         if round + 1 < rounds {
             tokio::time::sleep(Duration::from_secs(61)).await;
         }
@@ -203,7 +203,7 @@ async fn check_states(folder: &Path, rounds: u32) -> bool {
     is_sound
 }
 
-/// Names a cell of the rogue table that is not as expected.
+/// Whether a cell of the rogue table is as expected. Names the cell on stderr if it is not.
 fn is_as_expected(cell: &Cell, attack: Attack, column: Column) -> bool {
     let is_sound = cell.is_sound(attack, column);
     if !is_sound {

@@ -1,4 +1,4 @@
-//! The end of every sample of a stretch of time: one decision or one named drop, and the right answer.
+//! How the samples of a period ended: each must have one decision or one drop with its reason, and the right answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -11,33 +11,33 @@ use tokio::time::sleep;
 use super::{DEVICES, GROUPS, LIMIT, PERIOD_MS, Part, Site};
 use crate::journal_contents::JournalContents;
 
-/// Frames of the shipped archive; a sample's id picks one.
+/// Frames of the shipped archive. Sample `id` has the frame `id % FRAMES`.
 const FRAMES: u64 = 300;
 
-/// Time for the last decision to reach the client.
+/// Longest wait for a client to receive decisions, once all samples have ended.
 const SEEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// Answers of complete samples by frame, from a time without faults.
+/// Exit and class of complete decisions for each frame, from a time without faults.
 pub type Reference = BTreeMap<u64, (Exit, Option<u16>)>;
 
-/// The samples of a stretch of time.
+/// The samples of a period.
 #[derive(Clone, Debug)]
 pub struct SampleRange {
-    /// Their ids.
+    /// Their ids, which are the same in all groups.
     pub samples: RangeInclusive<u64>,
-    /// Captures that every device of a group had missed before, by group.
+    /// For each group: captures that all of its devices had missed before the period, by the smallest count of a device.
     missed_before: Vec<u64>,
 }
 
 impl SampleRange {
-    /// Begins with the next sample and has so many.
+    /// A range of `samples` ids that begins with the next sample.
     pub fn begin(site: &Site, samples: u64) -> Self {
         let first = sample_now() + 1;
         let missed_before = GROUPS.iter().map(|group| site.missed_by_all(group)).collect();
         Self { samples: first..=first + samples - 1, missed_before }
     }
 
-    /// Ends it with the present sample.
+    /// The range with the present sample as its last.
     #[must_use]
     pub fn ended_now(self) -> Self {
         Self { samples: *self.samples.start()..=sample_now(), ..self }
@@ -45,7 +45,7 @@ impl SampleRange {
 }
 
 impl Site {
-    /// Captures that the device of a group with the fewest misses has counted in its log.
+    /// The smallest number of missed captures in the logs of a group's devices: all of them missed at most so many.
     fn missed_by_all(&self, group: &str) -> u64 {
         let index = GROUPS.iter().position(|name| *name == group).unwrap_or_default();
         let missed = (0..DEVICES).map(|slot| {
@@ -60,46 +60,46 @@ impl Site {
     }
 }
 
-/// Ends of a group's samples.
+/// How the samples of a group ended.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Samples with a decision.
     pub decided: u64,
-    /// Of these, samples with the views of every device and no reason of degradation.
+    /// Decided samples with the view of every device that sees the sample, and without degradation.
     pub complete: u64,
-    /// Drops by reason.
+    /// Number of drops by reason.
     pub dropped: BTreeMap<Dropped, u64>,
-    /// Samples without an end.
+    /// Samples that are neither decided nor dropped.
     pub open: Vec<u64>,
-    /// Captures that every device of the group has missed by its own count: a busy machine can be late for a sample at all of them.
+    /// Captures that every device of the group missed, by its own count: on a busy machine all may be late for a sample.
     pub missed: u64,
-    /// Samples with two different decisions.
+    /// Samples with two different decisions, or with a decision and a drop.
     pub contradicted: u64,
-    /// Complete samples with another answer or exit than in the reference.
+    /// Complete samples whose class or exit is not that of the reference.
     pub wrong: Vec<u64>,
-    /// Decisions in the journal that the client did not receive: a broker that is killed loses what it has taken and not yet passed on.
+    /// Decisions in the journal that the client did not receive: a killed broker loses messages that it has taken and not yet passed on.
     pub unseen: u64,
 }
 
 impl Outcome {
-    /// Samples without an end that some device may have captured.
+    /// Samples without an end, less those that no device captured.
     pub fn lost(&self) -> u64 {
         (self.open.len() as u64).saturating_sub(self.missed)
     }
 
-    /// Whether each sample has one end, and no answer is wrong.
+    /// Whether every captured sample has exactly one end, and no complete answer is wrong.
     pub fn is_sound(&self) -> bool {
         self.lost() == 0 && self.contradicted == 0 && self.wrong.is_empty()
     }
 }
 
-/// The sample of this moment.
+/// Id of the sample that is due now.
 pub fn sample_now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_millis() as u64 / PERIOD_MS
 }
 
-/// Receives messages of every client for a time. Messages that cannot be read are passed over: rogue clients send them.
+/// Receives the messages of every client for a time. Messages that cannot be read are skipped: rogue clients send such.
 ///
 /// # Panics
 /// When a client has ended.
@@ -122,7 +122,7 @@ pub async fn receive(clients: &mut [GroupClient], time: Duration) {
     }
 }
 
-/// Waits until every sample of the range has its end, at most the limit, and gives the outcome of each group.
+/// Waits until every sample of the range has ended, at most [`LIMIT`], and returns the outcome of each group.
 ///
 /// # Panics
 /// As [`receive`], and for a sample that was decided or dropped twice.
@@ -148,7 +148,7 @@ pub async fn outcomes(
             .collect();
         let have_ended = outcomes.iter().all(|outcome| outcome.lost() == 0);
         let are_seen = outcomes.iter().all(|outcome| outcome.unseen == 0);
-        // A client never receives later what it has not received by then.
+        // What a client has not received by this time, it will never receive.
         let seen_until = if have_ended { *ended.get_or_insert(Instant::now() + SEEN_WITHIN) } else { until };
         if (have_ended && are_seen) || Instant::now() >= seen_until.min(until) {
             return outcomes;
@@ -180,20 +180,20 @@ fn outcome(
             }
             (None, Some(reason)) => *outcome.dropped.entry(*reason).or_default() += 1,
             (None, None) => outcome.open.push(sample.0),
-            // Counted with those that contradict each other.
+            // Two ends of one sample contradict each other.
             (Some(_), Some(_)) => outcome.contradicted += 1,
         }
     }
     outcome
 }
 
-/// Whether a decision had the view of every device that sees the sample, and every tier that it needed.
+/// Whether the decision had the view of every device that sees the sample, and is not degraded.
 fn is_complete(decision: &Decision) -> bool {
     let mut slots = decision.presence.iter();
     decision.degraded.is_empty() && slots.all(|(_, presence)| presence != SlotPresence::Missing)
 }
 
-/// Answers of complete samples of all frames, from a running site without faults.
+/// The reference for all frames, from a running site without faults.
 ///
 /// # Panics
 /// When two complete decisions of one frame differ, and when a frame has no complete decision in time.

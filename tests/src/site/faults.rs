@@ -1,4 +1,4 @@
-//! The fault table: what becomes of the samples of a site while its parts are killed, paused, set back and cut off.
+//! The fault table: how samples of a site end while parts are killed, paused, cut off, or have a wrong clock.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use super::account::{Outcome, Reference, SampleRange, outcomes, receive, sample_
 use super::{GROUPS, PERIOD_MS, Part, Site, device_name, device_names};
 use crate::other_programs::find_faketime;
 
-/// Sizes of a run of the table.
+/// How much each row of the table does.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     /// Samples of each row, over all groups.
@@ -24,30 +24,30 @@ pub struct Extent {
     pub kills: u32,
     /// Length of a pause, of a clock step, and of a full disk.
     pub pause: Duration,
-    /// Seed of the order of devices that are killed.
+    /// Seed of the random choice of devices that are killed.
     pub seed: u64,
 }
 
-/// Action of a row.
+/// The fault of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing: the row that the others are compared with.
     None,
     /// SIGKILL and a restart, again and again.
     Kill(Target),
-    /// SIGSTOP for a while: its connections stay half-open.
+    /// SIGSTOP for a while: the connections of the part stay open, and nobody answers.
     Stop(Target),
-    /// The wall clock of a part steps by an hour, and back.
+    /// The wall clock of a part steps by these seconds, and later back.
     Clock(Target, i64),
     /// The disk of the journals is full for a while.
     FullDisk,
-    /// Every certificate is replaced, and the broker reads its own again.
+    /// Every certificate but the operators' is replaced, and the broker reads its own again.
     Renew,
-    /// The certificate of a device is revoked, and the broker reads the list.
+    /// The certificate of a device is revoked, and the broker reads the list of revoked certificates again.
     Revoke,
 }
 
-/// Target of a fault.
+/// The part of the site that a fault hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The broker.
@@ -56,7 +56,7 @@ pub enum Target {
     Cloud,
     /// The aggregator.
     Aggregator,
-    /// Devices, one at a time.
+    /// One device, drawn anew each time.
     Device,
 }
 
@@ -80,20 +80,20 @@ pub const ROWS: [Fault; 16] = [
     Fault::Revoke,
 ];
 
-/// A row of the table with what was found.
+/// A row of the table with its results.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The action.
+    /// The fault.
     pub fault: Fault,
     /// Samples of the row, over all groups.
     pub samples: u64,
-    /// Outcome of each group.
+    /// Outcome of each group, in the order of [`GROUPS`].
     pub outcomes: Vec<Outcome>,
-    /// Largest growth of the memory of a part that ran all the time, KiB, with the part.
+    /// The largest growth of resident memory among parts that ran during the whole row, in KiB, with the part.
     pub growth: Option<(Part, i64)>,
-    /// False when the device whose clock stepped stayed outside its group.
+    /// Whether the device whose clock stepped answers with its group again; true in rows that step no device's clock.
     pub has_returned: bool,
-    /// Why the row could not be run.
+    /// Why the row could not be run; `None` if it was.
     pub skipped: Option<String>,
 }
 
@@ -122,7 +122,7 @@ impl Target {
         }
     }
 
-    /// The part that is hit next.
+    /// The part to hit next. `random` is the state of the random numbers.
     fn part(self, random: &mut u64) -> Part {
         match self {
             Self::Broker => Part::Broker,
@@ -142,8 +142,8 @@ impl Target {
 }
 
 impl Row {
-    /// Whether each sample has one end, no answer is wrong, the client has seen each decision unless the broker was killed, and the device
-    /// whose clock stepped is with its group again.
+    /// Whether each sample has one end, no answer is wrong, and the client has received each decision, unless the broker was killed or
+    /// started again. A device whose clock stepped must answer with its group again.
     pub fn is_sound(&self) -> bool {
         let may_miss = self.fault == Fault::Kill(Target::Broker) || self.fault == Fault::Renew;
         let is_sound = |outcome: &Outcome| outcome.is_sound() && (may_miss || outcome.unseen == 0);
@@ -181,15 +181,15 @@ impl Row {
     }
 }
 
-/// Head of the table.
+/// Head of the Markdown table.
 pub const HEAD: &str = "\
 | fault | samples | decided | of these complete | dropped, by reason | captured by no camera | without an end | two answers or a wrong one | not seen by the client | memory |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |";
 
-/// Prepares what the rows need: clocks that can step, for a device and the aggregator.
+/// Prepares the rows that step a clock: one device and the aggregator start with libfaketime and a file with their clock's offset.
 ///
 /// # Errors
-/// The missing part for the rows of clocks.
+/// Why clocks cannot be stepped; rows that need no clock can still be run.
 pub fn prepare_clocks(site: &mut Site) -> Result<(), String> {
     let library = find_faketime().ok_or("libfaketime is not installed (scripts/install/test-tools)")?;
     for part in [CLOCKED_DEVICE, Part::Aggregator] {
@@ -210,7 +210,7 @@ pub fn prepare_clocks(site: &mut Site) -> Result<(), String> {
 /// The device whose clock steps.
 const CLOCKED_DEVICE: Part = Part::Device { group: 0, slot: 2 };
 
-/// The device whose certificate is revoked; it is the last row that it takes part in.
+/// The device whose certificate is revoked, by group and slot. It is cut off from then on, so this is its last row.
 const REVOKED: (usize, usize) = (1, 4);
 
 fn clock_file(site: &Site, part: Part) -> PathBuf {
@@ -243,7 +243,7 @@ pub async fn run(
     Row { fault, samples: each * GROUPS.len() as u64, outcomes, growth, has_returned, skipped: None }
 }
 
-/// Whether the device whose clock stepped answers with its group again: at least 9 of 10 decisions of 3 s have its view.
+/// Whether the device whose clock stepped answers with its group again: its view is in at least 9 of 10 decisions within 3 s.
 async fn has_returned(clients: &mut [GroupClient]) -> bool {
     let Part::Device { group, slot } = CLOCKED_DEVICE else { return false };
     let (slot, first) = (Slot::new(slot as u8).expect("below 64"), sample_now());
@@ -258,10 +258,10 @@ async fn has_returned(clients: &mut [GroupClient]) -> bool {
     all > 0 && with_it * 10 >= all * 9
 }
 
-/// Does to the site what the row says.
+/// Lets the fault of a row happen.
 ///
 /// # Errors
-/// Names the program or right that this machine lacks.
+/// The program or the right that this machine lacks for the fault.
 async fn inflict(
     fault: Fault,
     site: &mut Site,
@@ -295,7 +295,7 @@ async fn inflict(
     Ok(())
 }
 
-/// Kills parts with SIGKILL and starts them again, at equal distances of time.
+/// Kills parts with SIGKILL and starts each again after 200 ms, `extent.kills` times, evenly over the time.
 async fn kill_again_and_again(
     target: Target,
     site: &mut Site,
@@ -307,13 +307,13 @@ async fn kill_again_and_again(
         receive(clients, time / (extent.kills + 1)).await;
         let part = target.part(&mut random);
         site.kill(part);
-        // A supervisor takes a moment to start it again.
+        // As long as a supervisor may take to start the part again.
         receive(clients, Duration::from_millis(200)).await;
         site.start(part);
     }
 }
 
-/// Sets the wall clock of a part forward or back, and right again after the pause.
+/// Sets the wall clock of a part `seconds` ahead, and right again after the pause.
 async fn step_clock(
     (target, seconds): (Target, i64),
     site: &Site,
@@ -332,7 +332,7 @@ async fn step_clock(
     Ok(())
 }
 
-/// Gives every member a new certificate, and lets every client connect again.
+/// Gives every member except operators a new certificate, and restarts the broker, so that every client connects again.
 async fn replace_certificates(site: &mut Site, clients: &mut [GroupClient], wait: Duration) {
     receive(clients, wait).await;
     site.headwater(&["enroll", "renew", "broker", "cloud"]);
@@ -342,16 +342,16 @@ async fn replace_certificates(site: &mut Site, clients: &mut [GroupClient], wait
         site.headwater(&[&["enroll", "renew", "--group", group, "leader"], &names[..]].concat());
     }
     site.signal(Part::Broker, "HUP");
-    // New connections show the new certificates.
+    // Only new connections show the new certificates.
     receive(clients, wait).await;
     site.kill(Part::Broker);
     site.start(Part::Broker);
 }
 
-/// Process and resident memory, KiB, of each part.
+/// Process id and resident memory in KiB of each part.
 type Memory = BTreeMap<Part, (u32, u64)>;
 
-/// The part whose memory has grown most, with the growth in KiB. A part that was started again has a memory of its own, and does not count.
+/// The part whose memory grew most, with the growth in KiB. Parts that were started again between the two looks do not count.
 fn largest_growth(before: &Memory, after: &Memory) -> Option<(Part, i64)> {
     let growth = before.iter().filter_map(|(part, (process, before))| {
         let (_, now) = after.get(part).filter(|(now, _)| now == process)?;
@@ -360,7 +360,7 @@ fn largest_growth(before: &Memory, after: &Memory) -> Option<(Part, i64)> {
     growth.max_by_key(|(_, kib)| *kib)
 }
 
-/// Fills the disk of the journals, and frees it after the pause.
+/// Fills the disk of the journals, and frees it again after the pause.
 async fn fill_disk(
     site: &Site,
     clients: &mut [GroupClient],
@@ -373,7 +373,7 @@ async fn fill_disk(
     let fill = site.journals.join("fill");
     let mut file = File::create(&fill).map_err(|error| error.to_string())?;
     let block = [0; 4096];
-    // Again and again: the journals free and take room.
+    // The file is filled again and again, since the journals free and take room meanwhile.
     let until = std::time::Instant::now() + pause;
     while std::time::Instant::now() < until {
         while file.write_all(&block).is_ok() {}
@@ -384,7 +384,7 @@ async fn fill_disk(
 }
 
 impl Site {
-    /// Gives the journals a disk of their own, which can be filled; false without the rights to mount one.
+    /// Puts the journals on a small disk of their own that can be filled. False if this program may not mount one.
     pub fn mount_journals(&self) -> bool {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=48m", "tmpfs"]).arg(&self.journals);
@@ -399,15 +399,15 @@ impl Site {
         device(&self.journals) != device(&self.folder)
     }
 
-    /// Takes the disk of the journals away again; copies of the journals stay beside it.
+    /// Unmounts the disk of the journals, and leaves copies of the journals in the site's folder.
     pub fn unmount_journals(&self) {
         if self.has_own_disk() {
             for group in GROUPS {
                 let copy = self.folder.join(format!("{group}.jsonl"));
-                // For a person who looks into a failure; without a copy there is less to see.
+                // The copies are for a person who looks into a failure, so an error is no failure of the test.
                 let _ = std::fs::copy(self.journal(group), copy);
             }
-            // A disk that is left is in the way of nothing but the removal of its folder.
+            // A disk that stays mounted only prevents the removal of its folder.
             let _ = Command::new("umount").arg("--lazy").arg(&self.journals).status();
         }
     }

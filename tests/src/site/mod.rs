@@ -39,7 +39,7 @@ use crate::waits::Waits;
 /// Name of the site.
 pub const SITE: &str = "hall";
 
-/// Its groups, each with six devices.
+/// The site's groups, each with six devices.
 pub const GROUPS: [&str; 2] = ["gate", "belt"];
 
 /// Devices of a group.
@@ -48,7 +48,7 @@ pub const DEVICES: usize = 6;
 /// Milliseconds between two samples of a group.
 pub const PERIOD_MS: u64 = 50;
 
-/// Limit of every wait.
+/// Longest wait for a part of the site.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// A process of the site.
@@ -64,7 +64,7 @@ pub enum Part {
     Device {
         /// Index of the group.
         group: usize,
-        /// Slot and number in the name.
+        /// Slot of the device, and number in its name.
         slot: usize,
     },
 }
@@ -98,21 +98,21 @@ pub struct Site {
     pub broker_port: u16,
     /// Port of the cloud service.
     pub cloud_port: u16,
-    /// Port of the aggregator's metrics.
+    /// Admin port of the aggregator, with its metrics and status.
     pub admin_port: u16,
-    /// Variables of the environment of a part, for its next start.
+    /// Environment variables that a part gets when it is started next.
     pub environment: BTreeMap<Part, Vec<(String, String)>>,
-    /// Bundle of a part, for its next start, instead of the shipped one.
+    /// Bundle that a part gets when it is started next; parts that are not named get the shipped one.
     pub bundles: BTreeMap<Part, PathBuf>,
     /// Folder of the aggregator's journals.
     pub journals: PathBuf,
-    /// Whether members have certificates, and every link has TLS.
+    /// Whether members have certificates, so that every link has TLS.
     has_identity: bool,
     running: BTreeMap<Part, Program>,
 }
 
 impl Site {
-    /// Enrolls every member and writes every configuration; starts nothing.
+    /// Makes a site on disk: enrolls every member and writes every configuration. Starts nothing.
     ///
     /// # Panics
     /// When `headwater enroll` fails, or the folder cannot be written.
@@ -134,7 +134,7 @@ impl Site {
         site
     }
 
-    /// The same site without identity: nobody has a certificate, and no link has TLS.
+    /// A site without identity: members have no certificates, and links have no TLS.
     ///
     /// # Panics
     /// When the folder cannot be written.
@@ -166,10 +166,10 @@ impl Site {
         Endpoint::new(scheme, "localhost", self.broker_port).expect("a host and a port make an address")
     }
 
-    /// Runs `headwater` on the folder of the site.
+    /// Runs `headwater` on the folder of the site's members, and returns what it printed.
     ///
     /// # Panics
-    /// When it fails.
+    /// When the command fails.
     pub fn headwater(&self, arguments: &[&str]) -> String {
         let output = command("headwater")
             .args(arguments)
@@ -181,7 +181,7 @@ impl Site {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Folder of the authority and its members.
+    /// Folder of the authority and of all members.
     pub fn members(&self) -> PathBuf {
         self.folder.join("members")
     }
@@ -222,12 +222,12 @@ impl Site {
         std::fs::write(self.folder.join("aggregator.toml"), text).expect("the folder can be written");
     }
 
-    /// Journal of a group.
+    /// Path of a group's journal.
     pub fn journal(&self, group: &str) -> PathBuf {
         self.journals.join(format!("{group}.jsonl"))
     }
 
-    /// Log of a part, over all its starts.
+    /// Path of a part's log, to which each start of the part appends.
     pub fn log(&self, part: Part) -> PathBuf {
         self.folder.join(format!("{}.log", part.to_string().replace([' ', '/'], "-")))
     }
@@ -251,7 +251,7 @@ impl Site {
         }
     }
 
-    /// Starts a part. One that runs is killed.
+    /// Starts a part. If the part runs already, it is killed first.
     ///
     /// # Panics
     /// When the program does not start.
@@ -334,7 +334,7 @@ impl Site {
         }
     }
 
-    /// Mosquitto's configuration by `headwater enroll`. As root it would change to a user who may not read the folder.
+    /// Mosquitto's configuration, by `headwater enroll` if the site has identity. As root Mosquitto must stay root, to read the folder.
     fn broker_configuration(&self) -> PathBuf {
         let text = match self.has_identity {
             true => std::fs::read_to_string(self.members().join("broker/mosquitto.conf"))
@@ -356,7 +356,7 @@ impl Site {
         self.running.remove(&part);
     }
 
-    /// The process of a part.
+    /// The running process of a part.
     ///
     /// # Panics
     /// When the part does not run.
@@ -372,19 +372,19 @@ impl Site {
         self.program(part).signal(signal).expect("a shell starts");
     }
 
-    /// Answer of the aggregator's admin port, without its head; empty while the port does not answer.
+    /// Body of the answer of the aggregator's admin port; empty if the port does not answer.
     pub fn admin(&self, path: &str) -> String {
         let mut answer = String::new();
         if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.admin_port)) {
             let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-            // A port that breaks off gives what it has said.
+            // If the connection breaks, what was read before is used.
             let _ = stream.write_all(request.as_bytes());
             let _ = stream.read_to_string(&mut answer);
         }
         answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
     }
 
-    /// Counters of the aggregator, each with its labels; empty while its admin port does not answer.
+    /// The aggregator's metrics, by name with labels; empty if its admin port does not answer.
     pub fn metrics(&self) -> BTreeMap<String, f64> {
         let answer = self.admin("/metrics");
         let lines = answer.lines().filter(|line| line.starts_with("headwater_"));
@@ -395,7 +395,7 @@ impl Site {
             .collect()
     }
 
-    /// Process and resident memory, KiB, of each running part.
+    /// Process id and resident memory in KiB of each running part.
     pub fn resident_kib(&self) -> BTreeMap<Part, (u32, u64)> {
         let resident = |program: &Program| {
             let status = std::fs::read_to_string(format!("/proc/{}/status", program.id())).ok()?;
@@ -408,7 +408,7 @@ impl Site {
             .collect()
     }
 
-    /// Identity that a member of a group shows the broker.
+    /// Address of the broker, and the certificate that a member of a group shows there.
     ///
     /// # Panics
     /// When the member's files cannot be used.
@@ -426,10 +426,10 @@ impl Site {
         BrokerAccess { identity, ..self.broker().into() }
     }
 
-    /// A client of a group with the operator's certificate.
+    /// A client of a group that connects as the operator.
     ///
     /// # Panics
-    /// When the broker does not take it.
+    /// When the broker does not accept the client.
     pub async fn client(&self, group: &str) -> GroupClient {
         let settings = ClientSettings {
             broker: self.access(group, "operator"),
@@ -442,10 +442,10 @@ impl Site {
         GroupClient::connect(settings).await.expect("the broker takes the operator")
     }
 
-    /// Clients of all groups, once every device is up.
+    /// A client of each group, as soon as every device of the group is up.
     ///
     /// # Panics
-    /// When a device does not come up.
+    /// When a device does not come up in time.
     pub async fn clients(&self) -> Vec<GroupClient> {
         let mut clients = Vec::new();
         for group in GROUPS {
@@ -458,7 +458,7 @@ impl Site {
     }
 }
 
-/// Section `[tls]` of a member.
+/// Section `[tls]` of a settings file, for a member whose folder is `own`.
 fn tls(own: &Path) -> String {
     let mut text = "[tls]\n".to_owned();
     for (key, file) in FILES {
@@ -468,7 +468,7 @@ fn tls(own: &Path) -> String {
 }
 
 impl Site {
-    /// Flags of the section `[tls]` of a member.
+    /// The flags that say the same as the section `[tls]`; none for a site without identity.
     fn tls_flags(&self, own: &Path) -> Vec<String> {
         let flag = |(key, file): (&str, &str)| {
             [format!("--tls-{}", key.replace('_', "-")), own.join(file).display().to_string()]
@@ -478,7 +478,7 @@ impl Site {
     }
 }
 
-/// Keys of the section `[tls]`, and the files that `headwater enroll` writes for them.
+/// Keys of the section `[tls]`, and the files of a member that `headwater enroll` writes for them.
 const FILES: [(&str, &str); 4] = [
     ("authority_file", "authority.pem"),
     ("certificate_file", "certificate.pem"),

@@ -1,5 +1,5 @@
-//! The rogue table: what a client that speaks for others can do to a site without identity, to one with identity, and there with the valid
-//! certificate of another device.
+//! The rogue table: what a client that pretends to be others can do to a site without identity, and to a site with identity, there without
+//! a valid certificate or with the valid certificate of another device.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -22,51 +22,51 @@ use super::account::{Outcome, Reference, SampleRange, outcomes, receive, sample_
 use super::{GROUPS, LIMIT, PERIOD_MS, SITE, Site, device_name};
 use crate::shipped;
 
-/// Messages of the rogue client. Its victim is `cam-0` of the first group.
+/// What the rogue client sends. Its victim is the device `cam-0` of the first group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attack {
-    /// Scores of another device.
+    /// Scores in the name of the victim.
     Summary,
-    /// An account that says that all samples are closed.
+    /// An account of the leader by which all samples are closed.
     Settled,
-    /// Requests for the features of other devices.
+    /// Requests of the leader for the devices' features.
     Request,
-    /// Results of samples.
+    /// Results of the leader.
     Result,
-    /// Births of another device with another slot, and empty ones.
+    /// Births of the victim with another slot, and empty births.
     Birth,
-    /// A birth of the client itself with the slot of another device.
+    /// A birth of the client's own device with the victim's slot.
     Slot,
-    /// Another device is down.
+    /// A status by which the victim is down.
     Status,
-    /// Another leader, with a higher term.
+    /// A claim of another leader with a higher term.
     Leader,
-    /// Triggers with ids far away.
+    /// Triggers, most of them with ids far from the group's.
     Trigger,
-    /// Answers of an edge.
+    /// Answers of an edge that does not exist.
     EdgeAnswer,
-    /// Ten thousand messages a second as another device.
+    /// A thousand messages every 50 ms or so, in the name of the victim.
     Flood,
-    /// Bytes without a meaning on every topic.
+    /// Meaningless bytes on every topic.
     Garbage,
     /// Births of devices that do not exist.
     Names,
-    /// Scores and a birth of another bundle.
+    /// Scores of the victim and of the client's own device, by another network.
     Bundle,
-    /// A message of another device, sent again later.
+    /// An earlier message of the victim, sent again.
     Replay,
-    /// Scores of its own view that are plausible and false.
+    /// Plausible but false scores of the client's own view.
     Lie,
 }
 
-/// Who the rogue client is.
+/// The certificates of the site and of the rogue client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// The site has no identity: everybody may connect.
+    /// The site has no identity: everybody may connect to the broker.
     NoIdentity,
-    /// The site has identity, the client has none.
+    /// The site has identity; the client has a certificate of another authority.
     Stranger,
-    /// The site has identity, the client has the certificate of the device `cam-5` of the first group.
+    /// The site has identity; the client has the certificate of the device `cam-5` of the first group.
     OtherDevice,
 }
 
@@ -90,18 +90,18 @@ pub const ROWS: [Attack; 16] = [
     Attack::Lie,
 ];
 
-/// Findings of one cell of the table.
+/// Results of one cell of the table: one attack of one client.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Why the client was not let in; `None` where it was.
+    /// Why the broker refused the client; `None` if it did not.
     pub refused: Option<String>,
-    /// Messages that it sent.
+    /// Messages that the client sent.
     pub sent: u64,
-    /// Of these, messages that the broker passed on.
+    /// Messages of the client that the broker passed on.
     pub passed: u64,
-    /// Outcome of each group; the first one is attacked.
+    /// Outcome of each group; the first group is attacked.
     pub outcomes: Vec<Outcome>,
-    /// Counters of the aggregator that grew for it.
+    /// Counters of the aggregator about refused or implausible messages that grew during the attack, by name in the table.
     pub counted: BTreeMap<String, u64>,
 }
 
@@ -128,7 +128,7 @@ impl Attack {
         }
     }
 
-    /// Messages of one round.
+    /// Messages that the client sends at once. `round` counts the times it has sent before.
     fn round(self, known: &GroupKnowledge, round: u64) -> Vec<Forged> {
         let next = SampleId(sample_now() + 1);
         let other = NetworkId([0x5a; 32]);
@@ -165,26 +165,26 @@ fn device_topic(topics: &Topics, name: &str, leaf: DeviceTopic) -> String {
     topics.device(&DeviceId::new(name).expect("a name"), leaf)
 }
 
-/// Knowledge of the rogue client about the group: the worst case is that it has listened.
+/// What the rogue client knows about the group. The worst case is assumed: it has read all messages before.
 struct GroupKnowledge {
     topics: Topics,
     network: NetworkId,
     boots: [u16; 6],
-    /// A result of the leader with another class.
+    /// A result of the leader, changed to another class.
     result: Option<Vec<u8>>,
-    /// A summary of `cam-0`.
+    /// A summary that `cam-0` sent earlier.
     old_summary: Option<Vec<u8>>,
 }
 
 impl GroupKnowledge {
-    /// A message on a topic of the group that is not retained.
+    /// A message that is not retained, on a topic of the group.
     fn on(&self, topic: &Topic, payload: Vec<u8>) -> Forged {
         (self.topics.name(topic), payload, false)
     }
 
-    /// Scores of a device that are sure of class 3.
+    /// Scores in the name of a device that are certain of class 3.
     fn summary(&self, slot: usize, sample: SampleId, network: Option<NetworkId>) -> Forged {
-        // Class 3 with the highest level, the others with the lowest.
+        // Class 3 has the highest level, every other class the lowest.
         let mut scores = Vec::new();
         put_levels(
             (0..10).map(|class| if class == 3 { 15 } else { 0 }),
@@ -195,7 +195,7 @@ impl GroupKnowledge {
         (device_topic(&self.topics, &device_name(slot), DeviceTopic::Summary), payload, false)
     }
 
-    /// An account in which many samples are closed.
+    /// A settled notice by which all samples up to 100,000 after `next` are closed.
     fn settled(&self, next: SampleId, round: u64) -> Forged {
         let mut notice = SettledNotice::default();
         notice.account.highest = SampleId(next.0 + 100_000);
@@ -203,7 +203,7 @@ impl GroupKnowledge {
         (self.topics.name(&Topic::Settled), json(&notice), round.is_multiple_of(2))
     }
 
-    /// A request to the devices and to a slot that the network does not have, so that it never equals one of the leader's own.
+    /// A request to the devices and to slot 63, which the network does not have: so it never equals a request of the leader.
     fn request(&self, next: SampleId) -> Forged {
         let slots: SlotSet = Slot::first(6).chain(Slot::new(63)).collect();
         self.on(&Topic::Request, self.message(&Body::Request(slots), (next, 0), None))
@@ -233,7 +233,7 @@ impl GroupKnowledge {
         (self.topics.name(&Topic::Leader), json(&claim), true)
     }
 
-    /// A birth of a device in a slot.
+    /// A birth in the name of a device.
     fn birth(&self, device: &str, slot: u8, boot: u16) -> Birth {
         Birth {
             schema: Schema,
@@ -248,7 +248,7 @@ impl GroupKnowledge {
         }
     }
 
-    /// A birth of `cam-0` with another slot and another numbering, and an empty one.
+    /// A birth of `cam-0` with slot 3 and the numbering by trigger, and an empty birth.
     fn foreign_births(&self, round: u64) -> Vec<Forged> {
         let birth = self.birth(&device_name(0), 3, round as u16);
         let birth = Birth { numbering: Some(Numbering::Trigger), ..birth };
@@ -256,7 +256,7 @@ impl GroupKnowledge {
         vec![(topic.clone(), json(&birth), true), (topic, Vec::new(), true)]
     }
 
-    /// A birth of `cam-5` with the slot of `cam-0`, as the new device of a site would send it; `cam-5` itself runs on.
+    /// A birth of `cam-5` with the slot of `cam-0`, as a device would send it that replaces `cam-0`. The real `cam-5` runs on.
     fn birth_with_taken_slot(&self) -> Forged {
         let birth = self.birth(&device_name(5), 0, self.boots[5].wrapping_add(1));
         (device_topic(&self.topics, &device_name(5), DeviceTopic::Birth), json(&birth), false)
@@ -267,7 +267,7 @@ impl GroupKnowledge {
         (device_topic(&self.topics, &device_name(0), DeviceTopic::Status), json(&down), true)
     }
 
-    /// Bytes without a meaning on the topics of the group and of `cam-0`.
+    /// Meaningless bytes on the topics of the group and of `cam-0`.
     fn garbage(&self, round: u64) -> Vec<Forged> {
         let bytes = |seed: u64| -> Vec<u8> {
             (0..64).map(|at| (seed.wrapping_mul(2_654_435_761).rotate_left(at) >> 7) as u8).collect()
@@ -309,18 +309,18 @@ impl GroupKnowledge {
         let header = Header { late: false, session, sample, age_ms: 0 };
         let limits = shipped_limits();
         let mut payload = Vec::new();
-        // A body beyond the limits is garbage too.
+        // A body beyond the limits leaves an empty or partial message, which is garbage too.
         let _ = encode(&Message { header, body: *body }, &limits, &mut payload);
         payload
     }
 }
 
-/// Limits of the messages that a leader of the shipped network accepts.
+/// Limits of messages in a group with the shipped network.
 fn shipped_limits() -> Limits {
     Limits { classes: 10, scores: ScoreEncoding::Bits4, ..Limits::default() }
 }
 
-/// Whether a message holds scores, and not that a view is absent.
+/// Whether a message is a summary with scores; a message that the view is absent is none.
 fn is_summary(payload: &[u8]) -> bool {
     let message = decode(payload, &shipped_limits());
     message.is_ok_and(|message| matches!(message.body, Body::Summary(_)))
@@ -330,7 +330,7 @@ fn json(value: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("names and numbers have a JSON form")
 }
 
-/// Listens to everything in a group, as a person with the operator's certificate may.
+/// A client that reads all messages of a group, with the operator's certificate.
 struct Listener {
     _link: Link,
     incoming: mpsc::Receiver<Incoming>,
@@ -354,7 +354,7 @@ impl Listener {
         listener
     }
 
-    /// Reads what has come.
+    /// Passes each message that has arrived to `each`, and stores retained messages.
     fn take(&mut self, mut each: impl FnMut(&str, &[u8])) {
         while let Ok(incoming) = self.incoming.try_recv() {
             if let Incoming::Message { topic, payload, retain } = incoming {
@@ -366,7 +366,7 @@ impl Listener {
         }
     }
 
-    /// Messages that the listener has heard, once a result and a summary of `cam-0` are among them.
+    /// What the rogue client must know, once a result and a summary of `cam-0` have arrived.
     async fn knowledge(&mut self) -> GroupKnowledge {
         let (site, group) = (SiteId::new(SITE).expect("a name"), GroupId::new(GROUPS[0]).expect("a name"));
         let topics = Topics::new(&site, &group);
@@ -396,7 +396,7 @@ impl Listener {
     }
 }
 
-/// A result of the leader with another class.
+/// The result with another class; `None` if it has no class.
 fn forged(result: &[u8]) -> Option<Vec<u8>> {
     let mut value: serde_json::Value = serde_json::from_slice(result).ok()?;
     value["class"] = serde_json::json!((value["class"].as_u64()? + 1) % 10);
@@ -404,11 +404,11 @@ fn forged(result: &[u8]) -> Option<Vec<u8>> {
     serde_json::to_vec(&value).ok()
 }
 
-/// Identity that the rogue client shows the broker.
+/// Address of the broker, and the certificate that the rogue client shows there.
 fn access(column: Column, site: &Site, stranger: &Site) -> BrokerAccess {
     match column {
         Column::NoIdentity => site.access(GROUPS[0], "cam-5"),
-        // It trusts the broker, and shows a certificate of another authority.
+        // The client trusts the broker, but its certificate is of another authority.
         Column::Stranger => {
             let (own, foreign) = (site.member(GROUPS[0], "cam-0"), stranger.member(GROUPS[0], "cam-0"));
             let files = IdentityFiles {
@@ -426,7 +426,7 @@ fn access(column: Column, site: &Site, stranger: &Site) -> BrokerAccess {
     }
 }
 
-/// Runs one attack on a running site, for a time.
+/// Runs one attack on a running site for `time`.
 ///
 /// # Panics
 /// When a message of the real leader cannot be read.
@@ -490,7 +490,7 @@ pub async fn run(
     Cell { refused, sent, passed, outcomes, counted }
 }
 
-/// Takes away what the rogue client had the broker keep, where it was let in.
+/// Removes the retained messages of the rogue client from a broker without identity; elsewhere it could leave none.
 async fn cleanup(site: &Site, known: &GroupKnowledge, column: Column) {
     if column == Column::NoIdentity {
         let config = LinkConfig::new(site.access(GROUPS[0], "operator"), "cleanup");
@@ -500,7 +500,7 @@ async fn cleanup(site: &Site, known: &GroupKnowledge, column: Column) {
                 sleep(Duration::from_millis(10)).await;
             }
             for topic in [Topic::Settled, Topic::Leader] {
-                // A broker that is away keeps nothing either.
+                // If the broker is away, it retains nothing either.
                 let _ = link.publish(known.topics.name(&topic), Vec::new(), QoS::AtLeastOnce, true);
             }
             sleep(Duration::from_millis(200)).await;
@@ -509,7 +509,7 @@ async fn cleanup(site: &Site, known: &GroupKnowledge, column: Column) {
     sleep(Duration::from_millis(4 * PERIOD_MS)).await;
 }
 
-/// Name of a metric in the table.
+/// Short name of a metric for the table.
 fn short(name: &str) -> String {
     let name = name.trim_start_matches("headwater_aggregator_");
     let label = |key: &str| {
@@ -524,12 +524,12 @@ fn short(name: &str) -> String {
 }
 
 impl Cell {
-    /// Whether the cell is as it should be: a stranger is not let in, with identity nothing but the own messages of a device is passed on,
-    /// and the samples of the group that is not attacked, with identity also those of the attacked one, ended well.
+    /// Whether the cell is as expected. Samples of the group that is not attacked end well. A stranger is not let in and harms nothing.
+    /// With a device's certificate, only messages on its own topics are passed on; they harm samples only if it lies or takes a slot.
     pub fn is_sound(&self, attack: Attack, column: Column) -> bool {
         let other = self.outcomes.iter().skip(1).all(Outcome::is_sound);
         let own = self.outcomes.iter().take(1).all(Outcome::is_sound);
-        // Messages on the topics of `cam-5` itself.
+        // Attacks that publish on the topics of `cam-5`, whose certificate the client has.
         let is_own_topic = matches!(attack, Attack::Lie | Attack::Slot | Attack::Bundle);
         match column {
             Column::NoIdentity => other && self.sent > 0,
@@ -541,7 +541,7 @@ impl Cell {
         }
     }
 
-    /// The cell in words.
+    /// The cell as text.
     pub fn text(&self) -> String {
         let mut text = match &self.refused {
             Some(reason) => format!("no connection ({})", reason.split(';').next().unwrap_or_default()),
@@ -572,7 +572,7 @@ impl Cell {
     }
 }
 
-/// Waits a little longer than a sample takes, so that an attack begins on a quiet site.
+/// Receives messages for longer than a sample takes, so that an attack begins after the one before has ended.
 pub async fn settle(clients: &mut [GroupClient]) {
     receive(clients, Duration::from_secs(1)).await;
 }

@@ -1,4 +1,4 @@
-//! Devices that are not well, one after the other: how long until the status, a metric and the log of the aggregator name each.
+//! Devices with faults, one after the other: how long the aggregator's status, metrics and log take to name each fault.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::other_programs::find_faketime;
 /// Time between two checks.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Time in which a leader has the latest windows of a device that answers again.
+/// Wait before an event, in which the leader forgets that a device answered late or not at all before.
 const CALM: Duration = Duration::from_secs(2);
 
 /// Head of the table.
@@ -20,14 +20,14 @@ pub const HEAD: &str = "\
 | what happens | state | limit | status | metric | log |
 | --- | --- | --- | --- | --- | --- |";
 
-/// A row of the table.
+/// What happens to a device: a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// SIGKILL.
     Killed,
-    /// SIGSTOP: the broker takes the device for connected.
+    /// SIGSTOP: to the broker the device is still connected.
     Frozen,
-    /// SIGKILL and a new start, three times.
+    /// SIGKILL three times, with a new start after the first two.
     Flapping,
     /// A start with the bundle of another network.
     OtherNetwork,
@@ -35,7 +35,7 @@ pub enum Event {
     ClockAhead,
 }
 
-/// Every row.
+/// Every row, in order.
 pub const ROWS: [Event; 5] =
     [Event::Killed, Event::Frozen, Event::Flapping, Event::OtherNetwork, Event::ClockAhead];
 
@@ -50,8 +50,8 @@ impl Event {
         }
     }
 
-    /// Slot of the device to which it happens, in the first group: another one for each event, since a device that ends three times in a
-    /// minute is flapping.
+    /// Slot of the device in the first group to which the event happens. Each event has its own device, since a device that ends three
+    /// times in a minute is flapping.
     fn slot(self) -> usize {
         self as usize + 1
     }
@@ -70,18 +70,18 @@ impl Event {
         }
     }
 
-    /// Longest time until the state is named, from the event, or from the start of the program.
+    /// Longest time until the state must be named, from the event, or from the start of the program.
     fn limit(self) -> Duration {
         match self {
             Self::Killed | Self::Flapping => Duration::from_secs(1),
-            // Three windows of 50 ms, each of which waits for the device for up to 50 ms, and a check every 250 ms.
+            // Three samples 50 ms apart, each of which waits up to 50 ms for the device; a check every 250 ms; and 250 ms of tolerance.
             Self::Frozen => Duration::from_millis(3 * (PERIOD_MS + 50) + 250 + 250),
             Self::OtherNetwork | Self::ClockAhead => Duration::from_secs(5),
         }
     }
 }
 
-/// Times until an event was named.
+/// Times from an event until each place named the state.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
     event: Event,
@@ -106,10 +106,10 @@ impl Named {
     }
 }
 
-/// Lets one event happen on a running site, and brings the device back.
+/// Lets one event happen on a running site, waits until it is named everywhere, and brings the device back.
 ///
 /// # Errors
-/// The part that did not name the device within [`LIMIT`], or that libfaketime is not installed.
+/// The place that did not name the state within [`LIMIT`], or that libfaketime is not installed.
 pub fn run(event: Event, site: &mut Site) -> Result<Named, String> {
     let part = Part::Device { group: 0, slot: event.slot() };
     until(event, site, "up")?;
@@ -180,7 +180,7 @@ fn wait(event: Event, site: &Site, (begin, logged): (Instant, usize)) -> Result<
         super::SITE
     );
     let words: &[String] = &match event {
-        // A refused birth has a line of its own.
+        // The log names a refused birth by its reason, not by a state.
         Event::OtherNetwork => [format!("device={device}"), "wrong_network".to_owned()],
         _ => [format!("device={device}"), format!("state=\"{state}\"")],
     };
@@ -209,7 +209,7 @@ fn wait(event: Event, site: &Site, (begin, logged): (Instant, usize)) -> Result<
     ))
 }
 
-/// State of the device by the status.
+/// State of the device by the aggregator's status page; `None` if the page does not name the device.
 fn device_state(event: Event, site: &Site) -> Option<String> {
     let status: Value = serde_json::from_str(&site.admin("/status")).ok()?;
     let groups = status["groups"].as_array()?;
@@ -245,6 +245,6 @@ fn new_lines(site: &Site, from: usize) -> String {
 }
 
 fn read_log(path: &Path) -> String {
-    // Only our own program writes it, in UTF-8.
+    // The log is UTF-8, since only our own program writes it.
     std::fs::read_to_string(path).unwrap_or_default()
 }

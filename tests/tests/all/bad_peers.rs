@@ -19,7 +19,7 @@ fn refused(group: &InProcessGroup, device: &str, fault: &str) -> u64 {
     refused.and_then(|refused| refused.get(fault)).copied().unwrap_or_default()
 }
 
-/// A summary as a device would send it, with one change.
+/// The bytes of a summary as a device would send it, after `change` has altered them.
 fn summary(group: &InProcessGroup, sample: SampleId, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let network = group.settings.networks.current();
     let limits = network.manifest().limits();

@@ -1,4 +1,4 @@
-//! A group whose devices send several answers in one message decides what it decides without.
+//! A group whose devices send several answers in one message makes the same decisions as a group that sends each by itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use headwater_tests::group::{bundle, client_of, decide_all, embedded_broker, gro
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
 
-/// Samples that are compared.
+/// Samples whose decisions are compared.
 const SAMPLES: u64 = 96;
-/// Samples in flight at once: their answers go in one message.
+/// Samples in flight at once, whose answers can go in one message.
 const IN_FLIGHT: usize = 12;
-/// Time for which answers wait for others.
+/// Milliseconds for which an answer waits for others.
 const BATCH_MS: u64 = 60;
 
-/// A group of six devices, which the test holds itself.
+/// A group with six devices. The devices are apart from the services, so that the test can read their counts.
 struct BatchGroup {
     services: InProcessGroup,
     devices: Vec<DeviceHandle>,
     client: GroupClient,
 }
 
-/// A network whose samples leave at the first exit at or below this uncertainty.
+/// A network in which samples leave at the first exit if their uncertainty is at most `threshold`.
 fn network(threshold: f32) -> TinyNetwork {
     let mut policy = patient(Policy::default());
     policy.of_mut(Exit::LOCAL).threshold = Threshold::One(ExitThreshold::new(threshold).expect("in [0, 1]"));
@@ -59,7 +59,7 @@ impl BatchGroup {
         Self { services, devices, client }
     }
 
-    /// Decides samples until every device knows that the leader reads batches.
+    /// Decides samples until every device knows from the leader that it may send batches.
     async fn until_allowed(&mut self) {
         let mut first = 1;
         while self.devices.iter().any(|device| device.report().counts.batch_wait_ms == 0) {
@@ -68,7 +68,7 @@ impl BatchGroup {
         }
     }
 
-    /// Decides the compared samples.
+    /// Decides the samples whose decisions are compared.
     async fn decide(&mut self) -> Vec<Decision> {
         let first = 9 * shipped::frames().len() as u64;
         decide_all(&mut self.client, &ids(first, SAMPLES), IN_FLIGHT).await
@@ -141,7 +141,7 @@ async fn samples_whose_answer_waits_in_a_killed_device_are_decided_by_the_others
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     drop(group.devices.remove(0));
-    // The others send theirs when they stop, or when their time is over.
+    // The other devices send their waiting answers when they stop, or when the wait is over.
     let decisions = group.client.wait_for_decisions(&samples).await.expect("all samples are decided");
     assert_eq!(decisions.len(), samples.len());
     for decision in decisions.values() {

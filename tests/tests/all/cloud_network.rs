@@ -8,7 +8,7 @@ use headwater_tests::group::{bundle, embedded_broker};
 use headwater_tests::programs::{Log, command, service};
 use serde_json::Value;
 
-/// A file with the bundle of a small network, and the network's id.
+/// Writes a bundle of a small network with weights from `seed`. Returns the file and the network's id.
 fn bundle_file(folder: &Path, seed: u64) -> (PathBuf, NetworkId) {
     let bytes = TinyNetwork { seed, ..TinyNetwork::default() }.bundle();
     let file = folder.join(format!("{seed}.hwb"));

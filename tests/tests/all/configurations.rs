@@ -1,5 +1,5 @@
-//! Every configuration, live over a broker and HTTP: the tiers give the same answers as the whole network. The networks have
-//! weights from a seed, and thresholds at which about half of the samples leave.
+//! Every configuration, live over a broker and HTTP: the tiers together give the same answers as the whole network in one piece. The
+//! networks have random weights, and thresholds at which about half of the samples leave at each exit.
 
 use std::collections::BTreeSet;
 
@@ -16,12 +16,12 @@ use headwater_tests::group::{
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
 
-/// Shipped samples that are run.
+/// Number of shipped samples that are decided.
 const SAMPLES: usize = 60;
 /// Samples in flight at once.
 const IN_FLIGHT: usize = 8;
 
-/// A network of the configuration for the shipped frames: six slots, or only the first.
+/// A network of the configuration that fits the shipped frames: with six slots, or one if a device decides alone.
 fn network(configuration: Configuration) -> TinyNetwork {
     let slots = if configuration.has(Exit::DEVICE) { 1 } else { 6 };
     let edges = match configuration {
@@ -34,7 +34,7 @@ fn network(configuration: Configuration) -> TinyNetwork {
     TinyNetwork { slots, edges, classes: 10, view: [3, 32, 32], policy, ..TinyNetwork::of(configuration) }
 }
 
-/// Answers of the whole network to each sample.
+/// Answers of the network in one piece to each sample.
 fn whole_answers(network: &TinyNetwork) -> Vec<WholeAnswer> {
     let frames = shipped::frames();
     let mut whole = Whole::load(&bundle(&network.bundle()), &TractEngine::new()).expect("the network loads");
@@ -66,7 +66,7 @@ async fn check(network: TinyNetwork) {
     let expected = whole_answers(&network);
     let group = start(group_at(embedded_broker(), bundle(&network.bundle()))).await;
     let mut client = client_of(&group).await;
-    // The frames of a sample are those of its id, modulo their number.
+    // The id of a sample, modulo the number of frames, picks the frames: these ids begin with frame 0.
     let samples = ids(9 * shipped::frames().len() as u64, SAMPLES as u64);
     let decisions = decide_all(&mut client, &samples, IN_FLIGHT).await;
     let configuration = network.configuration.letter();
@@ -126,7 +126,7 @@ async fn configuration_f_has_several_devices_several_edges_and_the_cloud() {
     }
 }
 
-/// Scores of levels and coded maps: what the leader decides from is what the whole network rounds to.
+/// With scores in levels and coded maps: the leader decides from the same rounded values as the network in one piece.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn coded_scores_and_maps_give_the_answers_of_the_whole_network() {
     use Configuration::{B, C, D, E, F};
@@ -141,12 +141,12 @@ async fn coded_scores_and_maps_give_the_answers_of_the_whole_network() {
     }
 }
 
-/// In configuration f each edge is killed and restarted, then the leader. Each sample is decided or dropped once, and the slots of a killed
-/// edge are missing.
+/// In configuration f, each edge is killed and restarted, then the leader. Each sample is decided or dropped once. While an edge is
+/// killed, its slots are missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edges_and_then_the_leader_are_killed_and_restarted() {
     let mut network = network(Configuration::F);
-    // No sample leaves before the edges, and every sample leaves there.
+    // No sample leaves before the edges, and every sample that reaches an edge leaves there.
     network.policy.of_mut(Exit::LOCAL).threshold = Threshold::One(ExitThreshold::ONLY_CERTAIN);
     network.policy.of_mut(Exit::EDGE).threshold = Threshold::One(ExitThreshold::ALWAYS);
     let bundle = bundle(&network.bundle());
@@ -182,7 +182,7 @@ async fn edges_and_then_the_leader_are_killed_and_restarted() {
         }
     }
 
-    // The leader is killed in the middle of samples: decisions are published again unchanged, open samples are awaited.
+    // The leader is killed between samples: it must publish earlier decisions again unchanged, and decide or drop open samples.
     let before = next - first;
     let samples = ids(next, 40);
     for &sample in &samples[..30] {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Licences a dependency may be used under.
+/// Licences that a dependency may have.
 const LICENCES: [&str; 15] = [
     "MIT",
     "MIT-0",
@@ -24,7 +24,7 @@ const LICENCES: [&str; 15] = [
     "bzip2-1.0.6",
 ];
 
-/// Our crates that each of our crates may import.
+/// For each of our crates: those of our crates that it may import.
 ///
 /// ```text
 /// {protocol, kernels, map-coder, toml-file} <- inference <- {spec, calibration, services}
@@ -159,7 +159,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// Every dependency of our crates on any platform, as lines `name version|licence`.
+/// Every dependency of our crates on any platform, each as a line `name version|licence`.
 fn linked() -> String {
     cargo(&[
         "tree",
@@ -178,7 +178,7 @@ fn linked() -> String {
 #[test]
 fn every_dependency_has_a_licence_we_may_use() {
     let mut refused = BTreeSet::new();
-    // A blank line stands between the members of the workspace.
+    // Cargo prints a blank line between members of the workspace.
     for line in linked().lines().filter(|line| !line.is_empty()) {
         let (package, licence) = line.trim_end_matches(" (*)").split_once('|').expect("the format asked for");
         let allowed = spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX).is_ok_and(|expression| {
@@ -209,7 +209,7 @@ fn our_crates_import_in_one_direction_only() {
         let name = text(package, "name");
         let allowed = allowed.get(name).unwrap_or_else(|| panic!("{name} is not in the list of crates"));
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            // Tests and build scripts may import more.
+            // Only dependencies of the library or program itself are checked: tests and build scripts may import more.
             let imported = text(dependency, "name").strip_prefix("headwater-");
             if let Some(imported) = imported.filter(|_| dependency["kind"].is_null()) {
                 assert!(allowed.contains(&imported), "{name} imports {imported}");
@@ -245,7 +245,7 @@ fn clippy_refuses_more_than_five_parameters_in_every_crate() {
     let root = headwater_tests::shipped::root();
     let toml = |path: &std::path::Path| read(path).parse::<toml::Table>().expect("TOML");
     assert_eq!(toml(&root.join("clippy.toml"))["too-many-arguments-threshold"].as_integer(), Some(5));
-    // The lint belongs to the group `all`.
+    // The lint `too_many_arguments` is in clippy's group `all`.
     let workspace = toml(&root.join("Cargo.toml"));
     assert_eq!(workspace["workspace"]["lints"]["clippy"]["all"]["level"].as_str(), Some("warn"));
     let metadata = metadata();

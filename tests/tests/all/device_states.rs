@@ -1,5 +1,5 @@
-//! Devices that are killed, silent, flapping, of another network, or with a wrong clock: each is named by the status, the metrics and the
-//! log of the aggregator.
+//! Devices that are killed, silent, flapping, or have another network or a wrong clock: the aggregator's status, metrics and log name
+//! each of them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ use serde_json::Value;
 /// Time between two checks of a state.
 const POLL: Duration = Duration::from_millis(20);
 
-/// An aggregator of the group `tests/group` with its devices as programs.
+/// An aggregator of the group `tests/group` and its devices, all as programs.
 struct Site {
     folder: PathBuf,
     broker: Endpoint,
@@ -38,7 +38,7 @@ impl Site {
         self.start("aggregator", command.args(["--admin-listen", &admin]))
     }
 
-    /// A device that captures every 100 ms.
+    /// The command of a device that captures every 100 ms.
     fn device_command(&self, slot: usize, bundle: &Path) -> Command {
         let mut command = device(slot, &self.broker, bundle);
         command.args(["--capture", "clock", "--period-ms", "100"]);
@@ -53,20 +53,20 @@ impl Site {
         let mut answer = String::new();
         if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.admin_port)) {
             let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-            // A port that breaks off gives what it has said.
+            // If the connection breaks, what was read before is used.
             let _ = stream.write_all(request.as_bytes());
             let _ = stream.read_to_string(&mut answer);
         }
         answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
     }
 
-    /// The status of the group; null while the port does not answer.
+    /// The group on the status page; null if the port does not answer.
     fn group(&self) -> Value {
         let status: Value = serde_json::from_str(&self.get("/status")).unwrap_or_default();
         status["groups"][0].clone()
     }
 
-    /// Waits until the status, the metrics and the log name a device with this state.
+    /// Waits until status, metrics and log name the device in this state, and returns the device's entry on the status page.
     #[track_caller]
     fn until(&self, device: &str, state: &str) -> Value {
         let begin = Instant::now();
@@ -109,14 +109,14 @@ fn each_device_that_is_not_well_is_named_and_well_again_afterwards() {
     );
     assert_eq!(group["empty_slots"], serde_json::json!([2, 3, 4, 5]));
 
-    // Killed, and started again.
+    // The device is killed and started again.
     drop(killed.take());
     let down = site.until("cam-1", "down");
     assert!(down["reason"].as_str().expect("a reason").contains("connection"), "{down}");
     killed = Some(site.device(1));
     site.until("cam-1", "up");
 
-    // Frozen: the broker takes it for connected.
+    // The device is frozen: to the broker it is still connected.
     let frozen = killed.as_ref().expect("it runs");
     frozen.signal("STOP").expect("a shell starts");
     let silent = site.until("cam-1", "silent");
@@ -124,7 +124,7 @@ fn each_device_that_is_not_well_is_named_and_well_again_afterwards() {
     frozen.signal("CONT").expect("a shell starts");
     site.until("cam-1", "up");
 
-    // Flapping.
+    // The device ends for the third time within a minute.
     drop(killed.take());
     site.until("cam-1", "down");
     killed = Some(site.device(1));
@@ -132,7 +132,7 @@ fn each_device_that_is_not_well_is_named_and_well_again_afterwards() {
     drop(killed.take());
     site.until("cam-1", "flapping");
 
-    // Another network.
+    // A device has another network.
     let bundle = folder.path().join("other.hwb");
     let other = TinyNetwork { slots: 6, view: [3, 32, 32], ..TinyNetwork::default() };
     std::fs::write(&bundle, other.bundle()).expect("the folder can be written");
@@ -150,7 +150,7 @@ fn each_device_that_is_not_well_is_named_and_well_again_afterwards() {
     let reason = stranger.expect("cam-2 is named")["reason"].as_str().expect("a reason");
     assert!(reason.contains("expected") && reason.contains("bundle"), "{reason}");
 
-    // A clock that is a minute ahead.
+    // The clock of a device is a minute ahead.
     let mut ahead = site.device_command(3, &shipped::bundle_path());
     ahead
         .env("LD_PRELOAD", find_faketime().expect("libfaketime is installed by scripts/install/test-tools"))

@@ -18,7 +18,7 @@ use tokio::time::{Instant, interval, sleep};
 /// Time between triggers.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// Six slots and two edges. No sample leaves before the cloud, so every sample takes the whole way.
+/// A network with six slots and two edges. No sample leaves before the cloud, so every sample passes all tiers.
 fn network() -> TinyNetwork {
     let mut policy = Policy { window_ms: 8_000, features_ms: 8_000, ..patient(Policy::default()) };
     policy.of_mut(Exit::LOCAL).threshold = Threshold::One(ExitThreshold::ONLY_CERTAIN);
@@ -57,14 +57,14 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
     let mut client = client(broker, bundle.network_id()).await;
     let mut last = client.wait_for_complete_decision(SampleId(1000)).await.unwrap();
 
-    // Samples that were triggered while the leader was running.
+    // All samples that are triggered while the leader runs; each of them must be decided or dropped.
     let mut triggered = Vec::new();
     for (edge, slots) in EdgeIndex::first(edge_slots.len()).zip(edge_slots) {
         let samples = ids(last.0 + 1, 60);
         trigger_all(&mut client, &samples[..20]).await.unwrap();
         group.kill(Service::Edge(edge));
         trigger_all(&mut client, &samples[20..40]).await.unwrap();
-        // The last of these samples is decided without the edge before the edge restarts.
+        // The last of these samples is decided before the edge restarts, so the edge's slots are absent.
         let without_edge = client.wait_for_decisions(&samples[20..40]).await.unwrap();
         let is_absent = |slot: &Slot| without_edge[&samples[39]].presence.get(*slot) != SlotPresence::Present;
         assert!(slots.iter().all(is_absent), "edge {edge}: {:?}", without_edge[&samples[39]]);
@@ -77,7 +77,7 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
         last = client.wait_for_complete_decision(SampleId(last.0 + 1000)).await.unwrap();
     }
 
-    // The leader is killed in a burst. Decisions stay as they were, open samples are decided later or dropped as `restart`.
+    // The leader is killed in the middle of a burst. Earlier decisions stay the same; open samples are decided later, or dropped.
     let burst = ids(last.0 + 1, 40);
     trigger_all(&mut client, &burst[..20]).await.unwrap();
     for &sample in &burst[20..] {
@@ -108,7 +108,7 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
     triggered.extend(decided.iter().chain(&open));
     last = client.wait_for_complete_decision(SampleId(last.0 + 1000)).await.unwrap();
 
-    // Devices send again what they hold; what nobody sends is dropped after some seconds.
+    // Devices send unsettled samples again; after some seconds the leader drops samples that no device has sent.
     let until = Instant::now() + WAIT_LIMIT;
     while !JournalContents::read(&journal).open().is_empty() {
         assert!(Instant::now() < until, "samples without an end after {WAIT_LIMIT:?}");

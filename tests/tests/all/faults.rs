@@ -1,4 +1,4 @@
-//! Services that are killed, do not answer, or start late: every sample is decided, and its decision names what was missing.
+//! Services that are killed, do not answer, or start late: every sample is decided, and the decision names what was missing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ async fn a_killed_device_is_missing_and_not_waited_for() {
         assert_eq!(decision.presence.get(slot(2)), SlotPresence::Missing);
         assert_eq!(decision.missing, ["cam-2"]);
         assert_eq!(decision.degraded, [Degraded::DeviceMissing]);
-        // The last will has reached the leader, so the window does not run to its end.
+        // The leader has received the device's last will, so the window does not run to its end.
         assert!(decision.stages.window_us < u64::from(window_ms) * 1000 / 2, "{:?}", decision.stages);
     }
     group.start_service(Service::Device(slot(2))).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_silent_cloud_costs_the_deadline() {
     let mut settings = with_local_threshold(shipped_group(), 0.0);
     settings.cloud_url = Some(silent_server());
     let policy = settings.policy.get_or_insert_default();
-    // The test waits the whole deadline, so 8 s replace the patient default. Window and features may take all of it.
+    // The test waits for the whole deadline, so the deadline is 8 s, not the tests' usual 60 s.
     (policy.window_ms, policy.features_ms, policy.deadline_ms) = (8_000, 8_000, 8_000);
     let group = start(settings).await;
     let mut client = client_of(&group).await;
@@ -83,7 +83,7 @@ async fn a_restarted_cloud_is_used_again() {
     group.start_service(Service::Cloud).await.unwrap();
     let until = Instant::now() + WAIT_LIMIT;
     let mut sample = 2;
-    // The breaker may be open for its backoff; it closes by itself.
+    // The circuit breaker may be open for a while; it closes by itself.
     while client.decide(SampleId(sample)).await.unwrap().exit != Exit::CLOUD {
         sample += 1;
         assert!(Instant::now() < until, "the cloud is not asked again");

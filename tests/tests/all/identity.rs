@@ -1,4 +1,4 @@
-//! A broker with certificates and access rules by `headwater enroll`: who is let in, and what is said to who is not.
+//! A broker with certificates and access rules by `headwater enroll`: who may do what, and what the commands tell a client that is refused.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use headwater_tests::{programs, shipped};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{sleep, timeout};
 
-/// `headwater trigger` with these arguments: its exit code, and what it printed on standard error.
+/// Runs `headwater trigger` with these arguments. Returns the exit code, and what the command printed on standard error.
 fn trigger(site: &Site, flags: &[String]) -> (Option<i32>, String) {
     let output = programs::command("headwater")
         .args(["trigger", "--site", SITE, "--group", GROUPS[0], "--broker"])
@@ -61,7 +61,7 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
         let config = LinkConfig::new(site.access(GROUPS[0], name), name);
         Link::start(config.subscribe(format!("{prefix}/{filter}"), QoS::AtLeastOnce)).expect("a filter")
     };
-    // An operator reads the whole group; of a device the broker delivers what it may read.
+    // The operator may read all topics of the group. The device subscribes to all too, and gets only what it may read.
     let (operator, mut heard) = start("operator", "#");
     let (device, mut heard_by_device) = start("cam-1", "#");
     let (leader, _leader) = start("leader", "trigger");
@@ -109,7 +109,7 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
         (&operator, &["policy/operator", "trigger"][..]),
     ];
     for (link, expected) in may {
-        // The last message is an expected one: when it has come, a forbidden one before it would have come too.
+        // An expected topic comes last: when its message arrives, every message before it that was passed on has arrived.
         let last = expected[expected.len() - 1];
         ALL.iter().filter(|topic| **topic != last).chain([&last]).for_each(|topic| say(link, topic));
         let mut topics = Vec::new();
@@ -126,7 +126,7 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
     assert_eq!(topics, read.map(|topic| format!("{prefix}/{topic}")).into());
     site.headwater(&["enroll", "revoke", "--group", GROUPS[0], "cam-1"]);
     site.signal(Part::Broker, "HUP");
-    // The broker reads its rules anew when it comes to the signal.
+    // The broker reads its rules again some time after the signal.
     let until_silent = async {
         say(&device, "dev/cam-1/summary");
         while timeout(Duration::from_secs(1), heard.recv()).await.is_ok() {
@@ -142,7 +142,7 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
     assert!(refused.is_refusal(), "{refused}");
 }
 
-/// Topic of the next message of a link.
+/// Topic of the next message that a link receives.
 async fn next_topic(heard: &mut Receiver<Incoming>) -> String {
     loop {
         let incoming = timeout(WAIT_LIMIT, heard.recv()).await.expect("in time").expect("the link lives");
@@ -161,7 +161,7 @@ async fn a_page_reads_its_groups_and_sees_frames_and_acts_where_it_has_the_right
     for (name, rights, groups) in pages {
         site.headwater(&[&["enroll", "page", "--name", name], rights, &GROUPS[..groups]].concat());
     }
-    // A new certificate keeps the rights.
+    // A renewed certificate keeps the page's rights.
     site.headwater(&["enroll", "renew", "wall"]);
     site.start(Part::Broker);
     let start = |group: &str, name: &str| {
@@ -178,7 +178,7 @@ async fn a_page_reads_its_groups_and_sees_frames_and_acts_where_it_has_the_right
         Link::start(LinkConfig::new(site.access(GROUPS[0], "cam-0"), "cam-0")).expect("a client");
     let mut heard_by = Vec::new();
     for (name, rights, groups) in pages {
-        // Members of the whole site have folders beside those of groups.
+        // A page belongs to no group: its folder is beside the groups' folders.
         let (page, mut heard) = start("", name);
         let connected = async { while !matches!(heard.recv().await, Some(Incoming::Connected)) {} };
         timeout(WAIT_LIMIT, connected).await.expect("the broker takes a page");
@@ -300,7 +300,7 @@ fn a_tier_with_trusted_keys_takes_signed_bundles_alone() {
             assert_eq!(code, Some(2), "{program}: {said}");
             assert!(said.contains(reason), "{program}: {reason} in {said}");
         }
-        // The release that was used last is kept under the program's own name.
+        // The file names the release that was used last under the names of all programs; each program looks at its own.
         let releases = file("releases");
         std::fs::write(&releases, "s/g/d 2\nhome/demo 2\ncloud 2\n").unwrap();
         let own =

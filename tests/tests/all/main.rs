@@ -1,4 +1,4 @@
-//! Tests across the tiers. One program, since linking each file by itself takes longer than running it.
+//! Tests across the tiers, as one program: to link one program per file would take longer than all tests run.
 
 mod bad_peers;
 mod batches;

@@ -1,7 +1,7 @@
 //! Modules of every crate import in one direction.
 //!
-//! The diagram in a crate's `lib.rs` has the modules at its root in order: a module imports those to its right or in the lines below. Below the root
-//! the modules of a folder do not import each other in a circle. A module and those in its own folder may use each other.
+//! In the diagram in a crate's `lib.rs`, a module at the crate's root imports only modules to its right or in the lines below. Inside a
+//! folder, modules must not import each other in a circle. A module and the modules in its own folder may use each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,14 +10,14 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// A path of modules from the root of a crate; the empty one is the root.
+/// Names of the modules on the way from the root of a crate to a module; empty for the root.
 type ModulePath = Vec<String>;
 
 /// The modules of a crate.
 struct Modules {
-    /// Text of each module without tests and comments.
+    /// Text of each module, without tests, comments and strings.
     texts: BTreeMap<ModulePath, String>,
-    /// Names that a module passes on, with their paths as written there.
+    /// For each module: names that it exports by `pub use`, with the paths in that statement.
     passed_on: BTreeMap<ModulePath, BTreeMap<String, Vec<String>>>,
 }
 
@@ -33,7 +33,7 @@ fn crates() -> Vec<PathBuf> {
     folders.filter(|folder| folder.join("src/lib.rs").exists()).collect()
 }
 
-/// Modules in the diagram of `lib.rs`, first to last.
+/// Modules in the diagram of a `lib.rs`, in the order in which they are written.
 fn diagram(lib: &str) -> Vec<String> {
     let Some((_, after)) = lib.split_once("`module_orders`") else { return Vec::new() };
     let lines = after.split("//! ```").nth(1).expect("a diagram").lines().skip(1);
@@ -54,7 +54,7 @@ impl Modules {
         Self { texts, passed_on }
     }
 
-    /// The module in which a path of `from` ends, and where it is passed on, the one that has it.
+    /// The module that a path in the module `from` leads to; through `pub use`, the module in which the item is.
     fn module_of(&self, from: &[String], path: &[String], hops: usize) -> Option<ModulePath> {
         let mut rest = path;
         let mut module = match rest.first()?.as_str() {
@@ -86,7 +86,7 @@ impl Modules {
         }
     }
 
-    /// For each folder of modules and each of its modules: the modules of the folder that it imports, with the import.
+    /// For each folder and each of its modules: the modules of the same folder that it imports, each with the importing statement.
     fn imports(&self) -> BTreeMap<ModulePath, BTreeMap<String, BTreeMap<String, String>>> {
         let mut found: BTreeMap<ModulePath, BTreeMap<String, BTreeMap<String, String>>> = BTreeMap::new();
         for (from, text) in &self.texts {
@@ -118,7 +118,7 @@ fn read_folder(folder: &Path, module: &[String], texts: &mut BTreeMap<ModulePath
     }
 }
 
-/// Modules that a file declares for tests alone.
+/// Modules that a file declares only for tests.
 fn test_modules(module: &[String], text: &str) -> Vec<ModulePath> {
     static DECLARATION: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"#\[cfg\(test\)\][ \n]*(?:pub(?:\(crate\))? )?mod ([a-z0-9_]+);").unwrap()
@@ -136,12 +136,12 @@ fn without_tests(text: &str) -> String {
     SILENT.replace_all(code, "").into_owned()
 }
 
-/// Every path of a text that begins with `crate`, `self` or `super`; of a group each.
+/// Every path in a text that begins with `crate`, `self` or `super`; a group in braces gives one path for each of its items.
 fn paths(text: &str) -> Vec<Vec<String>> {
     static START: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?-u:\b)(?:crate|self|super)::").unwrap());
     let mut found = Vec::new();
     for start in START.find_iter(text) {
-        // `super::super::x` is one path.
+        // `super::super::x` is one path: the second `super` does not begin another.
         if !text[..start.start()].ends_with("::") {
             expand(&[], &text[start.start()..], &mut found);
         }
@@ -149,7 +149,7 @@ fn paths(text: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Adds the paths at the beginning of a text, each behind `before`. Returns the text behind them.
+/// Appends the paths at the beginning of a text to `found`, each with the prefix `before`. Returns the text after the paths.
 fn expand<'a>(before: &[String], text: &'a str, found: &mut Vec<Vec<String>>) -> &'a str {
     let text = text.trim_start();
     let end = text.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(text.len());
@@ -167,7 +167,7 @@ fn expand<'a>(before: &[String], text: &'a str, found: &mut Vec<Vec<String>>) ->
             return behind;
         }
         let behind = expand(&path, rest, found);
-        // The rest of an item, such as `as Name` or `*`, is no path.
+        // What else an item has, such as `as Name` or `*`, is no path.
         let next = behind.find([',', '}']).unwrap_or(behind.len());
         rest = &behind[next..];
         if rest.is_empty() {
@@ -176,7 +176,7 @@ fn expand<'a>(before: &[String], text: &'a str, found: &mut Vec<Vec<String>>) ->
     }
 }
 
-/// Names that `pub use` passes on.
+/// Names that a text exports by `pub use`, with their paths.
 fn passed_on(text: &str) -> BTreeMap<String, Vec<String>> {
     static PASSED_ON: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(?-u:\b)pub(?:\([a-z ]+\))? use ([^;]+);").unwrap());
@@ -187,7 +187,7 @@ fn passed_on(text: &str) -> BTreeMap<String, Vec<String>> {
     found.into_iter().filter_map(|path| Some((path.last()?.clone(), path))).collect()
 }
 
-/// The modules that are left when those that import none of the others are taken away again and again: the circles, and what imports them.
+/// Takes away modules that import none of the others until all that are left import another one: the circles, and what imports them.
 fn circle(imports: &BTreeMap<String, BTreeMap<String, String>>) -> Vec<String> {
     let mut left = imports.clone();
     loop {

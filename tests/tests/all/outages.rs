@@ -1,5 +1,5 @@
 //! Devices that capture by the clock go on while the broker or the leader is away. Every sample of that time is decided later, marked
-//! late, and none twice.
+//! late, and none is decided twice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use headwater_tests::other_programs::{loopback, mosquitto_at};
 use headwater_transport::held_port;
 use tokio::time::{Instant, sleep};
 
-/// Time between samples.
+/// Milliseconds between samples.
 const PERIOD_MS: u64 = 40;
-/// Time after which a device sends an unsettled sample late.
+/// Milliseconds after which a device sends an unsettled sample again, as late.
 const KEEP_MS: u64 = 700;
-/// Samples that an outage of the broker or the leader makes late, at least.
+/// Fewest samples that become late in each outage.
 const LATE_SAMPLES: u64 = 20;
 
-/// A group over Mosquitto whose broker and leader the test stops and starts. Its devices capture by the clock.
+/// A group over Mosquitto. The test stops and starts the broker and the leader; the devices capture by the clock.
 struct OutageGroup {
     folder: tempfile::TempDir,
     broker: Option<Program>,
-    /// Cloud and leader; the devices are apart.
+    /// Cloud, leader and edges; the devices are kept apart, in `devices`.
     services: InProcessGroup,
     devices: Vec<DeviceHandle>,
 }
 
-/// A network in which half of the samples leave at the first exit.
+/// A network in which about half of the samples leave at the first exit.
 fn network(configuration: Configuration) -> TinyNetwork {
     let slots = if configuration == Configuration::B { 1 } else { 6 };
     let edges = if configuration == Configuration::E { vec![(0..6).collect()] } else { Vec::new() };
@@ -46,13 +46,13 @@ fn network(configuration: Configuration) -> TinyNetwork {
 }
 
 impl OutageGroup {
-    /// Starts cloud and leader, before the broker.
+    /// Starts cloud, leader and edges. The broker is not started yet.
     async fn start(configuration: Configuration) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let broker = loopback(held_port().unwrap());
         let mut settings = group_at(broker, bundle(&network(configuration).bundle()));
         settings.site.journal = Some(folder.path().join("journal.jsonl"));
-        // A window that runs to its end in an outage must end before devices send late.
+        // In an outage windows run to their end, which must come before devices send the samples again as late.
         let policy = settings.policy.get_or_insert_default();
         (policy.window_ms, policy.features_ms, policy.deadline_ms) = (50, 2_000, 5_000);
         settings.slots.clear();
@@ -64,7 +64,7 @@ impl OutageGroup {
         self.broker = Some(mosquitto_at(self.folder.path(), &self.services.settings.site.broker));
     }
 
-    /// Starts all devices at once, so that their clocks begin with the same sample.
+    /// Starts all devices together, so that their clocks begin with the same sample.
     async fn start_devices(&mut self) {
         let network = Arc::clone(&self.services.settings.device_network);
         for slot in Slot::first(usize::from(network.manifest().slots)) {
@@ -96,7 +96,7 @@ impl OutageGroup {
         }
     }
 
-    /// Waits until every device has captured this many more samples that are too old to be sent in time.
+    /// Waits until every device has captured `samples` more samples than those that could still be sent in time.
     async fn wait_for_late_captures(&self, samples: u64) {
         let captured = |device: &DeviceHandle| device.report().counts.captured;
         let before = self.devices.iter().map(captured).max().expect("a device");
@@ -107,7 +107,7 @@ impl OutageGroup {
         .await;
     }
 
-    /// Waits until every device has this many samples in its spool.
+    /// Waits until every device has at least this many samples in its spool.
     async fn wait_for_spools(&self, samples: u64) {
         let expected = format!("{samples} samples in each spool");
         self.wait_until(&expected, |_, reports| {
@@ -116,13 +116,13 @@ impl OutageGroup {
         .await;
     }
 
-    /// Waits until this many more samples are decided.
+    /// Waits until at least this many more samples are decided.
     async fn wait_for_decisions(&self, more: usize) {
         let before = self.journal().decided.len();
         self.wait_until("decisions", |journal, _| journal.decided.len() >= before + more).await;
     }
 
-    /// Stops the devices, waits until all samples are settled, and checks that none is lost.
+    /// Waits until all spools are empty, stops the devices, waits until all samples have ended, and checks that none is lost.
     async fn finish(mut self) -> JournalContents {
         self.wait_until("empty spools", |_, reports| reports.iter().all(|report| report.counts.spooled == 0))
             .await;
@@ -136,7 +136,7 @@ impl OutageGroup {
             );
             reports.push(report);
         }
-        // The last samples were sent in time and are decided like any other.
+        // The last samples were sent in time, so they are decided like any other.
         let captured = reports.iter().map(|report| report.counts.captured).max().expect("a device");
         self.wait_until("the last decisions", |journal, _| {
             (journal.decided.len() + journal.dropped.len()) as u64 >= captured
@@ -147,7 +147,7 @@ impl OutageGroup {
         let closed: BTreeSet<u64> =
             journal.decided.keys().chain(journal.dropped.keys()).map(|sample| sample.0).collect();
         let (first, last) = (closed.first().expect("some"), closed.last().expect("some"));
-        // Every id of the clock from the first to the last is in the journal, or each running device has missed its capture.
+        // Every id between the first and the last is in the journal, unless each device missed the capture.
         let gaps = last - first + 1 - closed.len() as u64;
         let missed = reports.iter().map(|report| report.counts.captures_missed).max().expect("a device");
         assert!(gaps <= missed, "{gaps} gaps between {first} and {last}, {missed} captures missed");
@@ -159,10 +159,10 @@ fn late_count(journal: &JournalContents) -> u64 {
     journal.decided.values().filter(|decision| decision.degraded.contains(&Degraded::Late)).count() as u64
 }
 
-/// The broker is killed twice, for longer than a lost connection stays unnoticed.
+/// The broker is killed twice, each time for longer than a broken connection stays unnoticed.
 async fn check_outage_of_the_broker(configuration: Configuration) {
     let mut group = OutageGroup::start(configuration).await;
-    // The devices start before the broker.
+    // The devices start while there is no broker.
     group.start_devices().await;
     group.wait_for_spools(10).await;
     group.start_broker();
@@ -191,7 +191,7 @@ async fn late_samples_go_through_an_edge() {
     check_outage_of_the_broker(Configuration::E).await;
 }
 
-/// The leader is killed, and restarts after devices have begun to send late.
+/// The leader is killed, and restarts after devices have begun to send samples as late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_sample_is_lost_while_the_leader_is_away() {
     let mut group = OutageGroup::start(Configuration::C).await;

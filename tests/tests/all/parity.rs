@@ -1,4 +1,4 @@
-//! A distributed network gives the same answers as the whole network: every shipped sample, every exit, alone and in batches.
+//! A distributed network gives the same answers as the network in one piece: for every shipped sample and exit, single and in batches.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use headwater_protocol::{Exit, Slot};
 use headwater_tests::group::{client_of, decide_all, ids, shipped_group, start, with_local_threshold};
 use headwater_tests::shipped;
 
-/// Tolerance of confidences: an engine may add floats in another order for another batch size. Classes and bits are equal.
+/// Tolerance of confidences: for another batch size an engine may add floats in another order. Classes must be equal.
 const CONFIDENCE_TOLERANCE: f32 = 1e-4;
 
-/// Samples in flight at once, so that the cloud batches.
+/// Samples in flight at once, so that the cloud decides them in batches.
 const IN_FLIGHT: usize = 16;
 
 struct Expected {
@@ -26,8 +26,8 @@ struct Expected {
     confidence: f32,
 }
 
-/// Packed where a section has a packed form, as devices run it. Other engines round scores otherwise, and may give a score in the middle of two levels the
-/// other one.
+/// Loads a section as devices do: `packed` if the section has a packed form, else `tract`. Another engine may round a score in the
+/// middle of two levels to the other level.
 struct AsTheTiers;
 
 impl Engine for AsTheTiers {
@@ -96,7 +96,7 @@ async fn answers_are_equal_when_all_samples_leave_locally_at_qos_1() {
     check(settings, &[Exit::LOCAL]).await;
 }
 
-/// One HTTP request with many samples gives each sample the logits of a request with one sample.
+/// One HTTP request with many samples returns the same logits as requests with one sample each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_with_many_samples_gives_the_logits_of_single_samples() {
     use http_body_util::{BodyExt, Full};

@@ -1,4 +1,4 @@
-//! The programs over Mosquitto: SIGKILL of the leader, and memory of a device.
+//! The programs over Mosquitto: the leader is killed with SIGKILL, and a device's memory is measured.
 
 use headwater_group::start::Service;
 use headwater_protocol::{SampleId, SlotSet};
@@ -19,7 +19,7 @@ async fn a_leader_killed_with_sigkill_restarts_without_a_second_decision() {
     let mut last = client.wait_for_complete_decision(SampleId(1000)).await.unwrap();
 
     for _ in 0..3 {
-        // The leader is killed in the middle of a burst.
+        // The leader is killed in the middle of a burst of triggers.
         for step in 1..=40 {
             client.trigger(SampleId(last.0 + step)).await.unwrap();
             if step == 20 {
@@ -31,11 +31,11 @@ async fn a_leader_killed_with_sigkill_restarts_without_a_second_decision() {
         assert_eq!(client.account().contradicted_count(), 0);
     }
     let settled = client.wait_for_settled(|settled| settled.highest >= last).await.unwrap();
-    // Each decision in the journal was published, before the kill or after it.
+    // Each decision in the journal was published before or after the kill.
     assert_eq!(settled.decided, client.account().decisions().count() as u64, "{settled:?}");
 }
 
-/// Limit for the memory of a device, so that a small board can run it.
+/// Most memory of a device in KiB, so that a small board can run it.
 const MAX_DEVICE_MEMORY_KIB: u64 = 40 * 1024;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

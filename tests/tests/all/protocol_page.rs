@@ -1,4 +1,4 @@
-//! The page of messages names every word and every field, and its examples are messages.
+//! `docs/protocol.md` names every word and field of the messages, and its examples are valid messages.
 
 use headwater_protocol::{
     BatchEntry, BatchedAnswer, Birth, Degraded, Dropped, EdgeStatus, LeaveReason, Limits, ResultMessage,
@@ -8,7 +8,7 @@ use headwater_protocol::{
 
 const PAGE: &str = include_str!("../../../docs/protocol.md");
 
-/// Sources whose public types are the messages.
+/// Source files whose public types are messages.
 const SOURCES: [&str; 5] = [
     include_str!("../../../core/protocol/src/policy_command.rs"),
     include_str!("../../../core/protocol/src/decision.rs"),
@@ -21,7 +21,7 @@ const TOPICS: &str = include_str!("../../../core/protocol/src/topic.rs");
 
 const MESSAGES: &str = include_str!("../../../core/protocol/src/kind.rs");
 
-/// Lines of each public type of that kind, `enum` or `struct`, in a source.
+/// Text between the braces of each public `enum` or `struct` (`kind`) in a source file.
 fn bodies<'a>(source: &'a str, kind: &str) -> Vec<&'a str> {
     let start = format!("\npub {kind} ");
     let starts: Vec<_> = source.split(&start).skip(1).collect();
@@ -32,7 +32,7 @@ fn bodies<'a>(source: &'a str, kind: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Names in JSON of the variants of an enum.
+/// JSON names of an enum's variants.
 fn variants(body: &str) -> Vec<String> {
     let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
     let names = lines.filter(|line| line.starts_with(|c: char| c.is_ascii_uppercase()));
@@ -41,7 +41,7 @@ fn variants(body: &str) -> Vec<String> {
     names.map(|line| snake_case(&ident(line))).collect()
 }
 
-/// Names in JSON of the fields of a struct; a flattened field has none.
+/// JSON names of a struct's fields; a flattened field has no name of its own.
 fn fields(body: &str) -> Vec<String> {
     let mut is_flattened = false;
     let mut names = Vec::new();
@@ -111,7 +111,7 @@ fn every_topic_and_kind_is_on_the_page() {
     check_named(&variants(kinds.expect("the kinds")), "Kind");
 }
 
-/// The JSON below a heading.
+/// The JSON text below a heading of the page.
 #[track_caller]
 fn example(heading: &str) -> &'static str {
     let section = PAGE.split(&format!("\n## `{heading}`\n")).nth(1).expect("a heading");

@@ -1,4 +1,4 @@
-//! Refusals of a broker: a device logs each reason and tries again; a command names a port that does not speak MQTT.
+//! Brokers that refuse: a device logs each reason and tries again; a command says that a port does not speak MQTT.
 
 use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_tests::group::WAIT_LIMIT;

@@ -1,5 +1,5 @@
 //! A group changes its network one device at a time, live over broker and HTTP. No sample is lost or decided twice. Each decision is
-//! the answer of the network that it names, over the slots that were present.
+//! the answer of the network that the decision names, from the slots that were present.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use headwater_tests::group::{
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
 
-/// Samples between the switches of two devices.
+/// Samples that are decided between the switches of two devices.
 const SAMPLES: u64 = 20;
 
-/// Networks of six slots that differ in their weights and in the shape of their maps.
+/// A network with six slots. Networks of different seeds differ in weights and in the shape of their maps.
 fn network(configuration: Configuration, seed: u64) -> TinyNetwork {
     let edges = match configuration {
         Configuration::F => vec![vec![0, 2, 4], vec![1, 3, 5]],
         _ => Vec::new(),
     };
-    // While devices have different networks each window runs to its end, so it is the shortest that a busy machine does not reach.
+    // While devices have different networks every window runs to its end, so this one is only as long as a busy machine needs.
     let policy = Policy { window_ms: 4_000, ..patient(Policy::default()) };
     TinyNetwork {
         slots: 6,
@@ -41,7 +41,7 @@ fn network(configuration: Configuration, seed: u64) -> TinyNetwork {
     }
 }
 
-/// Class and confidence of the whole network for a decision's sample and present slots.
+/// Class and confidence that the network in one piece gives for a decision's sample and present slots.
 fn expected(whole: &mut Whole, decision: &Decision) -> (u16, f32) {
     let frames = shipped::frames();
     let views = shipped::views(&frames, (decision.sample.0 % frames.len() as u64) as usize);
@@ -63,7 +63,7 @@ async fn switch_device(group: &mut InProcessGroup, slot: Slot) {
     group.wait_until_ready(WAIT_LIMIT).await.unwrap();
 }
 
-/// Restarts cloud, leader and edges with only the next network.
+/// Restarts edges, leader and cloud with only the next network.
 async fn keep_only_next(group: &mut InProcessGroup) {
     group.settings.networks = Arc::clone(group.settings.networks.next().expect("a next network")).into();
     group.settings.policy = None;
@@ -110,7 +110,7 @@ async fn check(configuration: Configuration) {
                 6 | 7 => assert_eq!(decision.network, next.network_id(), "{what}"),
                 _ => {}
             }
-            // Exactly the devices of the other network are missing.
+            // Exactly the devices that have the other network than the decision are missing.
             let others = match (round, decision.network == next.network_id()) {
                 (0 | 7, _) => 0,
                 (_, true) => 6 - u32::from(round),

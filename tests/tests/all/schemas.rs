@@ -1,6 +1,6 @@
-//! The schemas in `docs/schemas/` are those of the types, and the messages of running groups fit them.
+//! The schemas in `docs/schemas/` are those of the Rust types, and the messages of running groups fit the schemas.
 //!
-//! `HEADWATER_WRITE_EXAMPLES=1` writes the files.
+//! With `HEADWATER_WRITE_EXAMPLES=1` the test writes the schemas instead.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -94,14 +94,14 @@ fn a_result_that_does_not_fit_is_named() {
     check_mistake(|result| _ = result.as_object_mut().map(|fields| fields.remove("policy")), "policy");
 }
 
-/// Every JSON message of the tests' group, by the name of its schema.
+/// Receives every JSON message of the tests' group, and sorts the messages by the name of their schema.
 struct Listener {
     incoming: tokio::sync::mpsc::Receiver<Incoming>,
     found: BTreeMap<&'static str, Vec<Value>>,
     _link: Link,
 }
 
-/// Name of the schema of a topic; `None` where messages are binary.
+/// Name of the schema for a topic's messages; `None` for binary messages.
 fn schema_of(topic: &str) -> Option<&'static str> {
     let levels: Vec<_> = topic.split('/').skip(4).collect();
     match levels[..] {
@@ -118,7 +118,7 @@ fn schema_of(topic: &str) -> Option<&'static str> {
 }
 
 impl Listener {
-    /// A listener whose subscription stands.
+    /// Starts a listener, and waits until the broker has accepted its subscription.
     async fn start(broker: headwater_link::Endpoint) -> Self {
         let names = site(broker.clone());
         let filter = format!("headwater/v1/{}/{}/#", names.site, names.group);
@@ -129,7 +129,7 @@ impl Listener {
         Self { incoming, found: BTreeMap::new(), _link: link }
     }
 
-    /// Collects messages until so many of a kind have come.
+    /// Collects messages until `count` messages of a schema have come.
     async fn wait_for(&mut self, name: &'static str, count: usize) {
         let until = Instant::now() + WAIT_LIMIT;
         while self.found.get(name).map_or(0, Vec::len) < count {
@@ -161,7 +161,7 @@ async fn the_messages_of_a_running_group_fit_their_schemas_and_name_a_device_tha
     decide_all(&mut client, &ids(1, 4), 2).await;
     group.kill(Service::Device(slot(2))).await;
     group.wait_until_ready(WAIT_LIMIT).await.unwrap();
-    // A trigger in JSON, as a program of a user sends it.
+    // A trigger in JSON, as a user's program may send it.
     let topic = client.topics.name(&headwater_protocol::Topic::Trigger);
     client.publish(&topic, &br#"{"sample": 5}"#[..]).await.unwrap();
     let decision = client
@@ -213,7 +213,7 @@ async fn the_status_of_an_edge_and_the_decision_of_a_device_fit_their_schemas() 
         if configuration == Configuration::B {
             let result = &listener.found["result"][5];
             assert_eq!((&result["exit"], &result["left"]), (&json!("device"), &json!("sure")), "{result}");
-            // Device and leader have one policy, so the leader knows the threshold.
+            // Device and leader have the same policy, so the leader knows the threshold and reports it.
             assert_eq!(result["exits"][0]["threshold_confidence"], 0.0, "{result}");
         }
         group.shutdown().await.unwrap();

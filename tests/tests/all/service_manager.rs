@@ -1,4 +1,4 @@
-//! The three programs under a service manager (`sd_notify`): ready, watchdog, stopping. And the check of a container's health.
+//! The three programs under a service manager (`sd_notify`): ready, watchdog, stopping. Also the health check of a container.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
@@ -17,7 +17,7 @@ use headwater_transport::held_port;
 /// Time without a watchdog message after which the manager would end a program.
 const WATCHDOG: Duration = Duration::from_secs(1);
 
-/// The manager's end of the messages of one program.
+/// The service manager's socket for the messages of one program.
 struct Manager {
     socket: UnixDatagram,
 }
@@ -28,7 +28,7 @@ impl Manager {
         Self { socket }
     }
 
-    /// The next message within a limit.
+    /// The next message; `None` if none comes within the limit.
     fn next(&self, limit: Duration) -> Option<String> {
         self.socket.set_read_timeout(Some(limit)).expect("a limit above zero");
         let mut buffer = [0; 4096];
@@ -39,7 +39,7 @@ impl Manager {
         }
     }
 
-    /// Waits for a message with this line.
+    /// Waits for a message that contains this line.
     #[track_caller]
     fn until(&self, line: &str) -> String {
         let begin = Instant::now();
@@ -54,13 +54,13 @@ impl Manager {
         panic!("expected {line}, found {seen:?}");
     }
 
-    /// Takes the messages that are there.
+    /// Discards the messages that have already come.
     fn drain(&self) {
         while self.next(Duration::from_millis(1)).is_some() {}
     }
 }
 
-/// A program with its admin port.
+/// A program, the address of its admin port, and its broker.
 struct Watched {
     name: &'static str,
     broker: Endpoint,
@@ -74,7 +74,7 @@ impl Watched {
         command
     }
 
-    /// Standard error of `--check-live`, and whether it succeeded.
+    /// Runs `--check-live`. Returns whether it succeeded, and its standard error.
     fn check_live(&self) -> (bool, String) {
         let output = self.command().arg("--check-live").stderr(Stdio::piped()).output().expect("it starts");
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -89,7 +89,7 @@ impl Watched {
 
 const PROGRAMS: [&str; 3] = ["headwater-cloud", "headwater-aggregator", "headwater-device"];
 
-/// The command of one of the programs.
+/// The command of the program with this name.
 fn of_name(name: &str, broker: &Endpoint) -> Command {
     let bundle = shipped::bundle_path();
     match name {

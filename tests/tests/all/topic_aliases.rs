@@ -1,4 +1,4 @@
-//! Topic aliases towards a real Mosquitto: the bytes that they save, its limits, and its restart.
+//! Topic aliases at a real Mosquitto: the bytes that aliases save, the limit of their number, and a restart of Mosquitto.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use tokio::time::timeout;
 /// Longest wait; only a failing test waits this long.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// Bytes of a message of one byte at `QoS` 0 without its topic: fixed header 2, length of the topic 2, properties 1, payload 1.
+/// Size of a message with a payload of 1 byte at `QoS` 0, without its topic: fixed header 2, topic length 2, properties 1, payload 1.
 const MESSAGE: u64 = 6;
 
-/// Bytes of an alias among the properties.
+/// Bytes that an alias adds to the properties.
 const ALIAS: u64 = 3;
 
-/// Mosquitto with a largest alias; `None` for its default of 10.
+/// Starts Mosquitto with this limit for aliases; `None`: Mosquitto's default of 10.
 fn broker(folder: &Path, address: &Endpoint, max_alias: Option<u16>) -> Program {
     let max = max_alias.map(|max| format!("max_topic_alias {max}\n")).unwrap_or_default();
     mosquitto_of(&format!("allow_anonymous true\nset_tcp_nodelay true\n{max}"), folder, address)
@@ -31,7 +31,7 @@ struct Client {
 }
 
 impl Client {
-    /// A connected client with one retained message, which reads what it publishes.
+    /// A connected client that has one retained message and receives what it publishes.
     async fn new(address: &Endpoint) -> Self {
         let mut config = LinkConfig::new(address.clone(), "alias").subscribe("view/+", QoS::AtMostOnce);
         config.retained.push(RetainedMessage::new("kept/status", "up"));
@@ -47,12 +47,12 @@ impl Client {
 
     async fn until_connected(&mut self) {
         while self.next().await != Incoming::Connected {}
-        // The acknowledged message comes after the retained one, so all bytes of the beginning are written.
+        // An acknowledged message comes after the retained one: when its answer is there, all bytes of the start have been written.
         let mut taken = self.link.publish_acknowledged("other/x", "x", false).expect("connected");
         timeout(MAX_WAIT, taken.wait()).await.expect("in time");
     }
 
-    /// Publishes one byte, waits for the message to come back, and returns the bytes written.
+    /// Publishes one byte, waits until the message comes back, and returns the number of bytes that were written.
     async fn bytes_of(&mut self, topic: &str) -> u64 {
         let before = self.link.wire().sent;
         self.link.publish(topic, "x", QoS::AtMostOnce, false).expect("connected");
@@ -79,7 +79,7 @@ async fn a_topic_costs_its_name_once_on_a_connection() {
         assert_eq!(client.bytes_of(topic).await, MESSAGE + ALIAS + name, "{topic} for the first time");
         assert_eq!(client.bytes_of(topic).await, MESSAGE + ALIAS, "{topic} again");
     }
-    // Mosquitto takes ten aliases; `other/x` has the first one.
+    // Mosquitto allows ten aliases. `other/x` has the first one, and the topics above have two: seven of the 20 topics get one.
     let mut with_names = 0;
     for topic in (0..20).map(|number| format!("view/{number:02}")) {
         client.bytes_of(&topic).await;
@@ -121,7 +121,7 @@ async fn a_restarted_broker_learns_the_aliases_anew() {
         client.bytes_of(topic).await;
         assert_eq!(client.bytes_of(topic).await, MESSAGE + ALIAS);
     }
-    // Messages at `QoS` 1 by alias, of which the broker's end may leave some without an answer.
+    // Messages at `QoS` 1 that are sent by alias; the broker may end before it has answered all of them.
     for _ in 0..100 {
         client.link.publish("view/b", "before", QoS::AtLeastOnce, false).expect("room for the message");
     }
@@ -129,14 +129,14 @@ async fn a_restarted_broker_learns_the_aliases_anew() {
     while !matches!(client.next().await, Incoming::Disconnected { .. }) {}
     let _second = broker(folder.path(), &address, None);
     client.until_connected().await;
-    // In the other order: an alias of the earlier connection would name the other topic.
+    // The order of the topics is reversed: an alias of the earlier connection would now name the other topic.
     for topic in ["view/b", "view/a"] {
         let name = topic.len() as u64;
         let before = client.link.wire().sent;
         client.link.publish(topic, "after", QoS::AtMostOnce, false).expect("connected");
         loop {
             let (found, payload) = client.message().await;
-            // A message from before the restart may come again, under its own name only.
+            // A message from before the restart may come again, but only on its own topic.
             assert_eq!(found, if payload == "before" { "view/b" } else { topic });
             if payload == "after" {
                 break;

@@ -21,7 +21,7 @@ pub(super) fn is_wide() -> bool {
     CodePath::best().name() == "avx512"
 }
 
-/// Bound of the path's kernel; `None` for a path without instructions in this bench.
+/// Bound of the path's kernel, in 10^9 products a second; `None` for a path whose instructions this bench does not measure.
 pub(super) fn of_path() -> Option<f64> {
     if is_wide() { popcounts() } else { lookups() }
 }
@@ -31,11 +31,11 @@ fn rate(products: usize, run: impl Fn()) -> f64 {
     (products * STEPS) as f64 / timed(run) / 1e3
 }
 
-/// Three lookups of 256 products, added up, added to one sum, and their high halves to another; nine instructions.
+/// Three lookups of 256 products are added up, then added to one sum, and their high halves to a second sum; nine instructions.
 fn lookups() -> Option<f64> {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the line above.
+        // SAFETY: the line above detected AVX2.
         #[expect(unsafe_code, reason = "calls a function with instructions that were detected")]
         return Some(rate(3 * 256 * x86::SUMS, || unsafe { x86::lookups() }));
     }
@@ -46,7 +46,7 @@ fn lookups() -> Option<f64> {
 fn popcounts() -> Option<f64> {
     #[cfg(target_arch = "x86_64")]
     if is_wide() {
-        // SAFETY: the path exists only where its instructions do.
+        // SAFETY: this path is chosen only on processors that have its instructions.
         #[expect(unsafe_code, reason = "calls a function with instructions that were detected")]
         return Some(rate(512 * CHAINS, || unsafe { x86::popcounts() }));
     }

@@ -76,7 +76,7 @@ fn session(environment: &Environment, onnx: &[u8]) -> ort::Result<Session> {
         .commit_from_memory(onnx)
 }
 
-/// Microseconds of one call, measured in rounds of many calls.
+/// Microseconds of one call: the mean over the calls of one round.
 fn timed(mut call: impl FnMut()) -> f64 {
     let (start, mut calls) = (Instant::now(), 0u32);
     while start.elapsed() < ROUND {
@@ -97,7 +97,7 @@ struct Measured {
     packed: f64,
     /// Name and microseconds of the other engines.
     others: Vec<(&'static str, f64)>,
-    /// Peak rate of the inner loop's instructions in 10^9 products a second, and the share of it that the packed section reaches.
+    /// Peak rate of the inner loop's instructions in 10^9 products a second, and the share of that rate that the packed section reaches.
     bound: Option<(f64, f64)>,
 }
 
@@ -145,13 +145,13 @@ fn measure(map: Map, environment: Option<&Environment>) -> Measured {
     }
 }
 
-/// Products of a layer. Those at the border count too, for every engine.
+/// Products of a layer. Products with the padding count too, for every engine.
 fn products(map: Map) -> f64 {
     (map.channels * map.channels * 9 * map.height * map.width) as f64
 }
 
 fn main() {
-    // `cargo test --benches` runs this too, and wants to know only that it would.
+    // `cargo test --benches` starts this program too; there it need not measure.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }

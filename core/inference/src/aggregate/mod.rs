@@ -40,7 +40,7 @@ pub enum AggregateError {
     },
 }
 
-/// Elementwise maximum over the present rows. A NaN counts only where every present row has one.
+/// Elementwise maximum over the present rows. An element is NaN only if every present row has NaN there.
 ///
 /// # Shapes
 /// - `rows`: `[slots, n]`; absent rows are not read
@@ -62,7 +62,7 @@ pub fn mean(rows: &[f32], present: SourceSet, out: &mut [f32]) -> Result<(), Agg
     Ok(())
 }
 
-/// Maps concatenated along the channel axis, absent maps 0, then one constant plane of 0 or 1 a slot.
+/// Maps concatenated along the channel axis, absent maps 0, then one constant plane of 0 or 1 per slot.
 ///
 /// # Shapes
 /// - `rows`: `[slots, f, h, w]`; absent maps are not read
@@ -124,7 +124,7 @@ pub fn mean_of_bits(maps: &[u8], present: SourceSet, out: &mut [f32]) -> Result<
     Ok(())
 }
 
-/// Bit-packed ±1 maps concatenated along the channel axis, absent maps 0, then one constant plane of 0 or 1 a slot.
+/// Bit-packed ±1 maps concatenated along the channel axis, absent maps 0, then one constant plane of 0 or 1 per slot.
 ///
 /// # Shapes
 /// - `maps`: `[slots, ceil(n / 8)]` bytes, `n = f * plane`; absent maps are not read
@@ -170,7 +170,7 @@ fn fold(
     Ok(())
 }
 
-/// Checks the length of `maps` and that one of them is present; returns their number.
+/// Checks the length of `maps` and that at least one map is present; returns the number of maps.
 fn check_maps(maps: &[u8], present: SourceSet, elements: usize) -> Result<usize, AggregateError> {
     let bytes = packed_len(elements).max(1);
     let slots = maps.len() / bytes;
@@ -183,7 +183,7 @@ fn divide(sums: &mut [f32], present: SourceSet) {
     sums.iter_mut().for_each(|sum| *sum /= count);
 }
 
-/// Joins the rows that `write` gives along the channel axis, absent rows 0, then one constant plane of 0 or 1 a slot.
+/// Lets `write` fill in each present row, leaves absent rows 0, and appends one constant plane of 0 or 1 per slot.
 fn concat_rows(
     slots: usize,
     plane: usize,

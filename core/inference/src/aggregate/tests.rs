@@ -13,7 +13,7 @@ fn is_present(mask: u64, slot: usize) -> bool {
     mask >> slot & 1 == 1
 }
 
-/// Maximum and mean as their definitions.
+/// Maximum and mean by their definitions; `None` if no row is present.
 fn reference_join(rows: &[&[f32]], mask: u64) -> Option<(Vec<f32>, Vec<f32>)> {
     let present: Vec<_> =
         (0..rows.len()).filter(|&slot| is_present(mask, slot)).map(|slot| rows[slot]).collect();

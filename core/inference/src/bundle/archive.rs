@@ -49,7 +49,7 @@ impl Member {
     }
 }
 
-/// The file of these members. A name has at most 99 ASCII bytes.
+/// The archive of these members. A name has at most 99 ASCII bytes.
 pub(super) fn write<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
     let mut file = Vec::new();
     for (name, bytes) in members {

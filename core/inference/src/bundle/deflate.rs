@@ -12,13 +12,13 @@ use crate::manifest::SectionManifest;
 /// Largest size of a section's ONNX without its parameters: graph, names, constants.
 const MAX_GRAPH_BYTES: u64 = 1 << 20;
 
-/// Largest size of ONNX per parameter: 4 bytes as `f32`, 4 for derived constants such as signs, and twice that as reserve.
+/// Largest size of ONNX per parameter: 4 bytes as `f32`, 4 for derived constants such as signs, and as much again in reserve.
 const MAX_PARAMETER_BYTES: u64 = 16;
 
 /// Largest ONNX of any section, in bytes.
 const MAX_ONNX_BYTES: u64 = 1 << 30;
 
-/// Largest ONNX of a section with that many parameters, in bytes.
+/// Largest ONNX of a section in bytes, by its number of parameters.
 pub(super) fn max_onnx_bytes(section: &SectionManifest) -> u64 {
     section.parameters.saturating_mul(MAX_PARAMETER_BYTES).saturating_add(MAX_GRAPH_BYTES).min(MAX_ONNX_BYTES)
 }

@@ -33,7 +33,7 @@ pub enum BundleError {
         /// The value found.
         found: String,
     },
-    /// A signature of format 1.
+    /// A signature of format 1, which states no release.
     #[error(
         "bundle: signature.json: expected a release, found a signature of format 1, which has none: sign it again with `headwater sign --release N`"
     )]
@@ -48,7 +48,7 @@ pub enum BundleError {
         /// Version of the file.
         found: u32,
     },
-    /// A member that is not the expected JSON.
+    /// A member that is not JSON, or JSON with other fields or values than expected.
     #[error("bundle: {member}: {reason}")]
     Json {
         /// The member.

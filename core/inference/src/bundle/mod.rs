@@ -1,4 +1,4 @@
-//! The bundle: one file with everything that a network needs to run. Every change to it is detected.
+//! The bundle: one file with everything that a network needs to run. Every change to the file is detected.
 //!
 //! A plain tar. Members, in this order:
 //!
@@ -7,15 +7,15 @@
 //! | `network.json` | the [manifest](crate::manifest); its SHA-256 is the network id | `hashes.json` |
 //! | `policy.json` | the [policies](crate::policy) | `hashes.json` |
 //! | `<section>.onnx` or `<section>.onnx.deflate` | one for each section, stored or deflated, whichever is smaller | `network.json` |
-//! | `<section>.packed` | after its ONNX, for a binary section: the [packed form](headwater_kernels::Section) | `network.json` |
+//! | `<section>.packed` | after the section's ONNX, for a binary section: the [packed form](headwater_kernels::Section) | `network.json` |
 //! | `<section>.contexts` | after its packed form, for a device that codes its map: the [context table](headwater_map_coder::ContextTable) | `network.json` |
 //! | `report.json` | training run and metrics; optional | `hashes.json` |
 //! | `hashes.json` | SHA-256 of the members that `network.json` does not cover | written anew and compared |
 //! | `signature.json` | ed25519 signature of network and policy; optional | itself |
 //!
-//! Hashes are over the bytes as stored. The encoding is canonical: members fix all other bytes (headers, padding, end, `hashes.json`), and
-//! a reader refuses a file with other ones. So a truncated or altered bundle is refused before any of it is used. The hashes do not prove who made the
-//! bundle; the signature does, to those who trust its key ([`Bundle::check_signature`]).
+//! Hashes are over the bytes as stored. The members determine all other bytes (headers, padding, end, `hashes.json`), and a reader
+//! refuses a file in which these bytes differ. So a truncated or altered bundle is refused before any of it is used. The hashes do not
+//! prove who made the bundle; the signature does, to those who trust its key ([`Bundle::check_signature`]).
 //!
 //! A tier may have a bundle with its own sections only: same `network.json`, same network id, fewer members.
 
@@ -54,7 +54,7 @@ pub const MAX_BUNDLE_BYTES: u64 = 256 << 20;
 /// Largest `network.json`, `policy.json`, `report.json` or `hashes.json`, in bytes.
 pub const MAX_JSON_BYTES: u64 = 16 << 20;
 
-/// Largest number of keys and values in such a file. In memory one of them may take a hundred times its bytes.
+/// Largest number of keys and values in such a file. A key or value may take a hundred times as many bytes in memory as in the file.
 pub const MAX_JSON_VALUES: usize = 1 << 18;
 
 const NETWORK: &str = "network.json";
@@ -83,7 +83,7 @@ pub struct SectionBytes<'a> {
     pub manifest: &'a SectionManifest,
     /// The ONNX file, inflated.
     pub onnx: Cow<'a, [u8]>,
-    /// The packed form, where the section has one.
+    /// The packed form, if the section has one.
     pub packed: Option<&'a [u8]>,
 }
 
@@ -98,7 +98,7 @@ impl Bundle {
         let (file, length) = regular_file::open(path).map_err(read)?;
         check_limit("the bundle", MAX_BUNDLE_BYTES, length)?;
         let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
-        // The limit holds again for a file that grows or that has no length.
+        // Limited again, because the file may have grown or report no length.
         file.take(MAX_BUNDLE_BYTES + 1).read_to_end(&mut bytes).map_err(read)?;
         Self::verified(bytes)
     }
@@ -157,12 +157,12 @@ impl Bundle {
         self.report.as_ref()
     }
 
-    /// The key of the bundle's signature, if it has one. It is not checked here.
+    /// The key that the bundle's signature names, if there is a signature. The signature is not checked here.
     pub fn signed_by(&self) -> Option<VerifyingKey> {
         self.signature.as_ref().map(|signature| signature.key)
     }
 
-    /// Release that the signature states, if there is one. It is not checked here.
+    /// Release that the bundle's signature states, if there is a signature. The signature is not checked here.
     pub fn release(&self) -> Option<&Release> {
         self.signature.as_ref().map(|signature| &signature.release)
     }
@@ -177,7 +177,7 @@ impl Bundle {
         format!("network {network} ({name}), policy {}, {signed}", self.policy_id())
     }
 
-    /// Checks that a trusted key signed network and policy, for this site and in no earlier release.
+    /// Checks that a trusted key signed network and policy, that this site may take them, and that the release is not too old.
     ///
     /// # Errors
     /// [`SignatureError`]: no signature, one of another key, network or policy, an earlier release, or one for other sites.
@@ -194,7 +194,7 @@ impl Bundle {
         archive::write(members.chain([(SIGNATURE, signature.as_slice())]))
     }
 
-    /// The same bundle with these policies, and without a signature, which would be about the earlier ones.
+    /// The same bundle with these policies, and without a signature, which would cover the earlier policies.
     ///
     /// # Errors
     /// [`BundleError`] for a policy that cannot be used.
@@ -211,7 +211,7 @@ impl Bundle {
         Ok(archive::write(members.chain([(HASHES, hashes.as_slice())])))
     }
 
-    /// The bytes of a member that every bundle has.
+    /// The bytes of a member; callers ask only for members that every bundle has.
     fn stored(&self, name: &str) -> &[u8] {
         let member = self.members.iter().find(|member| member.name == name);
         member.map(|member| member.bytes_in(&self.bytes)).unwrap_or_default()
@@ -222,12 +222,12 @@ impl Bundle {
         self.bytes.len()
     }
 
-    /// Size of a section in the file; `None` for one that is not in this bundle.
+    /// Bytes of a section's ONNX as stored; `None` for a section that is not in this bundle.
     pub fn stored_section_bytes(&self, name: &str) -> Option<usize> {
         self.stored_section(name).ok().map(|(_, onnx)| onnx.range.len())
     }
 
-    /// Size of a section's packed form; `None` for a section without one or not in this bundle.
+    /// Bytes of a section's packed form; `None` for a section without one or not in this bundle.
     pub fn packed_section_bytes(&self, name: &str) -> Option<usize> {
         self.packed_section(name).map(<[u8]>::len)
     }
@@ -238,17 +238,17 @@ impl Bundle {
         packed.map(|member| member.bytes_in(&self.bytes))
     }
 
-    /// The context table of a device's map; `None` where messages carry the map as it is, and for a section that is not in this bundle.
+    /// The context table of a device's map; `None` if messages carry the map uncoded, and for a section that is not in this bundle.
     pub fn contexts(&self, name: &str) -> Option<&[u8]> {
         let contexts = self.members.iter().find(|member| member.is_contexts_of(name));
         contexts.map(|member| member.bytes_in(&self.bytes))
     }
 
-    /// A section, inflated.
+    /// A section with its ONNX inflated.
     ///
     /// # Errors
     /// [`BundleError::NotInBundle`] or [`BundleError::UnknownSection`] for a section that is not in the bundle or not in the network;
-    /// [`BundleError::Refused`] for one that was deflated wrongly.
+    /// [`BundleError::Refused`] for ONNX that does not inflate or is over its limit.
     pub fn section(&self, name: &str) -> Result<SectionBytes<'_>, BundleError> {
         let (manifest, member) = self.stored_section(name)?;
         let stored = member.bytes_in(&self.bytes);
@@ -330,7 +330,7 @@ fn check_context_table(manifest: &NetworkManifest, member: &str, table: &[u8]) -
     Err(BundleError::refused(member, format!("{expected} bytes"), found))
 }
 
-/// Checks a further form of a section, which is there exactly if `network.json` has its hash.
+/// Checks the packed form or the context table of a section: the member is there exactly if `network.json` has its hash.
 fn check_form(
     bytes: &[u8],
     section: &SectionManifest,
@@ -395,7 +395,7 @@ fn parse<'a, T: serde::Deserialize<'a>>(member: &'static str, stored: &'a [u8]) 
     serde_json::from_slice(stored).map_err(|reason| BundleError::Json { member, reason })
 }
 
-/// Counts what stands before each key and value; marks inside of texts count too.
+/// Counts keys and values by the characters before them. Such characters inside strings count too, so the count may be too high.
 fn check_values(member: &'static str, stored: &[u8]) -> Result<(), BundleError> {
     let found = stored.iter().filter(|byte| matches!(byte, b'[' | b'{' | b',' | b':')).count();
     if found > MAX_JSON_VALUES {

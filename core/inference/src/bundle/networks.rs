@@ -11,16 +11,16 @@ use thiserror::Error;
 
 use super::{Bundle, Trust};
 
-/// Bundles of the networks of a group: the current one, and the next while its devices switch over.
+/// Bundles of a group's networks: the current network, and the next network while devices switch over.
 #[derive(Clone, Debug)]
 pub struct Networks(PerNetwork<Arc<Bundle>>);
 
-/// One value for the current network of a group, and one for the next while its devices switch over.
+/// One value for the current network of a group, and one for the next network while devices switch over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerNetwork<T> {
     /// Value of the current network.
     pub current: T,
-    /// Value of the network that its devices switch to.
+    /// Value of the network that the group's devices switch to; `None` while there is none.
     pub next: Option<T>,
 }
 
@@ -31,7 +31,7 @@ pub enum Generation {
     /// The current network.
     #[default]
     Current,
-    /// The network that its devices switch to.
+    /// The network that the group's devices switch to.
     Next,
 }
 
@@ -80,13 +80,13 @@ impl<T> PerNetwork<T> {
         PerNetwork { current: &self.current, next: self.next.as_ref() }
     }
 
-    /// Another value for each network.
+    /// The values that `of` makes of each network's value.
     pub fn map<U>(self, mut of: impl FnMut(Generation, T) -> U) -> PerNetwork<U> {
         let current = of(Generation::Current, self.current);
         PerNetwork { current, next: self.next.map(|next| of(Generation::Next, next)) }
     }
 
-    /// Another value for each network, where making one may fail.
+    /// As [`PerNetwork::map`], for an `of` that may fail.
     ///
     /// # Errors
     /// The first error of `of`.
@@ -117,7 +117,7 @@ impl<T> IndexMut<Generation> for PerNetwork<T> {
 }
 
 impl Networks {
-    /// Opens the bundle of the current network, and that of the next one where settings name it. With `trust` each must be signed.
+    /// Opens the bundle of the current network, and the next network's if settings name one. With `trust` each needs a trusted signature.
     ///
     /// # Errors
     /// Every bundle that cannot be used, with its key in the settings.
@@ -175,7 +175,7 @@ impl Networks {
         &self.0.current
     }
 
-    /// Bundle of the network that its devices switch to.
+    /// Bundle of the network that the group's devices switch to, if there is one.
     pub fn next(&self) -> Option<&Arc<Bundle>> {
         self.0.next.as_ref()
     }

@@ -1,6 +1,6 @@
 //! `signature.json`: an ed25519 signature over the hashes of `network.json` and `policy.json`.
 //!
-//! These two name the hashes of all that decides, so a part of a bundle with the sections of one tier verifies too. `report.json` is not
+//! `network.json` has the hashes of all sections, so a bundle with the sections of one tier alone verifies too. `report.json` is not
 //! covered. The signed message is a fixed line, both SHA-256, the number of the release (u64, little endian), and a line for each site:
 //!
 //! ```text
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// First part of the signed message; nothing else that the key signs may begin with it.
+/// First part of the signed message; nothing else that the key signs may begin with this line.
 const PURPOSE: &[u8] = b"headwater bundle signature 2\n";
 
 /// Key that signs bundles. It is never printed.
@@ -27,7 +27,7 @@ pub struct SigningKey(Ed25519KeyPair);
 pub struct Release {
     /// Number of the release; later ones have higher numbers.
     pub number: u64,
-    /// Sites that may take the bundle, in alphabetical order, each once; empty where every site may.
+    /// Sites that may take the bundle, in alphabetical order, each once; empty if every site may.
     sites: Vec<SiteId>,
 }
 
@@ -35,7 +35,7 @@ pub struct Release {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Signature {
-    /// The key that verifies it.
+    /// The key that verifies the signature.
     pub(super) key: VerifyingKey,
     pub(super) release: Release,
     /// 128 hex digits.
@@ -45,13 +45,13 @@ pub(super) struct Signature {
 /// Why a bundle is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SignatureError {
-    /// It has no signature.
+    /// The bundle has no signature.
     #[error("expected a signature by a trusted key, found none; sign it with `headwater sign`")]
     Missing,
-    /// The key is not among those that are trusted.
+    /// The signature's key is not among the trusted keys.
     #[error("signed by {0}, which is not among `trusted_keys`")]
     Stranger(VerifyingKey),
-    /// The signature does not belong to this network and policy.
+    /// The signature does not belong to this network, policy and release.
     #[error("the signature by {0} is not of this network, policy, release and sites")]
     Wrong(VerifyingKey),
     /// An earlier release than one that was in use.
@@ -59,7 +59,7 @@ pub enum SignatureError {
         "expected release {expected} or a later one, found release {found}: take the newer bundle, or sign this one with a higher --release"
     )]
     Old {
-        /// Least release.
+        /// Lowest release that is accepted.
         expected: u64,
         /// Release of the bundle.
         found: u64,
@@ -134,7 +134,7 @@ impl Signature {
         Ok(())
     }
 
-    /// Content of the member; equal signatures give equal bytes.
+    /// Content of `signature.json`; equal signatures give equal bytes.
     pub(super) fn render(&self) -> Vec<u8> {
         let Self { key, release: Release { number, sites }, signature } = self;
         // Names of sites need no escapes.
@@ -148,7 +148,7 @@ impl Signature {
 }
 
 impl Release {
-    /// A release for these sites, or for every site where none is named.
+    /// A release for these sites, or for every site if none is named.
     pub fn new(number: u64, sites: impl IntoIterator<Item = SiteId>) -> Self {
         let mut sites: Vec<SiteId> = sites.into_iter().collect();
         sites.sort_by(|one, other| one.as_str().cmp(other.as_str()));
@@ -156,7 +156,7 @@ impl Release {
         Self { number, sites }
     }
 
-    /// Sites that may take the bundle; empty where every site may.
+    /// Sites that may take the bundle; empty if every site may.
     pub fn sites(&self) -> &[SiteId] {
         &self.sites
     }

@@ -109,7 +109,7 @@ fn a_section_is_read_as_it_was_written() {
     for section in &manifest.sections {
         assert_eq!(&*bundle.section(&section.name).unwrap().onnx, onnx(&section.name));
     }
-    // Stored where deflating would make it larger.
+    // A section that deflating would make larger is stored as it is.
     assert_eq!(names(&bytes)[2..], ["device-0.onnx", "device-1.onnx", "cloud.onnx.deflate", HASHES]);
 }
 
@@ -161,7 +161,7 @@ fn an_error_names_the_member_and_the_expected_and_found_values() {
         let BundleError::Refused { part, expected, found } = &error else { panic!("{name}: {error}") };
         let (member, expected) =
             (part.strip_prefix("altered ").unwrap(), expected.strip_prefix("sha-256 ").unwrap());
-        // An altered record names a member, because its hash does not match the record any more.
+        // If `hashes.json` itself is altered, the error may name the member whose hash was altered there.
         if name != HASHES {
             assert_eq!(member, name);
             assert!(expected != found && expected.len() == 64 && found.len() == 64, "{error}");
@@ -318,7 +318,7 @@ fn a_context_table_of_another_length_is_neither_written_nor_read() {
         let message = format!("device-0.contexts: expected {} bytes, found {}", table.len(), wrong.len());
         let error = network.writer().contexts("device-0", wrong).finish().unwrap_err().to_string();
         assert!(error.contains(&message), "{error}");
-        // Hashes hold, as in a bundle of another program.
+        // A bundle with the wrong table and matching hashes, as another program may write it.
         let members = archive::read(&whole).unwrap();
         let hash = hashes::hex_sha256(wrong);
         let mut manifest: serde_json::Value =
@@ -360,7 +360,7 @@ proptest! {
     }
 }
 
-/// A signing key, made anew.
+/// A new signing key.
 fn signing_key() -> SigningKey {
     let document = ring::signature::Ed25519KeyPair::generate_pkcs8(&ring::rand::SystemRandom::new()).unwrap();
     SigningKey::from_pkcs8(document.as_ref()).unwrap()

@@ -70,7 +70,7 @@ impl BundleWriter {
             check_context_table(&self.manifest, &format!("{name}.contexts"), table)?;
         }
         let sections = self.store_sections()?;
-        // With the hashes filled in.
+        // Checked again, now that the hashes are filled in.
         self.manifest.check()?;
 
         let network = json(NETWORK, &self.manifest)?;
@@ -85,7 +85,8 @@ impl BundleWriter {
         Ok(archive::write(members))
     }
 
-    /// Deflates sections that shrink by it and writes their hashes into the manifest. Packed forms hardly shrink and are stored.
+    /// Deflates the ONNX of sections if that makes it smaller, and writes all hashes into the manifest. Packed forms hardly shrink and are
+    /// stored as they are.
     fn store_sections(&mut self) -> Result<Vec<(String, Vec<u8>)>, BundleError> {
         let mut given = std::mem::take(&mut self.sections);
         let mut given_packed = std::mem::take(&mut self.packed);

@@ -1,6 +1,6 @@
 //! The collector of an edge: it gathers the features of the edge's slots, without sockets, threads or a clock.
 //!
-//! An edge runs in the leader's process or in its own. Either way it learns which slots have a view (from the leader, or from the
+//! An edge runs in the leader's process or in its own. Either way the edge learns which slots have a view (from the leader, or from the
 //! request on the wire) and receives features, in any order. It answers each sample once: when all features came, or time is over.
 
 #[cfg(test)]
@@ -13,7 +13,7 @@ use headwater_protocol::{SampleId, Slot, SlotSet};
 use crate::leader::Micros;
 use crate::leader::timers::Timers;
 
-/// Largest number of answered samples kept, so that late features do not open them again.
+/// Largest number of answered samples that are remembered, so that late features do not open them again.
 const MAX_ANSWERED: usize = 1024;
 
 /// Configuration of a collector.
@@ -25,7 +25,7 @@ pub struct CollectorConfig {
     pub packed_bytes: usize,
     /// Time from the request until the edge answers with the features that came, ms.
     pub features_ms: u32,
-    /// Largest number of open samples; beyond it the oldest is answered with the features that came.
+    /// Largest number of open samples; beyond it the one with the lowest id is answered with the features that came.
     pub max_open_samples: usize,
 }
 
@@ -57,7 +57,7 @@ pub enum EdgeEvent<'a> {
     },
     /// A device left.
     DeviceDown {
-        /// Its slot.
+        /// Slot of the device.
         slot: Slot,
     },
     /// Time passed.
@@ -80,7 +80,7 @@ pub struct EdgeJob {
     pub sample: SampleId,
     /// Slots whose features came; never empty.
     pub slots: SlotSet,
-    /// `[slots of this edge, packed_bytes]`, zero where absent.
+    /// `[slots of this edge, packed_bytes]`; the section ignores the maps of absent slots.
     pub features: Vec<u8>,
     /// `[slots of this edge]`.
     pub presence: Vec<bool>,
@@ -99,7 +99,7 @@ pub struct Collector {
 
 /// A sample for which a request or features came.
 struct CollectingSample {
-    /// Slots whose features the leader requested; `None` while features came before the request.
+    /// Slots whose features the leader requested; `None` until the request comes.
     wanted: Option<SlotSet>,
     delivered: SlotSet,
     gone: SlotSet,
@@ -131,12 +131,12 @@ impl Collector {
         self.slots
     }
 
-    /// Number of maps of the wrong length.
+    /// Number of maps of the wrong length that came.
     pub fn misfits(&self) -> u64 {
         self.misfits
     }
 
-    /// When [`EdgeEvent::Tick`] is needed next; `None` while nothing is open. It may be early, never late.
+    /// When [`EdgeEvent::Tick`] is needed next; `None` if no tick is needed. The time may be too early, never too late.
     pub fn next_timer(&self) -> Option<Micros> {
         self.timers.earliest()
     }
@@ -201,7 +201,7 @@ impl Collector {
         {
             self.answer(oldest, actions);
         }
-        // Features without a request are given up after twice the wait.
+        // Features without a request are given up after twice `features_ms`.
         let due = now.plus_ms(self.config.features_ms.saturating_mul(2));
         let features = vec![0; self.config.slots.len() * self.config.packed_bytes];
         self.open.insert(
@@ -221,7 +221,7 @@ impl Collector {
         }
     }
 
-    /// Ends a sample: with a run, with [`EdgeAction::Gone`], or without an answer where no request came.
+    /// Ends a sample: with a run, with [`EdgeAction::Gone`], or without an answer if no request came.
     fn answer(&mut self, sample: SampleId, actions: &mut Vec<EdgeAction>) {
         let Some(open) = self.open.remove(&sample) else { return };
         let Some(wanted) = open.wanted else { return };
@@ -229,7 +229,7 @@ impl Collector {
             self.answered.pop_front();
         }
         self.answered.push_back(sample);
-        // Features of a slot that the leader does not count are left out.
+        // Features of a slot that the request did not name are left out.
         let slots = open.delivered & wanted;
         actions.push(if slots.is_empty() {
             EdgeAction::Gone(sample)

@@ -29,12 +29,12 @@ pub enum EngineError {
         /// Value in the section.
         found: String,
     },
-    /// An input of another length or kind.
+    /// An input of another length or kind than the section takes.
     #[error("section {section}: input of {batch} samples: expected {expected} {kind:?}, found {found}")]
     Input {
         /// The section.
         section: String,
-        /// Samples.
+        /// Number of samples.
         batch: usize,
         /// Expected kind.
         kind: InputKind,
@@ -50,7 +50,7 @@ pub enum EngineError {
         section: String,
         /// The engine.
         engine: &'static str,
-        /// Samples.
+        /// Number of samples.
         batch: usize,
         /// Error of the engine.
         reason: String,
@@ -67,7 +67,7 @@ impl EngineError {
         Self::Run { section: section.name.clone(), engine, batch, reason }
     }
 
-    /// Refuses a section in which a property differs from its manifest.
+    /// Refuses a section in which a property differs from the section's manifest.
     pub(super) fn check(
         section: &SectionManifest,
         what: impl Into<String>,

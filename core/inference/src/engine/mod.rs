@@ -1,7 +1,7 @@
 //! Engines, which run sections.
 //!
-//! An [`Engine`] turns a section of a bundle into a [`Section`], which runs batches. The section's manifest says whether it takes pixels
-//! or floats and gives floats or packed bits, so every engine is called alike.
+//! An [`Engine`] turns a section of a bundle into a [`Section`], which runs batches. The manifest says whether a section takes pixels or
+//! floats and gives floats or packed bits, so every engine is called alike.
 
 mod error;
 mod input;
@@ -29,20 +29,20 @@ pub use tract::TractEngine;
 /// Largest difference between a float of a batched run and of the same sample alone: absolute up to 1, relative above.
 ///
 /// An engine may choose another matrix kernel for another batch size, and kernels add in different orders. A sum of some thousand `f32`
-/// terms keeps about six digits in any order. `TractEngine` and `PackedEngine` have no difference.
+/// terms keeps about six digits in any order. `TractEngine` and `PackedEngine` give equal floats in every batch.
 pub const BATCHED_TOLERANCE: f32 = 1e-5;
 
-/// ONNX Runtime from its library: the named one, or the first that is found.
+/// ONNX Runtime from the named library, or from the first library that is found.
 ///
 /// # Errors
-/// The reason why it does not load, or that this program was built without it.
+/// The reason why ONNX Runtime does not load.
 #[cfg(feature = "ort")]
 pub fn onnx_runtime(named: Option<&Path>) -> Result<Arc<dyn Engine>, String> {
     let engine = OrtEngine::load_library(named);
     engine.map(|engine| Arc::new(engine) as _).map_err(|error| error.to_string())
 }
 
-/// The function of that name in builds without the feature `ort`.
+/// Stands in for ONNX Runtime in builds without the feature `ort`.
 ///
 /// # Errors
 /// Always.
@@ -75,7 +75,7 @@ pub trait Section: Send {
     /// [`EngineError::Input`] when `input` has another length or kind; [`EngineError::Run`] when the engine fails.
     fn run(&mut self, batch: usize, input: Input<'_>, outputs: &mut Outputs) -> Result<(), EngineError>;
 
-    /// Whether a run of one sample takes less time than handing it to another thread.
+    /// Whether a run of one sample takes less time than handing the sample to another thread.
     fn is_brief(&self) -> bool {
         false
     }

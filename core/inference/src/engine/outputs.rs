@@ -49,7 +49,7 @@ impl Outputs {
         self.buffers[output].bits.extend_from_slice(bits);
     }
 
-    /// Appends the values of whole samples to an output; an output of bits packs them. For engines.
+    /// Appends the values of whole samples to an output; an output of bits packs the signs of the values. For engines.
     ///
     /// # Panics
     /// For an output that [`Outputs::start`] did not make.

@@ -1,4 +1,4 @@
-//! The rule `learned`: a logistic regression of what the exit's softmax and the devices' classes say.
+//! The rule `learned`: a logistic regression over the exit's softmax and the devices' classes.
 
 use super::{ExitInput, Softmax};
 use crate::policy::{LearnedWeights, Weight};

@@ -1,33 +1,33 @@
 //! Offsets of the devices' clocks, and which devices are ahead of their group.
 //!
-//! A message tells when its sample was captured (its id times the period) and its age at sending, so it tells the time of its sending
-//! by the device's clock:
+//! A message tells when its sample was captured (the sample's id times the period) and the sample's age at sending. Their sum is the
+//! time of sending by the device's clock:
 //!
 //! ```text
 //! time of sending - leader's wall clock at arrival = offset of the device's clock - time on the way
 //! ```
 //!
-//! The median of the last differences counts, since a device that captures late names the next sample. The time on the way cannot be
-//! told from a clock that is behind, so a device is left out only where no delay within the window explains its lead:
+//! The median of a slot's last differences counts, because a device that captures late names the next sample. A time on the way looks
+//! like a clock that is behind, so a device is left out only if no delay within the window explains its lead:
 //!
-//! | its offset | offsets of the others | left out |
+//! | the device's offset | offsets of the others | left out |
 //! | --- | --- | --- |
-//! | from window and quarter behind the leader's clock to a quarter of the period ahead of it | any | no |
+//! | from the window and a quarter of the period behind the leader's clock to a quarter of the period ahead of it | any | no |
 //! | further ahead | all from 10 ms behind to 5 ms ahead | yes |
-//! | any other | any other | if it leads the median by more than the window and a quarter |
+//! | any other | any other | if the device leads the median by more than the window and a quarter of the period |
 //!
 //! The median includes the leader's clock; with an even count the lower middle value counts. A device without others is never left out.
 
 use headwater_protocol::{Slot, SlotSet};
 use serde::{Deserialize, Serialize};
 
-/// Differences remembered of each slot.
+/// Number of differences remembered for each slot.
 const MESSAGES: usize = 8;
 
-/// Smallest difference that counts, for short periods: timers of a busy machine are late by some milliseconds.
+/// Least limit, for periods below 40 ms: timers of a busy machine are late by some milliseconds.
 const LEAST_LIMIT_MS: i64 = 10;
 
-/// Offsets of devices with a fast link and a clock that agrees with the leader's.
+/// Offsets, ms, that a device has if its link is fast and its clock agrees with the leader's.
 const NEAR_MS: std::ops::RangeInclusive<i64> = -10..=5;
 
 /// Offsets of the devices' clocks from the leader's wall clock.
@@ -35,21 +35,21 @@ const NEAR_MS: std::ops::RangeInclusive<i64> = -10..=5;
 pub(super) struct ClockOffsets {
     #[serde(with = "super::by_slot")]
     by_slot: [Differences; Slot::MAX],
-    /// Milliseconds by which the leader's wall clock is ahead of its time since the start.
+    /// Leader's wall clock, ms since 1970, less the leader's time since start, ms.
     wall_ahead_ms: i64,
 }
 
-/// The last differences of a slot, ms, from the leader's time since its start: a step of its wall clock changes none.
+/// The last differences of a slot, ms, between time of sending and the leader's time since start, which no step of a wall clock changes.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct Differences {
     ms: [i64; MESSAGES],
     count: u64,
 }
 
-/// Distance of a device's clock from those of its group.
+/// Distance of a device's clock from the clocks of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOff {
-    /// Milliseconds by which its clock is ahead; negative where it is behind or its link is slow.
+    /// Milliseconds by which the device's clock is ahead; negative if the clock is behind or the device's link is slow.
     pub ahead_ms: i64,
     /// Largest distance that is allowed, ms: a quarter of the period.
     pub max_ms: i64,
@@ -58,7 +58,7 @@ pub struct ClockOff {
 /// Limits of a difference, ms.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowed {
-    /// A quarter of the period.
+    /// A quarter of the period, at least [`LEAST_LIMIT_MS`].
     quarter_ms: i64,
     /// Largest time on the way with which an answer is in time: the window.
     way_ms: i64,
@@ -102,13 +102,13 @@ impl ClockOffsets {
         Some(middle.saturating_sub(self.wall_ahead_ms))
     }
 
-    /// Whether the device of a message in time is ahead of its group. `up` are the slots that are up.
+    /// How far the device of a message in time is ahead of its group; `None` if it is not. `up` are the slots that are up.
     pub(super) fn ahead(&self, slot: Slot, allowed: Allowed, up: SlotSet) -> Option<ClockOff> {
         self.ahead_by(slot, self.offset_ms(slot)?, allowed, up)
     }
 
-    /// Whether a late message names a sample of the future, `least_ms` ahead of the leader's clock, that the clocks of the group do not
-    /// explain.
+    /// Whether a late message names a sample of the future: at least `least_ms` ahead of the leader's clock, although the device's offset
+    /// does not explain that, or the device is ahead of its group.
     pub(super) fn names_future(
         &self,
         slot: Slot,
@@ -128,7 +128,7 @@ impl ClockOffsets {
         self.ahead(slot, allowed, up)
     }
 
-    /// Slots that are up and whose clocks are ahead of their group, or behind by more than a quarter of the period.
+    /// Slots that are up, have sent [`MESSAGES`] messages, and are ahead of their group, or behind by more than a quarter of the period.
     pub(super) fn off(&self, allowed: Allowed, up: SlotSet) -> Vec<(Slot, ClockOff)> {
         let measured = up.iter().filter(|slot| self.by_slot[slot.index()].count >= MESSAGES as u64);
         let max_ms = allowed.quarter_ms;
@@ -145,7 +145,7 @@ impl ClockOffsets {
 
     fn ahead_by(&self, slot: Slot, offset_ms: i64, allowed: Allowed, up: SlotSet) -> Option<ClockOff> {
         let max_ms = allowed.quarter_ms;
-        // Most messages end here.
+        // The usual case, decided without the other devices.
         if (-allowed.both_ms()..=max_ms).contains(&offset_ms) {
             return None;
         }
@@ -161,7 +161,7 @@ impl ClockOffsets {
         (up - SlotSet::single(slot)).iter().filter_map(|other| self.offset_ms(other))
     }
 
-    /// The lower and the upper median of the offsets of the devices that are up and of the leader's own clock, 0. `None` where no other
+    /// The lower and the upper median of the offsets of the devices that are up and of the leader's own clock, 0. `None` if no other
     /// device was measured.
     fn medians_ms(&self, slot: Slot, offset_ms: i64, up: SlotSet) -> Option<(i64, i64)> {
         let mut offsets: Vec<i64> = self.others_ms(slot, up).collect();
@@ -198,7 +198,7 @@ mod tests {
         Allowed::new(100, 50)
     }
 
-    /// Offsets of slots 0, 1 and so on, each with the time on its way.
+    /// Offsets of the clocks of slots 0, 1 and so on, each with the time on the way, ms.
     fn measured(offsets_ms: &[(i64, i64)]) -> ClockOffsets {
         let mut offsets = ClockOffsets::new();
         offsets.set_now(WALL_MS, START_MS);

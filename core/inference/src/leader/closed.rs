@@ -23,13 +23,13 @@ const MAX_REFUSED: usize = 4096;
 /// Largest number of decisions that a cloud answer after the deadline may still revise.
 const MAX_REVISABLE: usize = 256;
 
-/// Time for which complete notices name a range after its last change. A device that missed it sends its samples again, marked late.
+/// Time for which complete notices name a range after its last change. A device that missed the range sends its samples again, late.
 const NAMED_FOR: Micros = Micros::from_ms(30_000);
 
-/// Notices that name a changed range one after the other: a device may miss one of them, since they are not acknowledged.
+/// Number of notices in a row that name a changed range: notices are not acknowledged, so a device may miss one.
 const NAMED_TIMES: usize = 3;
 
-/// Notices from one complete notice to the next. The others name only ranges that changed lately.
+/// Number of notices from one complete notice to the next. The others name only ranges that changed since the third notice before them.
 const COMPLETE_EVERY: u32 = 10;
 
 /// Closed samples, and the account of all of them.
@@ -43,7 +43,7 @@ const COMPLETE_EVERY: u32 = 10;
 pub(super) struct ClosedSamples {
     /// Closed samples above the floor.
     ranges: IdRanges,
-    /// The leader has forgotten which samples up to this id are closed; `None` where no range was forgotten.
+    /// The leader has forgotten which samples up to this id are closed; `None` if no range was forgotten.
     floor: Option<SampleId>,
     /// Samples of late messages that no published notice has named, lowest first.
     pub(super) late: BTreeSet<SampleId>,
@@ -57,7 +57,7 @@ pub(super) struct ClosedSamples {
 /// A decision that the cloud's answer may still revise.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Revisable {
-    /// The decision; its present slots are those whose features the cloud has.
+    /// The decision; its present slots are the slots whose features the cloud has.
     pub(super) decision: Decision,
     pub(super) device_classes: DeviceClasses,
 }
@@ -67,12 +67,12 @@ pub(super) struct Revisable {
 struct PublishedNotices {
     /// The latest [`NAMED_TIMES`], oldest first.
     times: VecDeque<Micros>,
-    /// Notices since the latest complete one, with that one; 0 before the first.
+    /// Number of notices since the latest complete notice, which counts too; 0 before the first notice.
     since_complete: u32,
 }
 
 impl PublishedNotices {
-    /// Time from which changed ranges are named at `now`.
+    /// A notice at `now` names the ranges that changed at this time or later.
     fn names_since(&self, now: Micros) -> Micros {
         let longest = Micros(now.0.saturating_sub(NAMED_FOR.0));
         let is_complete = self.since_complete == 0 || self.since_complete == COMPLETE_EVERY;
@@ -100,7 +100,7 @@ impl ClosedSamples {
         self.ranges.contains(sample) || self.refused.contains(&sample)
     }
 
-    /// Whether the leader has forgotten what became of the sample, if it is not among the known ones.
+    /// Whether the leader has forgotten what became of the sample; to be asked of samples that are not known to be closed.
     pub(super) fn is_too_old(&self, sample: SampleId) -> bool {
         self.floor.is_some_and(|floor| sample <= floor)
     }
@@ -116,8 +116,7 @@ impl ClosedSamples {
         self.remember(sample, sample, now);
     }
 
-    /// Counts the drop of a sample that was never opened and whose id must not count as known. The sample must not be among the known
-    /// ones.
+    /// Counts the drop of a sample that was never opened, without adding its id to the ranges. The sample must not be known to be closed.
     pub(super) fn refused(&mut self, sample: SampleId, reason: Dropped) {
         self.count_drop(reason);
         self.remember_refused(sample);
@@ -132,7 +131,7 @@ impl ClosedSamples {
         self.settled.highest = self.settled.highest.max(highest);
     }
 
-    /// Takes the account of a journal, and the samples that it knows to be closed.
+    /// Takes the account of a journal, and the samples that the journal knows to be closed.
     pub(super) fn restore(&mut self, journal: &mut Recovered) {
         self.settled = std::mem::take(&mut journal.settled);
         self.floor = journal.floor;
@@ -153,7 +152,7 @@ impl ClosedSamples {
         Entry::ClosedRanges { floor: self.floor, ranges: self.ranges.iter().collect() }
     }
 
-    /// Ranges for a notice: the newest that changed since the notices before it.
+    /// Ranges that a notice at `now` names: the newest of the changed ranges, at most [`SettledNotice::MAX_RANGES`].
     pub(super) fn named_ranges(&self, now: Micros) -> Vec<(SampleId, SampleId)> {
         self.ranges.newest_since(self.published.names_since(now), SettledNotice::MAX_RANGES)
     }
@@ -169,7 +168,7 @@ impl ClosedSamples {
         self.published = PublishedNotices::default();
     }
 
-    /// Notes that devices wait to read that this late sample is closed.
+    /// Notes that a device waits for a notice that this late sample is closed.
     pub(super) fn add_late(&mut self, sample: SampleId) {
         // A device resends a sample that no notice names, so a full set loses nothing.
         if self.late.len() < MAX_LATE {
@@ -194,7 +193,7 @@ impl ClosedSamples {
         self.revisable.remove(at)
     }
 
-    /// Remembers closed samples; those at or below the floor stay forgotten.
+    /// Remembers closed samples; samples at or below the floor stay forgotten.
     fn remember(&mut self, first: SampleId, last: SampleId, now: Micros) {
         let first = match self.floor {
             Some(floor) if last <= floor => return,
@@ -236,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_lowest_range_is_forgotten_first_and_nobody_is_told_that_its_gap_is_closed() {
-        // Every second id: each is a range of its own.
+        // Every tenth id, so each is a range of its own.
         let mut closed = closed((1..=LAST).map(|range| 10 * range));
         assert_eq!((closed.floor, closed.ranges.len()), (None, MAX_RANGES));
         assert!(closed.contains(SampleId(10)) && !closed.is_too_old(SampleId(5)));

@@ -14,7 +14,7 @@ pub(super) struct Devices {
     pub(super) up: SlotSet,
     #[serde(with = "super::by_slot")]
     missed_windows: [u8; Slot::MAX],
-    /// When the latest windows closed, the oldest first; `None` before so many windows.
+    /// Times at which the latest windows closed, the oldest first; `None` while fewer windows have closed.
     closed: [Option<Micros>; MAX_MISSED_WINDOWS as usize],
 }
 
@@ -34,7 +34,7 @@ impl Devices {
     }
 
     /// Since when a slot that is up has answered no window: the end of the first of the latest three windows. `None` for a slot that
-    /// answered one of them.
+    /// answered one of these windows, or is not up.
     pub(super) fn unanswered_since(&self, slot: Slot) -> Option<Micros> {
         let is_up = self.up.contains(slot);
         let missed = self.missed_windows.get(slot.index()).filter(|_| is_up)?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Micros;
 
-/// Ranges that [`IdRanges::newest_since`] looks at.
+/// Largest number of ranges that [`IdRanges::newest_since`] looks at, from the highest id down.
 const MAX_SCANNED: usize = 4096;
 
 /// Ids as ranges that neither overlap nor touch.
@@ -30,7 +30,7 @@ impl IdRanges {
         below.is_some_and(|(_, range)| sample <= range.last)
     }
 
-    /// Adds the ids from `first` to `last`, and merges what they touch. The next id of a range allocates nothing.
+    /// Adds the ids from `first` to `last`, and merges the ranges that they touch. Adding the next id of a range allocates nothing.
     pub(super) fn insert(&mut self, first: SampleId, mut last: SampleId, now: Micros) {
         let behind = SampleId(last.0.saturating_add(1));
         while let Some((&start, range)) = self.ranges.range_mut(..=behind).next_back() {

@@ -17,7 +17,7 @@ pub struct Implausible {
     /// The refused id.
     pub sample: SampleId,
     pub(super) limit: Limit,
-    /// Whether the id stays implausible: the sample is dropped.
+    /// Whether the id stays implausible, so that the sample is dropped.
     pub(super) is_final: bool,
 }
 
@@ -26,22 +26,22 @@ pub struct Implausible {
 pub(super) enum Limit {
     /// Distance of the sample's time from the wall clock.
     Clock { difference_ms: u64, is_behind: bool, max_ms: u64, numbering: Numbering },
-    /// Distance of the device's clock from those of its group.
+    /// Distance of the device's clock from the clocks of its group.
     Group(ClockOff),
-    /// A device named an id far ahead of this one, the newest.
+    /// A device named an id far ahead of this id, the newest.
     Ahead(SampleId),
-    /// A trigger is far ahead of this id, the newest, and no second one is near it.
+    /// A trigger is far ahead of this id, the newest, and no second trigger near it has confirmed it.
     Unconfirmed(SampleId),
     /// A trigger is not above this id, the newest.
     Below(SampleId),
-    /// Largest id of a trigger.
+    /// A trigger is above the largest id that triggers may have.
     LastId,
     /// No trigger has numbered a sample yet.
     NoTrigger,
 }
 
 impl Implausible {
-    /// An id of a device whose clock is ahead of those of its group. It becomes plausible with time.
+    /// An id of a device whose clock is ahead of the clocks of its group. The id becomes plausible with time.
     pub(super) fn ahead_of_group(sample: SampleId, off: ClockOff) -> Self {
         Self { sample, limit: Limit::Group(off), is_final: false }
     }

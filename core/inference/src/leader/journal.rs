@@ -13,7 +13,7 @@ pub const FORMAT: u16 = 2;
 #[serde(rename_all = "snake_case")]
 #[expect(clippy::large_enum_variant, reason = "most entries are decisions, and each is written at once")]
 pub enum Entry {
-    /// Format of the journal, [`FORMAT`] in those that this version writes: the first line.
+    /// Format of the journal, as the first line; this version writes [`FORMAT`].
     Format(u16),
     /// Numbering of samples by the devices. `None` begins a new numbering: ids in the lines before mean nothing any more.
     Numbering(Option<Numbering>),
@@ -28,7 +28,7 @@ pub enum Entry {
         /// Reason of the drop.
         reason: Dropped,
     },
-    /// The account so far. The lines before it may be cut off.
+    /// The account so far. The lines before this one may be cut off.
     Settled(Settled),
     /// Closed samples that [`Entry::Settled`] counts. Samples between the ranges were never opened and may still come late.
     ClosedRanges {
@@ -45,11 +45,11 @@ pub enum Entry {
 pub struct Recovered {
     /// The account, without the samples that were open.
     pub settled: Settled,
-    /// Decisions since the last [`Entry::Settled`], in the order of their samples. A consumer may not have seen them.
+    /// Decisions since the last [`Entry::Settled`], in the order of their samples. Consumers may not have seen these decisions.
     pub decisions: Vec<Decision>,
     /// Samples that were open when the leader stopped, or triggered and not answered.
     pub open: Vec<SampleId>,
-    /// Numbering of samples by the devices; `None` where no line says it.
+    /// Numbering of samples by the devices; `None` if no line states it.
     pub numbering: Option<Numbering>,
     /// Nothing is known of the samples up to this id, unless they are in `closed` or `open`.
     pub floor: Option<SampleId>,
@@ -118,7 +118,7 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Recovered {
                 }
             }
             Entry::Settled(settled) => {
-                // Where damage took the ranges that follow, no sample is decided twice.
+                // All ids up to `highest` count as closed, so that no sample is decided twice if the line with the ranges is damaged.
                 let closed = (settled.highest > SampleId(0)).then_some((SampleId(0), settled.highest));
                 (recovered.floor, recovered.closed) = (None, closed.into_iter().collect());
                 recovered.settled = settled;

@@ -22,17 +22,17 @@
 //!     v
 //! decided by the deepest exit so far, degraded ──answer after the deadline──> revision
 //! ```
-//! A stage ends when everything it waits for came, or its time is over. The network's [`Configuration`] decides which stages there are. A
-//! device with an exit of its own may decide in place of the window.
+//! A stage ends when every message that it waits for came, or its time is over. The network's [`Configuration`] decides which stages
+//! there are. A device with an exit of its own may decide in place of the window.
 //!
-//! Messages that a device could not send in time come later from its spool, marked late. Their samples wait longer for the other devices
-//! ([`Policy::late_ms`]) and are named one by one in [`Leader::notice`].
+//! Messages that a device could not send in time come later from its spool, marked late. Samples of late messages wait longer for the
+//! other devices ([`Policy::late_ms`]) and are named one by one in [`Leader::notice`].
 //!
 //! While devices switch from one network to the next, the leader runs both ([`Generation`]). A sample is decided under the network of its
-//! first answer; a report of giving the sample up does not count.
+//! first answer; a device's report that it gave the sample up does not count as an answer.
 //!
-//! Ids of new samples must be plausible: near the wall clock and not ahead of the group's devices, or near the newest id. Triggered samples, and samples that were open at a
-//! restart, are awaited: an answer opens them, and without one they are dropped.
+//! Ids of new samples must be plausible: near the wall clock and not ahead of the group's devices, or near the newest id. Triggered
+//! samples, and samples that were open at a restart, are awaited: an answer opens the sample, and without an answer it is dropped.
 //!
 //! Every wait has an end ([`Leader::next_timer`]). Every sample that was opened or triggered is decided or dropped with a reason, once.
 
@@ -112,7 +112,7 @@ pub struct Now {
 /// Configuration of a leader for one network.
 #[derive(Clone, Debug)]
 pub struct LeaderConfig {
-    /// The network that decides.
+    /// Id of the network.
     pub network: NetworkId,
     /// Id of the policy, named in decisions.
     pub policy_id: PolicyId,
@@ -120,7 +120,7 @@ pub struct LeaderConfig {
     pub policy: Policy,
     /// Class names.
     pub labels: Vec<String>,
-    /// Share of each class in training; the answer where no device had a view.
+    /// Share of each class in training; the most frequent class may answer samples that no device saw ([`Policy::no_answer`]).
     pub class_prior: Vec<f32>,
     /// Exits of the network, and the messages that devices send unasked.
     pub configuration: Configuration,
@@ -132,7 +132,7 @@ pub struct LeaderConfig {
     pub score_bytes: usize,
     /// Bytes of a device's map.
     pub packed_bytes: usize,
-    /// Bytes of a map for the cloud: a device's, or an edge's where there are edges.
+    /// Bytes of a map for the cloud: a device's, or an edge's if the network has edges.
     pub cloud_map_bytes: usize,
     /// Largest number of open samples; beyond it the oldest is shed.
     pub max_open_samples: usize,
@@ -177,11 +177,11 @@ impl LeaderConfig {
     }
 }
 
-/// The exits that a leader applies itself; `None` where the network does not have one.
+/// The exits that a leader applies itself; `None` for an exit that the network does not have.
 pub struct Exits {
-    /// Exit over the scores of the devices.
+    /// The exit `local`, over the scores of the devices.
     pub local: Option<ScoresExit>,
-    /// Exit over the scores of the edges.
+    /// The exit `edge`, over the scores of the edges.
     pub edge: Option<ScoresExit>,
 }
 
@@ -189,7 +189,7 @@ impl Exits {
     /// Exits of the network in a bundle.
     ///
     /// # Errors
-    /// When the bundle does not hold a section they need or the engine refuses it.
+    /// When the bundle lacks a section that an exit needs, or the engine refuses the section.
     pub fn load(bundle: &Bundle, engine: &dyn Engine) -> Result<Self, SectionError> {
         bundle.manifest().check_runs().map_err(BundleError::from)?;
         Ok(Self {
@@ -204,19 +204,19 @@ impl Exits {
 pub enum Event<'a> {
     /// The device of a slot has this name in decisions from now on.
     DeviceNamed {
-        /// Its slot.
+        /// Slot of the device.
         slot: Slot,
-        /// Its name.
+        /// Name of the device.
         name: Arc<str>,
     },
     /// A device introduced itself, or came back.
     DeviceUp {
-        /// Its slot.
+        /// Slot of the device.
         slot: Slot,
     },
     /// A device left, or its last will came.
     DeviceDown {
-        /// Its slot.
+        /// Slot of the device.
         slot: Slot,
     },
     /// A device's answer to a sample.
@@ -254,12 +254,12 @@ pub enum Event<'a> {
     },
     /// An edge is up, or came back.
     EdgeUp {
-        /// Its position.
+        /// Position of the edge.
         edge: EdgeIndex,
     },
     /// An edge is down.
     EdgeDown {
-        /// Its position.
+        /// Position of the edge.
         edge: EdgeIndex,
     },
     /// An edge's answer to a sample.
@@ -275,14 +275,14 @@ pub enum Event<'a> {
     CloudAnswer {
         /// The sample.
         sample: SampleId,
-        /// One logit a class.
+        /// One logit per class.
         logits: &'a [f32],
     },
     /// The cloud gave no answer.
     CloudFailed {
         /// The sample.
         sample: SampleId,
-        /// Reason for the decision.
+        /// Reason that the decision then states.
         reason: Degraded,
     },
     /// A trigger asked every device to capture this sample.
@@ -333,16 +333,16 @@ pub enum Action {
         generation: Generation,
         /// The sample.
         sample: SampleId,
-        /// `[sources, cloud_map_bytes]`, zero where absent; sources are slots, or edges where there are some.
+        /// `[sources, cloud_map_bytes]`, zero for absent sources; sources are the slots, or the edges if the network has edges.
         features: Vec<u8>,
         /// `[sources]`.
         presence: Vec<bool>,
-        /// Milliseconds left; at least 1.
+        /// Milliseconds left until the deadline; at least 1.
         deadline_ms: u32,
     },
-    /// Journal the decision, then publish it. The caller names the devices of missing slots before ([`Decision::missing`]).
+    /// Journal the decision, then publish it.
     Decide(Decision),
-    /// Publish the cloud's answer to a sample that was decided without the cloud at its deadline, with the names of missing devices.
+    /// Publish the cloud's answer to a sample that was decided without the cloud at its deadline.
     Revise(Decision),
     /// Journal that the sample was dropped.
     Drop {

@@ -10,7 +10,7 @@ const MAX_SPARE: usize = 64;
 
 /// One network with its exits. [`NetworkState`](super::network_state::NetworkState) has the part that events change.
 pub(super) struct Network {
-    /// The policy in it is the first one; the state of the network has the present one.
+    /// Configuration at the start; the policy that applies now is in the network's state.
     pub(super) config: LeaderConfig,
     pub(super) exits: Exits,
     /// Logits of an exit; a field so that no event allocates.

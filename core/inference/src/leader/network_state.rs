@@ -13,7 +13,7 @@ pub(super) struct NetworkState {
     pub(super) network: NetworkId,
     pub(super) policy: Policy,
     pub(super) policy_id: PolicyId,
-    /// Policies that were replaced while samples under them were open, or their decisions could be revised.
+    /// Policies that were replaced while samples under them were open, or decisions under them could be revised.
     pub(super) earlier_policies: Vec<(Policy, PolicyId)>,
     pub(super) devices: Devices,
     /// Edges that are up.
@@ -32,7 +32,7 @@ impl NetworkState {
         }
     }
 
-    /// The policy of this id: the present one, or an earlier one.
+    /// The policy of this id: the present or an earlier policy; the present one if the id is unknown.
     pub(super) fn policy(&self, id: PolicyId) -> &Policy {
         let earlier = || self.earlier_policies.iter().find(|(_, earlier)| *earlier == id);
         if id == self.policy_id { &self.policy } else { earlier().map_or(&self.policy, |(policy, _)| policy) }

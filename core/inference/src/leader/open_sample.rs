@@ -22,7 +22,7 @@ pub(super) struct OpenSample {
     pub(super) stage: Stage,
     /// Time of capture, on the leader's clock.
     pub(super) captured: Micros,
-    /// Time of capture by the leader's wall clock, ms since 1970; `None` before an answer in time.
+    /// Time of capture by the leader's wall clock, ms since 1970; `None` until an answer came in time.
     pub(super) captured_wall_ms: Option<u64>,
     /// Time at which the present stage ends by itself.
     pub(super) due: Micros,
@@ -54,16 +54,16 @@ pub(super) struct OpenSample {
     pub(super) degraded: Vec<Degraded>,
 }
 
-/// Scores and maps of one sample, of its network's sizes. Later samples of the network reuse them.
+/// Scores and maps of one sample, in the sizes of its network. Later samples of the network reuse these buffers.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct Buffers {
     /// `[slots, classes]`; only scores of present slots are read.
     #[serde(with = "super::float_bits")]
     pub(super) scores: Vec<f32>,
     pub(super) device_classes: DeviceClasses,
-    /// Maps for the cloud, `[sources, cloud_map_bytes]`, zero where none came. Sources are slots, or edges where there are some.
+    /// Maps for the cloud, `[sources, cloud_map_bytes]`, zero if none came. Sources are the slots, or the edges if the network has edges.
     pub(super) maps: Vec<u8>,
-    /// Bytes of each device's map as sent to its edge, by slot; 0 where the leader did not see it.
+    /// Bytes of each device's map as sent to its edge, by slot; 0 if the leader did not see the map.
     map_body_bytes: Vec<u64>,
     /// `[edges, classes]`.
     #[serde(with = "super::float_bits")]
@@ -73,7 +73,7 @@ pub(super) struct Buffers {
 /// The most likely class of each device that sent scores.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct DeviceClasses {
-    /// By slot; only those in `known` are of this sample.
+    /// By slot; only the classes of slots in `known` are of this sample.
     classes: Vec<u16>,
     known: SlotSet,
 }
@@ -85,7 +85,7 @@ impl DeviceClasses {
         self.known.insert(slot);
     }
 
-    /// Whether the classes are those of a network with that many slots.
+    /// Whether the classes fit a network with that many slots.
     pub(super) fn fits(&self, slots: usize) -> bool {
         self.classes.len() == slots && self.known.is_subset(SlotSet::first(slots))
     }
@@ -125,7 +125,7 @@ impl OpenSample {
         Self { buffers, generation, presence: Presence::missing(config.slots), ..Self::default() }
     }
 
-    /// Whether buffers, slots and edges are those of a network.
+    /// Whether buffers, slots and edges fit the network.
     pub(super) fn fits(&self, config: &LeaderConfig) -> bool {
         let sizes = |Self { buffers, presence, .. }: &Self| {
             let Buffers { scores, maps, map_body_bytes, edge_scores, .. } = buffers;
@@ -151,7 +151,7 @@ impl OpenSample {
         *self = Self { buffers, generation: self.generation, sample, captured, presence, ..Self::default() };
     }
 
-    /// Goes on with an open sample of the other network that no device has answered. Network, buffers, presence and policy stay its own.
+    /// Takes over an open sample of the other network that no device has answered; keeps its own network, buffers, presence and policy.
     pub(super) fn take_over(&mut self, other: &mut Self) {
         std::mem::swap(self, other);
         std::mem::swap(&mut self.buffers, &mut other.buffers);
@@ -167,7 +167,7 @@ impl OpenSample {
         }
     }
 
-    /// Notes an exit that was applied; `threshold_confidence` is `None` where every sample leaves or nobody knows the threshold.
+    /// Notes an exit that was applied; `threshold_confidence` is `None` if every sample leaves there, or the threshold is not known.
     pub(super) fn note_exit(&mut self, answer: ExitAnswer, threshold_confidence: Option<f32>) {
         let ExitAnswer { exit, assessment } = answer;
         self.exits.push(AppliedExit { exit, confidence: assessment.confidence, threshold_confidence });
@@ -209,7 +209,7 @@ impl OpenSample {
         }
     }
 
-    /// Bytes of the maps of some slots as sent to their edge; `packed_bytes` for one that the leader did not see.
+    /// Bytes of the maps of some slots as sent to their edge; a map that the leader did not see counts as `packed_bytes`.
     pub(super) fn bytes_of_maps(&self, slots: SlotSet, packed_bytes: usize) -> u64 {
         let noted =
             |slot: Slot| self.buffers.map_body_bytes.get(slot.index()).copied().filter(|bytes| *bytes > 0);

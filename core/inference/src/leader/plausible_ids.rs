@@ -5,11 +5,11 @@
 //! | numbering | a trigger | a device |
 //! | --- | --- | --- |
 //! | clock, source | near the wall clock | near the wall clock; late up to 21 days before it; see also [`clock_offsets`](super::clock_offsets) |
-//! | trigger | by [`TriggeredIds`] | none before the first believed id; up to 1,000 after the newest one; see also [`early_answers`](super::early_answers) |
+//! | trigger | by [`TriggeredIds`] | none before the first believed id; then up to 1,000 above the newest; see also [`early_answers`](super::early_answers) |
 //! | not told yet | as by trigger | up to 1,000 after the newest believed id |
 //!
-//! Triggers may have been missed before the first one of a connection. Until then a device may name any id that a second device confirms by
-//! a different one near it. The only device that is up confirms itself.
+//! The leader may have missed triggers before the first trigger of a connection. Until that trigger a device may name any id that a second
+//! device confirms by a different id near it. The only device that is up confirms itself by its next id.
 
 use headwater_protocol::{JudgedTrigger, Numbering, SampleId, Slot, SlotSet, Trigger, TriggeredIds, is_near};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub(super) const MAX_LATE_MS: u64 = 21 * DAY_MS;
 /// Largest difference between a sample's time and the wall clock, unless a setting says otherwise.
 pub(super) const DEFAULT_CLOCK_DIFFERENCE_MS: u32 = 600_000;
 
-/// 1 January 2020. A wall clock before it has not been set.
+/// 1 January 2020, ms since 1970. A wall clock before this time has not been set.
 pub(super) const EARLIEST_WALL_MS: u64 = 1_577_836_800_000;
 
 /// Ten years. Ids further ahead are of another numbering, and say nothing about the wall clock.
@@ -31,7 +31,7 @@ const MAX_WALL_BEHIND_MS: u64 = 315_576_000_000;
 /// Knowledge of the ids of a group.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct PlausibleIds {
-    /// Numbering of samples by the devices; `None` while no birth has named it.
+    /// Numbering of samples by the devices; `None` while no device's birth message has named it.
     pub(super) numbering: Option<Numbering>,
     /// Largest difference between a sample's time and the wall clock.
     pub(super) max_clock_difference_ms: u64,
@@ -61,7 +61,7 @@ impl PlausibleIds {
         }
     }
 
-    /// Takes an id that a slot named; returns the newest one that it named before.
+    /// Takes an id that a slot named; returns the newest id that the slot named before.
     pub(super) fn claim(&mut self, slot: Slot, sample: SampleId) -> SampleId {
         let newest = &mut self.by_slot[slot.index()];
         std::mem::replace(newest, sample.max(*newest))
@@ -75,7 +75,7 @@ impl PlausibleIds {
             return self.check_time(sample, period_ms, wall_ms, late);
         }
         let newest = match self.believed.newest() {
-            // Devices alone number no sample; their claims must not confirm each other either.
+            // Only triggers number samples here, so claims of devices must not confirm each other.
             None if self.numbering.is_some() => {
                 return Err(Implausible { sample, limit: Limit::NoTrigger, is_final: false });
             }
@@ -97,7 +97,7 @@ impl PlausibleIds {
         Err(Implausible { sample, limit: Limit::Ahead(newest), is_final: late && has_trigger })
     }
 
-    /// Whether a trigger numbers this sample that has not come yet.
+    /// Whether the sample's trigger has not come yet, in a group that numbers by trigger.
     pub(super) fn is_before_trigger(&self, sample: SampleId) -> bool {
         self.numbering == Some(Numbering::Trigger)
             && self.believed.newest().is_some_and(|newest| sample > newest)
@@ -108,7 +108,7 @@ impl PlausibleIds {
         slots.iter().any(|slot| self.by_slot[slot.index()] >= sample)
     }
 
-    /// Judges a trigger. A plausible one may confirm the one that waited.
+    /// Judges a trigger; returns the earlier trigger that waited for a second trigger, if this trigger confirms it.
     pub(super) fn check_trigger(
         &mut self,
         sample: SampleId,
@@ -131,7 +131,7 @@ impl PlausibleIds {
         Err(Implausible { sample, limit, is_final: limit != Limit::Unconfirmed(newest) })
     }
 
-    /// Milliseconds from one id to the next; `None` where ids do not tell the time.
+    /// Milliseconds from one id to the next; `None` if ids do not tell the time.
     pub(super) fn period_ms(&self) -> Option<u64> {
         match self.numbering? {
             Numbering::Clock { period_ms } => Some(period_ms.into()),
@@ -158,7 +158,7 @@ impl PlausibleIds {
         }
         let numbering = self.numbering.unwrap_or(Numbering::Source);
         let limit = Limit::Clock { difference_ms, is_behind, max_ms, numbering };
-        // With less the id becomes plausible with time.
+        // With a smaller difference the id becomes plausible with time.
         let is_impossible = difference_ms > MAX_LATE_MS;
         let is_final = late && is_impossible && !doubts_wall;
         Err(Implausible { sample, limit, is_final })
@@ -177,7 +177,7 @@ impl PlausibleIds {
 mod tests {
     use super::*;
 
-    /// 1 July 2026.
+    /// Wall clock of these tests, ms since 1970: 1 July 2026.
     const WALL_MS: u64 = 1_782_864_000_000;
     const MAX_MS: u64 = DEFAULT_CLOCK_DIFFERENCE_MS as u64;
     const ALL_UP: SlotSet = SlotSet::from_bits(0b11);

@@ -32,7 +32,7 @@ const CLASSES: usize = 4;
 const PACKED: usize = 2;
 /// Wall clock at the leader's start, ms since 1970: 1 July 2026.
 const WALL_MS: u64 = 1_782_864_000_000;
-/// Scores with which the local exit is sure of class 2, and with which it is unsure.
+/// Scores with which the exit `local` is sure of class 2; with `UNSURE` the exit is unsure.
 const SURE: [f32; CLASSES] = [0.0, 0.0, 20.0, 0.0];
 const UNSURE: [f32; CLASSES] = [0.0, 0.1, 0.0, 0.0];
 
@@ -64,7 +64,7 @@ struct Group {
     done: Vec<Action>,
 }
 
-/// A time at which leader and wall clock go alike.
+/// A time at which the wall clock has advanced as much as the leader's time since start.
 fn at(since_start: Micros) -> Now {
     Now { since_start, wall_ms: WALL_MS + since_start.0 / 1000 }
 }
@@ -83,7 +83,7 @@ fn answer(index: u8, sample: u64, answer: DeviceAnswer<'_>) -> Event<'_> {
     aged(index, sample, 0, answer)
 }
 
-/// A device's answer from its spool; its age means nothing.
+/// A device's answer from its spool; the age in it means nothing.
 fn late(index: u8, sample: u64, answer: DeviceAnswer<'_>) -> Event<'_> {
     Event::DeviceAnswer { slot: slot(index), sample: SampleId(sample), age_ms: 3, late: true, answer }
 }
@@ -119,7 +119,7 @@ impl Group {
         Self::of(LeaderConfig { configuration: Configuration::B, slots: 1, ..config() })
     }
 
-    /// Why the leader refused an event under that network, and the actions.
+    /// Hands the leader an event under that network; returns the reason if the leader refuses the event, and the actions.
     fn under(&mut self, generation: Generation, event: Event<'_>) -> (Option<Implausible>, Vec<Action>) {
         let mut actions = Vec::new();
         let refusal = self.leader.handle(at(self.now), generation, event, &mut actions);
@@ -131,7 +131,7 @@ impl Group {
         self.under(Generation::Current, event).1
     }
 
-    /// Hands an event to the leader; returns its reason where it refuses the event, and the actions.
+    /// Hands the leader an event that it must refuse; returns the reason and the actions.
     #[track_caller]
     fn refused(&mut self, event: Event<'_>) -> (String, Vec<Action>) {
         let (refusal, actions) = self.under(Generation::Current, event);
@@ -154,7 +154,7 @@ impl Group {
         self.event(answer(index, sample, DeviceAnswer::Summary(scores)))
     }
 
-    /// The same scores from every device; the actions of the last one.
+    /// Sends the same scores from every device; returns the actions after the last device.
     fn all(&mut self, sample: u64, scores: &[f32]) -> Vec<Action> {
         (0..SLOTS as u8).map(|index| self.summary(index, sample, scores)).last().expect("there are slots")
     }
@@ -464,7 +464,7 @@ fn features_that_come_with_the_summary_go_to_the_cloud_unasked() {
     let actions = group.features(0, 1);
     assert!(matches!(&actions[..], [Action::AskCloud { features, .. }] if *features == [1; PACKED]));
     let actions = group.cloud_fails(1, Degraded::CloudUnreachable);
-    // The device's scores answer, though it was not sure.
+    // The device's scores give the answer, although the device was not sure.
     assert_eq!((decision(&actions).exit, decision(&actions).class.unwrap()), (Exit::DEVICE, 1));
 }
 

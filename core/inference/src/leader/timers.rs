@@ -19,7 +19,7 @@ impl Timers {
         self.heap.push(Reverse((at, sample)));
     }
 
-    /// Time of the earliest timer; its sample may have ended the stage before.
+    /// Time of the earliest timer; the timer's sample may have ended that stage already.
     pub(crate) fn earliest(&self) -> Option<Micros> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }

@@ -32,7 +32,7 @@ pub struct ManifestError {
 }
 
 impl NetworkManifest {
-    /// Checks the rules that the types alone do not hold.
+    /// Checks the rules that types alone cannot express.
     ///
     /// # Errors
     /// The first value that does not fit, with the expected and the found one.
@@ -108,11 +108,11 @@ impl NetworkManifest {
         }
     }
 
-    /// Checks that the exits are those of the configuration, where each word may have further ones with the next indices.
+    /// Checks that the exits are those of the configuration; each word may have further exits with the next indices.
     fn check_exits(&self) -> Result<(), ManifestError> {
         let names = |exits: &[Exit]| exits.iter().map(|exit| exit.name()).collect::<Vec<_>>().join(", ");
         let (words, found) = (self.configuration.exits(), self.exits());
-        // Sorted and without doubles, the exits of a word follow each other from index 0.
+        // In sorted exits without doubles, each exit is the first of its word or has the next index.
         let is_next = |pair: &[Exit]| pair[1].index() == 0 || pair[1].index() == pair[0].index() + 1;
         let fits = found.is_sorted_by(|one, next| one < next)
             && found.windows(2).all(is_next)
@@ -121,10 +121,10 @@ impl NetworkManifest {
         ensure(fits, "exits", expected, clipped(&names(found)))
     }
 
-    /// Checks that this release runs every exit.
+    /// Checks that this release runs every exit: it runs one exit per word.
     ///
     /// # Errors
-    /// The first word with further exits.
+    /// The first word with several exits.
     pub fn check_runs(&self) -> Result<(), ManifestError> {
         self.configuration.exits().iter().try_for_each(|first| {
             let count = self.exits_of(first.word()).count();
@@ -177,7 +177,7 @@ impl NetworkManifest {
         }
     }
 
-    /// Checks that every slot belongs to one edge, in rising order.
+    /// Checks the number of edges, that every slot belongs to one edge, in rising order, and the map that edges send.
     fn check_edges(&self, edge: &EdgeTier) -> Result<(), ManifestError> {
         let count = edge.groups.len();
         let (fits, expected) = if self.configuration == Configuration::F {
@@ -215,7 +215,7 @@ impl NetworkManifest {
     pub fn expected_sections(&self) -> Vec<SectionManifest> {
         let classes = self.classes();
         let view = [self.preprocessing.channels, self.preprocessing.height, self.preprocessing.width];
-        // The first exit has the name alone, as exits have.
+        // The first output has no index in its name, as the first exit of a word has none.
         let by_exit = |name: &str, words: &[ExitWord]| {
             let exits = words.iter().map(|word| self.exits_of(*word).count()).max().unwrap_or(0);
             let name = |index| if index == 0 { name.to_owned() } else { format!("{name}.{index}") };

@@ -1,4 +1,4 @@
-//! The policy file of an operator: it states only what it changes of a calibrated policy.
+//! The policy file of an operator, which states only the values that it changes in a calibrated policy.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,7 +35,7 @@ struct Stated {
     exits: ByExit<StatedExit>,
     waits: BTreeMap<&'static str, u32>,
     no_answer: Option<NoAnswer>,
-    /// The policy of the bundle that the file changes; the one in use without a name.
+    /// Name of the bundle's policy that the file changes; `None` for the policy in use.
     used: Option<PolicyName>,
     pinned: Option<bool>,
 }
@@ -47,7 +47,7 @@ struct StatedExit {
     temperature: Option<Temperature>,
     threshold: Option<Threshold>,
     weights: Option<LearnedWeights>,
-    /// Further exits of the word by index, such as the table `cloud.1` within `cloud`; only the table of a word has some.
+    /// Further exits of the same word by index, such as `cloud.1` within the table `cloud`; a further exit may not have any.
     further: Vec<(u8, StatedExit)>,
 }
 
@@ -98,7 +98,7 @@ impl PolicyChanges {
         let values = Document::parse(text).map_err(PolicyFileError::new)?.values;
         let mut lines = BTreeMap::new();
         for (key, found) in values {
-            // The weights of an exit are one value.
+            // The weights of an exit are one value with one key; the key's line is the first that states a weight.
             let key = key.find(".weights.").map_or(key.as_str(), |at| &key[..at + ".weights".len()]);
             let line = lines.entry(key.to_owned()).or_insert(found.line);
             *line = found.line.min(*line);
@@ -108,7 +108,7 @@ impl PolicyChanges {
         if mistakes.is_empty() { Ok(changes) } else { Err(PolicyFileError::new(mistakes)) }
     }
 
-    /// A policy of the bundle with these changes, and the id of its values.
+    /// The bundle's policy that the file changes, with these changes, and the id of the result.
     ///
     /// # Errors
     /// [`PolicyFileError`] for changes that do not fit the other values, such as a deadline before the end of the window.
@@ -119,7 +119,7 @@ impl PolicyChanges {
             stated.apply_to(policy.of_mut(exit));
         }
         if policy.exits != calibrated.exits {
-            // The promises are about the calibrated exits.
+            // The promises are about the calibrated exits and do not hold for changed ones.
             policy.promises.clear();
         }
         for wait in &WAITS {
@@ -152,7 +152,7 @@ impl PolicyChanges {
         changes.apply_to(bundle).map_err(|error| error.in_file(file))
     }
 
-    /// Whether an operator's command keeps plans out.
+    /// Whether the file says that an operator's command keeps out the commands of planning programs.
     pub fn is_pinned(&self) -> bool {
         self.stated.pinned.unwrap_or_default()
     }
@@ -167,7 +167,7 @@ impl PolicyChanges {
         self.lines.keys().map(String::as_str)
     }
 
-    /// Mistakes that need no calibrated value.
+    /// Mistakes that show without the calibrated values.
     fn check(&self) -> Vec<Mistake> {
         let waits = &self.stated.waits;
         let out_of_range = waits.iter().filter_map(|(key, found)| check_wait(key, *found).err());
@@ -180,7 +180,7 @@ impl PolicyChanges {
         out_of_range.chain(order).map(|error| self.mistake(&error)).collect()
     }
 
-    /// A mistake with the line of its key, which its text names.
+    /// The error as a mistake with its line. The key stays empty, because the error's text names the key.
     fn mistake(&self, error: &PolicyError) -> Mistake {
         let line = match error {
             PolicyError::Wait { key, .. } => self.line(key),
@@ -305,7 +305,7 @@ impl PolicyFileError {
         Self { file: None, mistakes }
     }
 
-    /// The mistakes without their places.
+    /// The mistakes without file and lines.
     pub fn reason(&self) -> String {
         self.mistakes.iter().map(Mistake::reason).collect::<Vec<_>>().join("; ")
     }

@@ -16,7 +16,7 @@ pub struct PolicyEdit {
 }
 
 impl PolicyEdit {
-    /// Reads `KEY=VALUE` or `KEY=`. Text that is no number, list or quoted word is taken as a word.
+    /// Reads `KEY=VALUE`, or `KEY=` to take the key out of the file. A value that is not TOML is taken as a word without its quotes.
     ///
     /// # Errors
     /// The mistake in one line: an unknown key, or a value that the key cannot have.
@@ -45,10 +45,10 @@ impl PolicyEdit {
         edit.with_value(text.clone(), &text)
     }
 
-    /// Takes a key out of the file.
+    /// A change that takes a key out of the file.
     ///
     /// # Errors
-    /// An unknown key, with the known ones.
+    /// An unknown key, with the known keys.
     pub fn unset(key: &str) -> Result<Self, String> {
         let key = key.trim().to_owned();
         let exit = key.rsplit_once('.').and_then(|(exit, _)| Exit::from_name(exit));
@@ -63,7 +63,7 @@ impl PolicyEdit {
         Ok(Self { key, value: None })
     }
 
-    /// The value alone is checked first, so that the mistake names the key as it was given.
+    /// Checks the value alone, before the whole file is checked, so that the mistake names the argument as it was given.
     fn with_value(self, value: String, given: &str) -> Result<Self, String> {
         let changes = PolicyChanges::parse(&format!("{} = {value}", self.key))
             .map_err(|mistake| format!("{}={given}: {}", self.key, mistake.reason()))?;

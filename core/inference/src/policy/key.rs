@@ -12,10 +12,10 @@ use super::waits::{WAITS, Wait};
 /// Key of [`Policy::no_answer`].
 pub(super) const NO_ANSWER: &str = "no_answer";
 
-/// Key of the bundle's policy that a file changes.
+/// Key by which a policy file names the policy of the bundle that it changes.
 pub(super) const USE: &str = "use";
 
-/// Key by which an operator's command keeps plans out.
+/// Key by which an operator's command keeps out the commands of planning programs.
 pub(super) const PINNED: &str = "pinned";
 
 /// A key at the top of a policy.
@@ -66,13 +66,13 @@ static KNOWN: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     Exit::FIRST.into_iter().map(Exit::name).chain(waits).chain([NO_ANSWER, USE, PINNED]).collect()
 });
 
-/// Values that are read by key: a policy, or what a file states of one.
+/// Values that are read key by key: a whole policy, or the part of a policy that a file states.
 pub(super) trait ByKey: Default {
     /// Takes the value of a key from an object.
     fn take<'de, A: MapAccess<'de>>(&mut self, key: Key, from: &mut A) -> Result<(), A::Error>;
 }
 
-/// Reads an object whose keys are each there once.
+/// Reads an object; a key that appears twice is an error.
 pub(super) fn read<'de, T: ByKey, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     struct Values<T>(T);
 

@@ -4,20 +4,20 @@ use serde::{Deserialize, Serialize};
 
 use super::PolicyError;
 
-/// Weights of a logistic regression: its probability is the uncertainty of an exit with the rule `learned`. Tuning fits them on
-/// validation data. Each number is the change of the log odds.
+/// Weights of a logistic regression: its probability is the uncertainty of an exit with the rule `learned`. Tuning fits the weights on
+/// validation data. Each weight except the bias is the change of the log odds per unit of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LearnedWeights {
-    /// Log odds where every input below is 0.
+    /// Log odds if every input is 0.
     pub bias: Weight,
-    /// Weight of the normalised entropy, in `[0, 1]`.
+    /// Weight of the normalised entropy, an input in `[0, 1]`.
     pub entropy: Weight,
-    /// Weight of one minus the difference of the two largest probabilities, in `[0, 1]`.
+    /// Weight of one minus the difference of the two largest probabilities, an input in `[0, 1]`.
     pub margin: Weight,
     /// Weight of the number of present slots.
     pub present: Weight,
-    /// Weight of the share of present devices whose own most likely class is another one, in `[0, 1]`.
+    /// Weight of the share of present devices whose most likely class differs from the exit's, an input in `[0, 1]`.
     pub disagreement: Weight,
 }
 

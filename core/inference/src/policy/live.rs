@@ -7,7 +7,7 @@ use headwater_protocol::PolicyId;
 
 use super::{Policies, Policy, PolicyChanges, PolicyDifference, PolicyFileError};
 
-/// The policy of a running service, and the file that changes the calibrated one.
+/// The policy of a running service, and the file that changes the bundle's calibrated policy.
 #[derive(Clone, Debug)]
 pub struct LivePolicy {
     file: Option<PathBuf>,
@@ -42,7 +42,7 @@ impl Reread {
         }
     }
 
-    /// Another policy is in effect, or the same one.
+    /// [`Reread::Changed`], or [`Reread::Unchanged`] if no values differ.
     pub fn from_to(from: PolicyId, differences: Vec<PolicyDifference>) -> Self {
         if differences.is_empty() { Self::Unchanged } else { Self::Changed { from, differences } }
     }
@@ -74,7 +74,7 @@ impl fmt::Display for Reread {
 }
 
 impl LivePolicy {
-    /// The policies of a bundle, the policy in effect with its id, and the file between them.
+    /// `in_effect` is the policy in effect with its id; `None` stands for the bundle's policy in use.
     pub fn new(file: Option<PathBuf>, bundle: Policies, in_effect: Option<(Policy, PolicyId)>) -> Self {
         let in_effect = in_effect.unwrap_or_else(|| (bundle.in_use().clone(), bundle.in_use().id()));
         Self { file, bundle, in_effect }
@@ -85,7 +85,7 @@ impl LivePolicy {
         &self.in_effect
     }
 
-    /// The policy file.
+    /// The policy file; `None` if the service has none.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
@@ -95,20 +95,20 @@ impl LivePolicy {
         &self.bundle
     }
 
-    /// Whether the file keeps plans out.
+    /// Reads the file: whether it keeps out the commands of planning programs. `false` without a file that can be used.
     pub fn is_pinned(&self) -> bool {
         let file = self.file.as_deref().map(PolicyChanges::read);
         file.is_some_and(|file| file.is_ok_and(|changes| changes.is_pinned()))
     }
 
-    /// Takes another policy with its id; gives the values that differ.
+    /// Puts another policy into effect; returns the values that differ.
     pub fn take(&mut self, policy: (Policy, PolicyId)) -> Vec<PolicyDifference> {
         let differences = self.in_effect.0.differences(&policy.0);
         self.in_effect = policy;
         differences
     }
 
-    /// Reads the file again. A file that can be used gives the policy in effect.
+    /// Reads the file again and puts its policy into effect; if the file cannot be used, the earlier policy stays.
     pub fn read_again(&mut self) -> Reread {
         let Some(file) = &self.file else { return Reread::NoFile };
         let policy = match PolicyChanges::policy_of(file, &self.bundle) {

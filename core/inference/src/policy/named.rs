@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Policy, PolicyError, Promise};
 
-/// Most policies of a bundle.
+/// Largest number of policies in a bundle.
 const MAX_POLICIES: usize = 16;
 
-/// The policies of a bundle by name, the first one in use. Each has the promises that name it.
+/// The policies of a bundle by name; the first is in use. Each policy has the promises that name it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct Policies(Vec<Named>);
@@ -32,7 +32,7 @@ impl Policies {
     /// Name of the policy that training leaves in a bundle.
     ///
     /// # Panics
-    /// Never: it is a name.
+    /// Never: `calibrated` is a valid name.
     pub fn calibrated() -> PolicyName {
         PolicyName::new("calibrated").expect("a name")
     }
@@ -42,7 +42,8 @@ impl Policies {
         Self(Vec::new()).with(Self::calibrated(), policy)
     }
 
-    /// The same policies with this one in use, in place of an earlier one of its name. Its promises name it alone.
+    /// These policies with `policy` in use; it replaces a policy of the same name. Promises of `policy` then name it alone, and no other
+    /// promise names it.
     #[must_use]
     pub fn with(mut self, name: PolicyName, mut policy: Policy) -> Self {
         self.0.retain(|own| own.name != name);
@@ -74,7 +75,7 @@ impl Policies {
         self.0.iter().map(|own| (&own.name, &own.policy))
     }
 
-    /// Checks each policy, and that it states every exit of a network.
+    /// Checks each policy, and that each policy states every exit of a network.
     ///
     /// # Errors
     /// The first mistake.

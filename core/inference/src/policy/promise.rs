@@ -31,17 +31,17 @@ impl Bound {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Promise {
-    /// Measure that is bounded.
+    /// Measure that the promise bounds.
     pub kind: Bound,
-    /// Policies that it is about.
+    /// Policies that the promise is about.
     pub policies: Vec<PolicyName>,
     /// Largest loss as a share of the samples, in `(0, 1)`.
     pub loss: f64,
-    /// Probability, in `(0, 1)`.
+    /// Probability with which the promise holds, in `(0, 1)`.
     pub confidence: f64,
-    /// Presence of the devices under which it holds.
+    /// Presence of the devices under which the promise holds.
     pub presence: Presence,
-    /// Samples on which it was tested.
+    /// Samples on which the promise was tested.
     pub part: CalibrationData,
 }
 
@@ -49,10 +49,10 @@ pub struct Promise {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Presence {
-    /// Probability that a device is missing, for each device by itself; 0 promises for samples with all devices.
+    /// Probability with which each device is missing, independently of the others; 0 if the promise is for samples with all devices.
     pub missing: f64,
-    /// Numbers of slots without a view for which the promise holds, each by itself; every other sample goes to the last exit. Empty where
-    /// the promise holds over all samples of the part together.
+    /// Numbers of slots without a view for which the promise holds, each by itself; a sample with any other number goes to the last exit.
+    /// Empty if the promise holds over all samples of the part together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_missing: Vec<MissingCount>,
 }
@@ -63,12 +63,12 @@ pub struct Presence {
 pub struct CalibrationData {
     /// Name of the data set.
     pub data: String,
-    /// Samples.
+    /// Number of samples.
     pub samples: u32,
-    /// Groups that they form where samples share a scene, an object or a recording.
+    /// Number of groups of samples that share a scene, an object or a recording; `None` if samples share none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<u32>,
-    /// Most samples that a group can have, as declared beforehand; the promise is for such groups.
+    /// Largest number of samples that such a group can have, as declared beforehand; the promise is for groups up to this size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_group: Option<u32>,
 }
@@ -77,11 +77,11 @@ pub struct CalibrationData {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MissingCount {
-    /// Slots without a view.
+    /// Number of slots without a view.
     pub missing: u32,
-    /// Samples.
+    /// Number of samples.
     pub samples: u32,
-    /// Groups that they form where samples share a scene, an object or a recording.
+    /// Number of groups of samples that share a scene, an object or a recording; `None` if samples share none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<u32>,
 }
@@ -113,7 +113,7 @@ impl fmt::Display for Promise {
         let Self { kind, policies: _, loss, confidence, presence, part } = self;
         let Presence { missing, by_missing } = presence;
         let CalibrationData { data, samples, groups, largest_group } = part;
-        // Rounded for the eye: a share of the risk leaves digits that say nothing.
+        // Rounded for readers: dividing the risk into shares leaves digits that say nothing.
         let rounded = |number: f64| (number * 1e4).round() / 1e4;
         let points = rounded(loss * 100.0);
         match kind {

@@ -21,7 +21,7 @@ pub struct PolicyDifference {
     pub new: String,
 }
 
-/// A value of a policy. Its text is that of a policy file, `none` where there is no value.
+/// A value of a policy. Its text is as in a policy file; `none` if there is no value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct PolicyValue(pub(super) Value);
@@ -38,12 +38,12 @@ impl Policy {
     /// # Panics
     /// Never: numbers and names become JSON.
     pub fn values(&self) -> Vec<(String, PolicyValue)> {
-        // The shortest text of a number is made from the `f32`; a JSON value holds all digits of its `f64`.
+        // By way of text, which has the shortest digits of an `f32`; a JSON value made directly would have all digits of the `f64`.
         let text = serde_json::to_string(self).expect("numbers and names become JSON");
         let policy: Value = serde_json::from_str(&text).expect("the text is JSON");
         let value = |key: &String| match key.rsplit_once('.') {
             Some((exit, name)) => PolicyValue(policy[exit][name].clone()),
-            // A policy does not write it where it is the default.
+            // A policy does not write `no_answer` if it is the default.
             None if key == NO_ANSWER => PolicyValue(serde_json::json!(self.no_answer)),
             None => PolicyValue(policy[key].clone()),
         };
@@ -51,7 +51,7 @@ impl Policy {
         keys.map(|key| (key.clone(), value(&key))).collect()
     }
 
-    /// Values that differ in `later`.
+    /// The values of `later` that differ from this policy's.
     pub fn differences(&self, later: &Self) -> Vec<PolicyDifference> {
         let old = self.values();
         let old_of = |key: &str| old.iter().find(|(own, _)| own == key).map(|(_, value)| value);
@@ -76,12 +76,12 @@ impl Policy {
 }
 
 impl PolicyValue {
-    /// No value.
+    /// The value of a key that a policy does not have.
     pub fn none() -> Self {
         Self(Value::Null)
     }
 
-    /// Whether the policy has no such value: weights of an exit whose rule is not learned.
+    /// Whether the policy has no such value, such as the weights of an exit whose rule is not `learned`.
     pub fn is_none(&self) -> bool {
         self.0.is_null()
     }
@@ -97,7 +97,7 @@ impl fmt::Display for PolicyValue {
                 write!(f, "{{ {} }}", list(values.collect()))
             }
             Value::Null => f.write_str("none"),
-            // Numbers and words look alike in JSON and TOML.
+            // JSON and TOML write booleans, numbers and strings alike.
             value @ (Value::Bool(_) | Value::Number(_) | Value::String(_)) => write!(f, "{value}"),
         }
     }

@@ -42,7 +42,7 @@ impl DeviceSection {
         self.section.as_ref().is_none_or(|section| section.is_brief())
     }
 
-    /// Runs `batch` views, `[batch, channels, height, width]` pixels. Scores are those of the levels that messages carry.
+    /// Runs `batch` views, `[batch, channels, height, width]` pixels. Scores are rounded to the levels that messages carry.
     ///
     /// # Errors
     /// [`EngineError::Input`](crate::engine::EngineError::Input) or [`SectionError::Length`] when `views` has another length.

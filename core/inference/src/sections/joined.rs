@@ -1,4 +1,4 @@
-//! The sections over joined maps: that of an edge, and that of the cloud.
+//! The sections over joined maps: the edges' and the cloud's.
 
 use headwater_protocol::Slot;
 
@@ -94,7 +94,7 @@ impl CloudSection {
         })
     }
 
-    /// Logits `[batch, classes]` of a batch. The sources are the device slots, or the edges where the network has edges.
+    /// Logits `[batch, classes]` of a batch. The sources are the device slots, or the edges if the network has edges.
     ///
     /// # Shapes
     /// - `features`: `[batch, sources, bytes of a map]`; maps of absent sources are ignored

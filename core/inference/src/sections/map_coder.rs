@@ -23,13 +23,13 @@ pub enum MapCoderError {
     /// The coder does not support the map.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// The table is not one of the map.
+    /// The table has another length than the map needs.
     #[error(transparent)]
     Table(#[from] TableError),
 }
 
 impl MapCoder {
-    /// The coder of a slot; `None` in a network whose messages carry maps as they are.
+    /// The coder of a slot; `None` in a network whose messages carry maps uncoded.
     ///
     /// # Errors
     /// [`MapCoderError`] when the bundle lacks the slot's table, or has one of another length.
@@ -61,7 +61,7 @@ impl MapCoder {
         &self.table
     }
 
-    /// The body of a packed map: the code, or the map itself where that is shorter.
+    /// The body of a packed map: the code if it is shorter than the map, else the map itself.
     ///
     /// # Errors
     /// [`MapError`] for bytes that are no packed map of the network.

@@ -27,7 +27,7 @@ pub use scores::ScoresExit;
 /// Output of the section of a device or an edge for one sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TierOutput {
-    /// Scores, one per class; none where devices have no section.
+    /// Scores, one per class; empty if devices have no section.
     pub scores: Vec<f32>,
     /// The map in its wire encoding: packed bits, floats, or the pixels of a view.
     pub features: Vec<u8>,
@@ -39,16 +39,16 @@ pub enum SectionError {
     /// The bundle lacks the section.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// The engine refuses or fails.
+    /// The engine refuses the section, or fails to run it.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The maps of a slot cannot be coded.
     #[error(transparent)]
     Coder(#[from] MapCoderError),
-    /// No source is present, or a buffer has the wrong length.
+    /// No source is present, a map has NaN or infinity, or a buffer has the wrong length.
     #[error(transparent)]
     Aggregate(#[from] AggregateError),
-    /// A sample of a batch without a present slot; the class prior answers such a sample.
+    /// A sample of a batch without a present source; the class prior answers such a sample.
     #[error("sample {row} of the batch: expected at least one present slot, found none")]
     NoView {
         /// Position in the batch.
@@ -57,9 +57,9 @@ pub enum SectionError {
     /// An input of the wrong length.
     #[error("{what} of {batch} samples: expected {expected}, found {found}")]
     Length {
-        /// Which input.
+        /// Name of the input.
         what: &'static str,
-        /// Samples.
+        /// Number of samples.
         batch: usize,
         /// Elements expected.
         expected: usize,
@@ -74,7 +74,7 @@ pub enum SectionError {
         /// Number of edges of the network.
         edges: usize,
     },
-    /// Concatenation without its section.
+    /// An exit that concatenates scores, made without the section that concatenation needs.
     #[error(
         "exit over scores: aggregation cc needs the section `local` or `edge` of a bundle; without one only mp and ap work"
     )]

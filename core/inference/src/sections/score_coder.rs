@@ -1,7 +1,7 @@
 //! Scores of a device as levels of a few bits.
 //!
-//! A level `q` of a slot stands for the score `least + q * step`. A device rounds its scores to the nearest levels before anything else uses them, so
-//! that devices, aggregators, evaluation and export see the same numbers.
+//! A level `q` of a slot stands for the score `least + q * step`. A device rounds its scores to the nearest levels before anything else
+//! uses the scores, so that devices, aggregators, evaluation and export see the same numbers.
 
 use headwater_protocol::scores::{floats, levels, put_levels};
 use headwater_protocol::{ScoreEncoding, Slot};
@@ -22,7 +22,7 @@ impl ScoreCoder {
         Self { encoding: manifest.scores, levels: levels.unwrap_or_default() }
     }
 
-    /// Rounds scores to the nearest levels. Floats, and scores that are not finite, stay as they are.
+    /// Rounds scores to the nearest levels. Scores under a float encoding, and scores that are not finite, stay as they are.
     pub fn round(&self, scores: &mut [f32]) {
         self.levels.round(self.encoding, scores);
     }
@@ -59,11 +59,11 @@ impl ScoreLevels {
 
     /// The level nearest to a score, of `count` levels.
     pub fn nearest(&self, count: u16, score: f32) -> u8 {
-        // Saturates; NaN becomes 0.
+        // The cast saturates; NaN becomes level 0.
         (((score - self.least) / self.step).round() as u8).min((count - 1) as u8)
     }
 
-    /// Rounds scores to the nearest levels of an encoding. Floats, and scores that are not finite, stay as they are.
+    /// Rounds scores to the nearest levels of an encoding. Scores under a float encoding, and scores that are not finite, stay as they are.
     pub fn round(&self, encoding: ScoreEncoding, scores: &mut [f32]) {
         let Some(count) = encoding.levels() else { return };
         for score in scores.iter_mut().filter(|score| score.is_finite()) {

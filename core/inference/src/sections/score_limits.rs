@@ -1,14 +1,14 @@
 //! Limits of the scores that a section can give.
 //!
-//! A packed section has integers as scores: a dot product of ±1 with ±1, times one factor and plus one offset a class. Its limits are
-//! computed from these numbers. Other sections have the limits that the export recorded in `network.json`.
+//! The scores of a packed section are integers: for each class a dot product of ±1 with ±1, times a factor, plus an offset. The limits
+//! are computed from these numbers. Other sections have the limits that the export recorded in `network.json`.
 
 use headwater_kernels::{CodePath, OwnedSection, PackedError};
 use thiserror::Error;
 
 use crate::bundle::Bundle;
 
-/// Largest difference of a valid score beyond its limit, absolute up to 1, relative above. Engines of floats round, and the packed form
+/// How far a valid score may lie beyond its limit: absolute for limits up to 1, relative above. Float engines round, and the packed form
 /// rounds the batch norm of the trained head; export allows 1e-4 between the two.
 pub const LIMIT_TOLERANCE: f32 = 1e-3;
 
@@ -34,8 +34,8 @@ pub struct OutsideLimits {
 }
 
 impl ScoreLimits {
-    /// Limits of a section of a bundle: of coded scores their lowest and highest level, else computed from its packed form, else as recorded at export.
-    /// `None` where the bundle has none of these.
+    /// Limits of a section of a bundle: the lowest and highest level if scores are sent as levels, else computed from the packed form, else
+    /// as recorded at export. `None` if the bundle has none of these.
     pub fn of_section(bundle: &Bundle, name: &str) -> Option<Self> {
         let manifest = bundle.manifest();
         let slot = manifest.section(name).and_then(|section| section.slot);
@@ -74,7 +74,7 @@ impl ScoreLimits {
     /// Checks the scores of one sample, `[classes]`.
     ///
     /// # Errors
-    /// [`OutsideLimits`] for the first score beyond its limits by more than [`LIMIT_TOLERANCE`]; NaN is beyond any.
+    /// [`OutsideLimits`] for the first score beyond its limits by more than [`LIMIT_TOLERANCE`], or NaN.
     pub fn check(&self, scores: &[f32]) -> Result<(), OutsideLimits> {
         for (class, (&[least, largest], &found)) in self.classes.iter().zip(scores).enumerate() {
             let margin = |limit: f32| LIMIT_TOLERANCE * limit.abs().max(1.0);
@@ -96,7 +96,7 @@ mod tests {
 
     const SCALE: f32 = 0.25;
 
-    /// A section over 1x2x2 pixels whose feature `i` is whether pixel `i` is bright: every map of features has an input.
+    /// A section over 1x2x2 pixels. Feature `i` says whether pixel `i` is bright, so some input gives each feature map.
     fn packed(weights: &[bool], classes: &[Affine]) -> Vec<u8> {
         let window = Window { kernel: 1, stride: 1, pad: 0 };
         let input = Map { channels: 1, height: 2, width: 2 };

@@ -24,7 +24,7 @@ enum Join {
 }
 
 impl ScoresExit {
-    /// The exit `local` over the scores of the slots of a network, or `edge` over those of its edges; `None` where the network has no such
+    /// The exit `local` over the scores of a network's slots, or `edge` over the scores of its edges; `None` if the network has no such
     /// exit.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl ScoresExit {
     /// - `out`: `[classes]`
     ///
     /// # Errors
-    /// [`AggregateError::NoView`] for an empty set, [`AggregateError::Length`] for a buffer of another length.
+    /// [`AggregateError::NoView`] if no source is present, [`SectionError::Length`] for a buffer of another length.
     pub fn scores(
         &mut self,
         scores: &[f32],

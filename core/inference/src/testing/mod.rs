@@ -14,7 +14,8 @@ use crate::policy::Policy;
 
 pub use onnx::OnnxGraph;
 
-/// A network of any configuration. Each device and edge has a convolution, a pool and a sign, the cloud a convolution and a layer.
+/// A network of any configuration. Devices and edges run a convolution, a pool, a sign if maps are bits, and a linear layer for the
+/// scores; the cloud runs a convolution and a linear layer.
 #[derive(Clone, Debug)]
 pub struct TinyNetwork {
     /// Configuration.
@@ -27,19 +28,19 @@ pub struct TinyNetwork {
     pub view: [u32; 3],
     /// Filters of the device block.
     pub filters: u32,
-    /// Join of the scores.
+    /// Join of the devices' scores for the exit `local`.
     pub local: Aggregation,
     /// Slots of each edge, in configurations that have edges.
     pub edges: Vec<Vec<u8>>,
     /// Join of the maps at each edge, and of the scores of the edges.
     pub edge: [Aggregation; 2],
-    /// Join of the feature maps.
+    /// Join of the maps for the cloud.
     pub cloud: Aggregation,
     /// Encoding of the maps of devices and edges.
     pub encoding: FeatureEncoding,
     /// Encoding of the scores in summaries.
     pub scores: ScoreEncoding,
-    /// Whether messages carry coded maps.
+    /// Whether devices send their maps entropy-coded.
     pub codes_maps: bool,
     /// Seed of the weights.
     pub seed: u64,
@@ -70,7 +71,7 @@ impl Default for TinyNetwork {
 }
 
 impl TinyNetwork {
-    /// A network of that configuration. It has one slot where a device decides and three elsewhere, and two edges in (f).
+    /// A network of that configuration: one slot in (b) and (d), else three; one edge in (d) and (e), two in (f).
     pub fn of(configuration: Configuration) -> Self {
         let slots = if configuration.has(Exit::DEVICE) { 1 } else { 3 };
         let edges = match configuration {
@@ -195,7 +196,7 @@ impl TinyNetwork {
     }
 }
 
-/// A side after a pool of 3x3, stride 2, pad 1.
+/// Side of a map after a pool of 3x3, stride 2, pad 1.
 fn pooled(side: u32) -> u32 {
     (side - 1) / 2 + 1
 }

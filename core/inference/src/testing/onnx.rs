@@ -16,7 +16,7 @@ pub struct OnnxGraph {
 }
 
 impl OnnxGraph {
-    /// An empty graph; `shape` is that of one sample.
+    /// An empty graph; `shape` is the shape of one sample.
     pub fn new(shape: &[usize]) -> Self {
         Self::of(DataType::Float, shape)
     }
@@ -44,7 +44,7 @@ impl OnnxGraph {
         name
     }
 
-    /// Adds a constant of bytes, with or without sign, and gives its name.
+    /// Adds a constant of `i8` or `u8` and gives its name.
     pub fn constant_bytes(&mut self, is_signed: bool, shape: &[usize], values: Vec<u8>) -> String {
         let name = format!("c{}", self.graph.initializer.len());
         self.graph.initializer.push(TensorProto {
@@ -71,7 +71,7 @@ impl OnnxGraph {
         name
     }
 
-    /// Convolution with `weights` of shape `[out, in, rows, columns]`, padded so that 3x3 keeps the size.
+    /// Convolution with weights of shape `[out, in, rows, columns]` from `weight`, padded by 1 so that 3x3 keeps the size.
     pub fn conv(
         &mut self,
         x: &str,

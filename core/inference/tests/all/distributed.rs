@@ -25,7 +25,7 @@ enum SlotCase {
     Sees,
     NotInView,
     Silent,
-    /// Its first message comes when the window is over.
+    /// The slot's first message comes when the window is over.
     Late,
 }
 
@@ -255,7 +255,7 @@ impl Tiers {
     }
 }
 
-/// The entropy, or a learned rule that depends on every input.
+/// The rule `entropy`, or a rule `learned` that depends on every input.
 fn any_rule() -> impl Strategy<Value = (ExitRule, Option<LearnedWeights>)> {
     let weights = [-2.0f32..2.0, -4.0..4.0, -4.0..4.0, -1.0..1.0, -4.0..4.0];
     let learned = weights.prop_map(|values| {
@@ -267,7 +267,7 @@ fn any_rule() -> impl Strategy<Value = (ExitRule, Option<LearnedWeights>)> {
 }
 
 fn any_threshold_of(rule: ExitRule) -> impl Strategy<Value = f32> {
-    // Entropies of these networks are near 1, learned uncertainties anywhere.
+    // Entropies of these networks are near 1; learned uncertainties lie anywhere in `[0, 1]`.
     let least = if rule == ExitRule::Learned { 0.0f32 } else { 0.8 };
     prop_oneof![Just(0.0f32), Just(1.0), least..1.0]
 }
@@ -299,7 +299,7 @@ fn any_network() -> impl Strategy<Value = TinyNetwork> {
             (floats, levels),
             seed,
         )| {
-            // The last exit takes every sample; its rule makes the confidence.
+            // The last exit takes every sample; its rule only gives the confidence.
             let last = ExitPolicy { threshold: Policy::default().of(Exit::CLOUD).threshold.clone(), ..last };
             let exits = Exit::FIRST.into_iter().zip([device, local, edge, last]).collect();
             let policy = Policy { exits, ..Policy::default() };
@@ -355,7 +355,7 @@ proptest! {
         let expected = whole.run(&[seen]).unwrap().remove(0);
         prop_assert_eq!(tiers.decisions.len(), 1);
         let found = &tiers.decisions[0];
-        // The whole network answers by the class prior what no device sees; the leader leaves it undecided.
+        // The whole network answers a sample that no device sees by the class prior; the leader leaves such a sample undecided.
         prop_assert_eq!((found.exit, found.class), (expected.exit, is_seen.then_some(expected.class)));
         prop_assert_eq!(found.confidence, expected.confidence);
         for (slot, case) in Slot::first(cases.len()).zip(cases) {

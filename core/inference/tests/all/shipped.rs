@@ -1,4 +1,4 @@
-//! The shipped bundle as opened by every tier.
+//! The shipped bundle: its size, its ids, its scores, and the refusal of changed bytes.
 
 use headwater_inference::bundle::{Bundle, BundleWriter};
 use headwater_inference::engine::{Engine, PackedEngine, TractEngine};
@@ -36,10 +36,10 @@ fn the_ids_of_the_shipped_bundle_stay() {
     assert_eq!(ids, (NETWORK_ID.to_owned(), POLICY_ID.to_owned()));
 }
 
-/// The bundle of 868d949 had format 1. It was written again, and its numbers stayed.
+/// The shipped bundle of commit 868d949 had format 1. It was written again in the present format with the same numbers.
 #[test]
 fn the_weights_and_thresholds_of_the_shipped_bundle_are_those_of_868d949() {
-    // Bytes of a packed section in front of the shapes of its blocks.
+    // Bytes of a packed section before the shapes of its blocks; the hash leaves them out.
     const HEADER_BYTES: usize = 22;
     let bundle = Bundle::open(SHIPPED).expect("the shipped bundle is valid");
     let mut hash = Sha256::new();

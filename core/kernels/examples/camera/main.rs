@@ -1,6 +1,6 @@
 //! A camera without an operating system, in memory of fixed size.
 //!
-//! The packed section of the shipped network's first device is a static array, and so is the view, one of those shipped. Nothing
+//! The packed section for the first device of the shipped network is a static array, and so is the view, a shipped one. Nothing
 //! allocates; the crate is built without `std`.
 //!
 //! `cargo run --release -p headwater-kernels --example camera`
@@ -26,7 +26,8 @@ const LABELS: [&str; 10] = [
     "ankle boot",
 ];
 
-/// Runs on the view as often as the argument says, once without one. `scripts/check/instructions` counts several runs.
+/// Runs the section on the view as often as the argument says, or once without an argument.
+/// `scripts/check/instructions` counts the instructions of several runs.
 fn main() -> Result<(), String> {
     let runs: u32 = match std::env::args().nth(1) {
         None => 1,

@@ -10,7 +10,7 @@
 //! | [`Patches`] | bits | every other block: other strides, and paths of least memory |
 //!
 //! `Popcounts`, `Lookups` and `BitSlices` also need what [`pixel_words::supports`](crate::pixel_words::supports) asks: a kernel of at most
-//! 16, and counts that fit in 16 bits.
+//! 16, counts that fit in 16 bits, and a path that is not of least memory.
 //!
 //! A new kernel is a file with its [`BlockKernel`] and its property test, and its entries in [`KernelKind`].
 
@@ -57,10 +57,10 @@ pub(crate) trait BlockKernel {
     /// Writes weights in the order in which [`run`](Self::run) reads them. The thresholds are already there.
     fn prepare(shape: Convp, weights: WeightBits<'_>, prepared: &mut Weights<'_>);
 
-    /// Computes a block. `output` is zero at first.
+    /// Computes a block. The caller has set `output` to zero.
     ///
     /// Output in rows is `[filters, pooled rows, row words]`, each row still as long as a row of the convolution, and not
-    /// flipped: [`pool_rows`](crate::pooling::pool_rows) follows. A contiguous output is complete.
+    /// inverted: [`pool_rows`](crate::pooling::pool_rows) does the rest. A contiguous output is complete.
     fn run<S: Simd>(simd: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]);
 }
 

@@ -65,7 +65,7 @@ impl BlockKernel for Patches {
     }
 }
 
-/// Words of a transposed row with its padding, and one more to read past the end of a run.
+/// Words of a transposed row with its padding, and one more word, since reads go past the end of a run.
 const fn row_words(shape: Convp) -> usize {
     ((shape.input.width + 2 * shape.conv.pad) * shape.input.channels).div_ceil(64) + 1
 }
@@ -80,7 +80,7 @@ const fn patch_words(shape: Convp) -> usize {
     shape.conv.kernel * run_words(shape)
 }
 
-/// Columns whose kernel reaches into the padding.
+/// Columns of the convolution at which the kernel reaches into the padding.
 fn border(shape: Convp) -> impl Iterator<Item = usize> {
     let (conv, width) = (shape.conv, shape.input.width);
     (0..shape.convolved().width).filter(move |&x| {
@@ -123,7 +123,7 @@ fn convolve(block: &Block<'_>, words: &mut [u64], output: &mut [u64]) {
 struct PatchRow<'a> {
     shape: Convp,
     patches: &'a [u64],
-    /// Masks of the patches at the border.
+    /// Masks of the patches whose kernel reaches into the padding on the left or right.
     masks: &'a [u64],
     /// Kernel rows that lie on the map.
     kernel_rows: Range<usize>,
@@ -168,7 +168,7 @@ impl PatchRow<'_> {
     }
 }
 
-/// Sets bit `x` if patch `x` differs from the weights in at most `max` bits, for patches of `N` words, which stay in registers.
+/// Sets bit `x` if patch `x` differs from the weights in at most `max` bits. The loop over the `N` words of a patch is unrolled.
 #[inline(always)]
 fn compare_unrolled<const N: usize>(patches: &[u64], weights: &[u64], max: i32, bits: &mut [u64]) {
     let Some(weights) = weights.first_chunk::<N>() else { return };

@@ -78,7 +78,7 @@ impl BlockKernel for SumTables {
         let tables = &mut scratch.tables[..kernel * row_len];
         let lines = &mut scratch.sums[..shape.input.channels * sizes.line];
         lines.fill(0);
-        // The tables of the rows under the kernel form a ring: row `y` is at `y % kernel`.
+        // The tables of the pixel rows under the kernel form a ring: those of row `y` are at `y % kernel`.
         let mut rows_made = 0;
         for y in 0..shape.convolved().height {
             let (top, bottom) = shape.conv.inside(y, shape.input.height);
@@ -87,7 +87,7 @@ impl BlockKernel for SumTables {
                 fill_row(&sizes, block.input.pixels, rows_made, lines, row);
                 rows_made += 1;
             }
-            // Worked out once for all filters.
+            // Where the tables of each kernel row begin, computed once for all filters.
             let mut starts = [0; MAX_KERNEL];
             let mut slot = remainder(y + top - shape.conv.pad, kernel);
             for start in &mut starts[top..bottom] {
@@ -121,7 +121,7 @@ impl BlockKernel for SumTables {
     }
 }
 
-/// The signs of a group of weights as bits.
+/// The signs of a group of up to three weights as bits: bit `i` is 1 if weight `i` is +1.
 pub(super) fn group_signs(weights: WeightBits<'_>, filter: usize, row: usize, columns: Range<usize>) -> u8 {
     let columns = columns.take(GROUP).enumerate();
     columns.fold(0, |signs, (bit, kx)| signs | u8::from(weights.is_positive(filter, row + kx)) << bit)
@@ -130,13 +130,13 @@ pub(super) fn group_signs(weights: WeightBits<'_>, filter: usize, row: usize, co
 /// Sizes of a block's tables.
 struct Sizes {
     shape: Convp,
-    /// Groups of a kernel row.
+    /// Number of groups of three taps in a kernel row; the last group may have fewer.
     groups: usize,
-    /// Segments of a row of the convolution.
+    /// Number of segments of 32 columns in a row of the convolution.
     segments: usize,
-    /// Tables of a segment of one row of pixels: one for each channel and group.
+    /// Number of tables for a segment of one row of pixels: one for each channel and group.
     row_tables: usize,
-    /// Length of a padded row of pixels, up to the last pixel that a segment reads.
+    /// Number of pixels of a row with padding, up to the last pixel that a segment reads.
     line: usize,
 }
 
@@ -156,25 +156,25 @@ struct Segment<'a> {
     block: &'a Block<'a>,
     /// All tables, from the segment's first one on.
     tables: &'a [SumTable],
-    /// Start of each kernel row's tables, for the kernel rows on the map.
+    /// Index at which the tables of each kernel row begin, for the kernel rows on the map.
     starts: &'a [usize],
-    /// Tables of a kernel row.
+    /// Number of tables of a kernel row.
     row_tables: usize,
-    /// Signs of a filter.
+    /// Number of signs of a filter, one for each table.
     filter_signs: usize,
     /// Index of a filter's first sign whose kernel row lies on the map.
     first_sign: usize,
     /// Pooled rows that the segment belongs to: first, end (exclusive).
     pooled: (usize, usize),
     row_words: usize,
-    /// First column.
+    /// First column of the segment.
     column: usize,
-    /// Bits of the columns that lie on the map.
+    /// Bit `i` is 1 if column `i` of the segment lies on the map of the convolution.
     used: u32,
 }
 
 impl Segment<'_> {
-    /// Sums for all filters, where the kernel covers `R` rows of `T` tables. All is unrolled.
+    /// Computes the bits of all filters for a kernel with `R` rows on the map and `T` tables a row, with unrolled loops.
     #[inline(always)]
     fn sum_unrolled<S: Simd, const T: usize, const R: usize>(&self, simd: S, output: &mut [u64]) {
         let mut rows = [&[[[0; LANES]; SIGNS]; T]; R];
@@ -189,7 +189,7 @@ impl Segment<'_> {
             let mut sums = simd.zero_sums();
             for (tables, signs) in rows.iter().zip(signs) {
                 for (table, sign) in tables.iter().zip(signs) {
-                    // The remainder changes nothing, and saves the bounds check.
+                    // Signs are below `SIGNS`; the remainder only saves the bounds check.
                     sums = simd.add_row(sums, &table[usize::from(*sign) % SIGNS]);
                 }
             }
@@ -198,7 +198,7 @@ impl Segment<'_> {
         }
     }
 
-    /// Sums for all filters, for any number of rows and tables.
+    /// Computes the bits of all filters, for any number of rows and tables.
     #[inline(always)]
     fn sum<S: Simd>(&self, simd: S, output: &mut [u64]) {
         for ((threshold, signs), map) in self.filters().zip(self.maps(output)) {
@@ -219,7 +219,7 @@ impl Segment<'_> {
         self.block.thresholds.iter().zip(self.block.signs.chunks_exact(self.filter_signs))
     }
 
-    /// Output of each filter.
+    /// The part of the output that belongs to each filter.
     #[inline(always)]
     fn maps<'a>(&self, output: &'a mut [u64]) -> impl Iterator<Item = &'a mut [u64]> + use<'a> {
         let map_words = output.len() / self.block.thresholds.len();
@@ -245,7 +245,7 @@ impl Segment<'_> {
 fn fill_row(sizes: &Sizes, pixels: &[u8], row: usize, lines: &mut [i16], tables: &mut [SumTable]) {
     let Sizes { shape, groups, line, .. } = *sizes;
     let Map { height, width, .. } = shape.input;
-    // First all channels as numbers: a line that is read as soon as it is written would be waited for.
+    // All channels are first converted to numbers: a line that is read right after it was written would stall the processor.
     let channels = pixels.chunks_exact(height * width);
     for (pixels, line) in channels.zip(lines.chunks_exact_mut(line)) {
         let inner = line[shape.conv.pad..].iter_mut();
@@ -261,7 +261,8 @@ fn fill_row(sizes: &Sizes, pixels: &[u8], row: usize, lines: &mut [i16], tables:
     }
 }
 
-/// Computes the eight sums of three neighbours. Neighbours beyond the kernel's last `taps` count as zero.
+/// Computes the eight sums of three neighbours at each of 32 columns. Neighbours after the first `taps` are beyond the kernel and count as
+/// zero.
 #[inline(always)]
 fn fill_table(line: &[i16], taps: usize, table: &mut SumTable) {
     let (has_b, has_c) = (i16::from(taps > 1), i16::from(taps > 2));

@@ -55,7 +55,7 @@ pub(super) fn any_block(
     shape.prop_flat_map(move |shape| {
         let bytes = if kind == InputKind::Pixels { shape.input.len() } else { shape.input.len().div_ceil(8) };
         let max = (shape.taps() * if kind == InputKind::Pixels { 255 } else { 1 }) as i32;
-        // Most sums are near zero, so most thresholds are; some are the first and last that are allowed.
+        // Most sums are near zero, so most thresholds are drawn near zero; some are the lowest and the highest allowed.
         let near = (max / 8).max(1);
         let from = prop_oneof![8 => -near..=near, 1 => Just(-max), 1 => Just(max + 1)];
         let threshold = (from, any::<bool>()).prop_map(|(from, flipped)| Threshold { from, flipped });

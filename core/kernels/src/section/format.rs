@@ -9,10 +9,10 @@
 //! exit       weights, 1 bit each [classes, inputs] | factors i32 [classes] | offsets i32 [classes]
 //! ```
 //!
-//! The exit reads the output of the last block. The features are its first channels, as many as are sent.
+//! The exit reads the output of the last block. The features are the first channels of that output; `sent channels` is their number.
 //!
-//! Numbers are little endian. Bits are least significant first, 1 = +1, and spare bits are zero. A section has exactly one form, and
-//! the reader accepts no other.
+//! Numbers are little endian. Bits are least significant first, 1 = +1, and spare bits are zero. A section has exactly one form in
+//! bytes, and the reader accepts no other.
 
 use super::plan::{check_affine, check_threshold};
 use super::{MAX_BLOCKS, Plan};
@@ -35,7 +35,7 @@ pub struct BlockParts<'a> {
     pub shape: Convp,
     /// Signs of the weights, `[filters, channels, kernel, kernel]`.
     pub weights: &'a [bool],
-    /// One threshold a filter. In a first block over pixels the numbers summed are `0..=255`.
+    /// One threshold a filter. In a first block over pixels the thresholds are for sums of numbers in `0..=255`.
     pub thresholds: &'a [Threshold],
 }
 
@@ -207,7 +207,7 @@ impl<'a> Reader<'a> {
         Ok(Self { rest: &bytes[plan.header_bytes()..] })
     }
 
-    /// Reads bits; spare bits must be zero.
+    /// Reads `count` bits; the spare bits of the last byte must be zero.
     pub(super) fn bits(&mut self, what: &'static str, count: usize) -> Result<&'a [u8], PackedError> {
         let bytes = take(&mut self.rest, count.div_ceil(8));
         match bytes.last() {

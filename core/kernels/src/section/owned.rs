@@ -61,7 +61,7 @@ impl OwnedSection {
         Ok(owned)
     }
 
-    /// The shapes.
+    /// The shapes of the section.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

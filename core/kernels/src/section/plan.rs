@@ -15,7 +15,7 @@ pub const MAX_BLOCKS: usize = 8;
 const MAX_SIDE: i64 = 4096;
 /// Largest number of values of a map.
 const MAX_VALUES: i64 = 1 << 24;
-/// Largest number of weights of a filter: 255 times as much still fits in 32 bits.
+/// Largest number of weights of a filter: a sum of pixels is at most 255 times as much, which fits in 32 bits.
 const MAX_TAPS: i64 = 1 << 22;
 const MAX_CLASSES: i64 = 4096;
 /// Largest kernel side, and largest stride.
@@ -30,13 +30,13 @@ pub struct Plan {
     sent: usize,
     classes: usize,
     scale: f32,
-    /// Words of the input of the exit, contiguous.
+    /// Words of the map that the exit reads, without gaps between rows.
     pub(super) exit_words: usize,
-    /// Words of the largest map before or between blocks.
+    /// Words of the largest map: an input of bits, or the output of any block.
     pub(super) map_words: usize,
 }
 
-/// A plan on one code path: the kernel of each block, and the memory of all.
+/// A plan on one code path: the kernel of each block, and the memory of the whole section.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     pub(super) path: CodePath,
@@ -196,7 +196,7 @@ pub(super) fn check_threshold(plan: &Plan, block: usize, threshold: Threshold) -
     check_signed("threshold", Some(block), -max..=max + 1, i64::from(threshold.from))
 }
 
-/// Checks that the scores of a class fit in 32 bits, whatever the `inputs` of the exit are.
+/// Checks that the scores of a class fit in 32 bits, whatever values the `inputs` features of the exit have.
 pub(super) fn check_affine(class: Affine, inputs: usize) -> Result<(), PackedError> {
     let largest = i64::from(class.factor).abs() * inputs as i64 + i64::from(class.offset).abs();
     check_signed("largest score", None, 0..=i64::from(i32::MAX), largest)

@@ -13,7 +13,7 @@ use core::arch::x86_64::{
 
 use super::{ByteLookup, ByteLookupCode, Counts, HALF, LANES, Simd};
 
-/// Proof that the processor has AVX2: only code compiled for AVX2 can make one.
+/// Proof that the processor has AVX2: only code compiled for AVX2 can make a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2(());
 
@@ -58,7 +58,7 @@ impl Simd for Avx2 {
     fn sums_at_least(self, [low, high]: Sums, min: i16) -> u32 {
         unsafe {
             let min = _mm256_set1_epi16(min);
-            // Packing works on halves of vectors, so the quarters are in the order 0, 2, 1, 3.
+            // Packing works on halves of vectors, so the quarters are in the order 0, 2, 1, 3, which the permutation undoes.
             let below = _mm256_packs_epi16(_mm256_cmpgt_epi16(min, low), _mm256_cmpgt_epi16(min, high));
             !(_mm256_movemask_epi8(_mm256_permute4x64_epi64::<0b11_01_10_00>(below)).cast_unsigned())
         }
@@ -96,13 +96,13 @@ impl ByteLookup for Avx2 {
 
     #[inline(always)]
     fn nibble_mask(self) -> __m256i {
-        // The compiler would read a constant again in each round of a loop.
+        // Without `black_box` the compiler would load the constant again in each pass of a loop.
         core::hint::black_box(unsafe { _mm256_set1_epi8(0x0f) })
     }
 
     #[inline(always)]
     fn high_nibbles(self, a: __m256i, nibble_mask: __m256i) -> __m256i {
-        // There is no shift of bytes: the mask removes the bits of the byte above.
+        // AVX2 shifts no single bytes: the mask removes the bits that come from the byte above.
         unsafe { _mm256_and_si256(_mm256_srli_epi16::<4>(a), nibble_mask) }
     }
 

@@ -58,13 +58,13 @@ impl Simd for Avx512 {
     }
 }
 
-/// Truth tables of three bits `a`, `b`, `c`: bit `4 * a + 2 * b + c` of a table is the result.
+/// Truth tables of `a`, `b` and `c` themselves: bit `4 * a + 2 * b + c` of a truth table is the result for these three bits.
 const A: i32 = 0b1111_0000;
 const B: i32 = 0b1100_1100;
 const C: i32 = 0b1010_1010;
-/// `(a ^ b) & c`.
+/// Truth table of `(a ^ b) & c`.
 const DIFFERING: i32 = (A ^ B) & C;
-/// `b` if `a` is set, else `c`.
+/// Truth table of `b` if `a` is set, else `c`.
 const CHOSEN: i32 = A & B | !A & C & 0xff;
 
 impl WordPopcount for Avx512 {
@@ -92,7 +92,7 @@ impl WordPopcount for Avx512 {
 
     #[inline(always)]
     fn transpose_bytes(self, mut rows: __m512i) -> __m512i {
-        // Transposes 8 x 8 bits in three steps: each exchanges the two blocks beside the diagonal, of side 4, then 2, then 1.
+        // Transposes 8 x 8 bits in three steps. Each step exchanges the blocks on both sides of the diagonal: of side 4, then 2, then 1.
         for (side, low) in
             [(4, 0x0f0f_0f0f_0f0f_0f0f), (2, 0x3333_3333_3333_3333), (1, 0x5555_5555_5555_5555)]
         {

@@ -1,6 +1,6 @@
 //! The operations on vectors that kernels are written in.
 //!
-//! Each code path has its own version. A property holds every version to the definitions in `tests.rs`.
+//! Each code path has its own version of the operations. A property test compares every version with the definitions in `tests.rs`.
 
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 mod avx2;
@@ -42,13 +42,13 @@ pub(crate) type Counts = [[i16; HALF]; 4];
 pub(crate) trait Simd: Copy {
     /// Whether the processor looks up many bytes with one instruction.
     const HAS_BYTE_LOOKUP: bool = false;
-    /// 16-bit sums, one a lane, in an order of the code path's own.
+    /// 16-bit sums, one a lane, in an order that the code path chooses.
     type Sums: Copy;
 
-    /// Runs code with operations on bytes, if the processor looks up many bytes with one instruction.
+    /// Runs code with operations on bytes if the processor looks up many bytes with one instruction; otherwise does nothing.
     #[inline(always)]
     fn with_byte_lookup(self, _: impl ByteLookupCode) {}
-    /// Runs code with operations on words, if the processor counts the bits of eight words with one instruction.
+    /// Runs code with operations on words if the processor counts the bits of eight words with one instruction; otherwise does nothing.
     #[inline(always)]
     fn with_word_popcount(self, _: impl WordPopcountCode) {}
     /// Zeros.
@@ -97,8 +97,8 @@ pub(crate) trait ByteLookup: Copy {
     }
     /// Adds to `before` the counts of two filters in each half.
     ///
-    /// `second` has the counts of the second filter, one byte a lane. `both` has those of the first filter plus 16 times
-    /// those of the second, as pairs of lanes.
+    /// `second` has the counts of the second filter, one byte a lane. `both` has the counts of the first filter plus 16
+    /// times the counts of the second, as pairs of lanes.
     fn add_counts(self, both: Self::Bytes, second: Self::Bytes, before: &Counts) -> Self::Counts;
     /// Writes counts.
     fn store_counts(self, counts: Self::Counts, to: &mut Counts);
@@ -106,7 +106,7 @@ pub(crate) trait ByteLookup: Copy {
     fn above(self, counts: Self::Counts, bounds: [&[i16; HALF]; 2]) -> [Self::Bytes; 2];
     /// Collects lanes as bits, each half in a word, one vector after the other. A bit is set if the lane is all ones.
     fn lane_bits<const X: usize>(self, vectors: &[Self::Bytes; X]) -> [u64; 2];
-    /// Sets byte `i` to the number of four bits that the bits `i` of the four words make.
+    /// Sets byte `i` to the 4-bit number that bit `i` of each word makes; the first word gives the lowest bit.
     fn interleave(self, words: [u64; 4], numbers: &mut [u8; 64]) {
         for (bit, number) in numbers.iter_mut().enumerate() {
             let [a, b, c, d] = words.map(|word| (word >> bit & 1) as u8);
@@ -126,7 +126,7 @@ pub(crate) trait WordPopcount: Copy {
     fn load(self, words: &[u64; WORDS]) -> Self::Words;
     /// Writes words.
     fn store(self, words: Self::Words, to: &mut [u64; WORDS]);
-    /// The word in each lane whose bit is set, and zero in the others.
+    /// `word` in each lane whose bit in `lanes` is set, and zero in the other lanes.
     fn broadcast_to(self, lanes: u8, word: u64) -> Self::Words;
     /// `a | b`.
     fn or(self, a: Self::Words, b: Self::Words) -> Self::Words;

@@ -26,7 +26,7 @@ impl Simd for Portable {
     }
 }
 
-/// Collects values as bits, the first the lowest.
+/// Collects values as bits, the first value as the lowest bit.
 #[inline(always)]
 fn bits(values: impl Iterator<Item = bool>) -> u32 {
     values.enumerate().fold(0, |bits, (bit, value)| bits | u32::from(value) << bit)

@@ -1,4 +1,4 @@
-//! The operations of every code path against the portable ones.
+//! The operations of every code path against definitions in plain Rust.
 
 use proptest::prelude::*;
 use std::vec::Vec;
@@ -62,7 +62,7 @@ type BytesResult = (Vec<Counts>, Vec<[u64; 2]>, Vec<[u8; LANES]>);
 fn bytes<L: ByteLookup>(ops: L, case: &Case) -> BytesResult {
     let [a, b] = [0, 1].map(|i| ops.look_up(ops.load_table(&case.tables[i]), &case.indices[i]));
     let (mut counts, mut bits) = (Vec::new(), Vec::new());
-    // Counts show all bytes; comparisons with bounds show large counts as bits.
+    // Counts show every byte of a vector; comparisons with bounds turn counts into bits.
     for bytes in [
         a,
         b,
@@ -233,12 +233,12 @@ impl WordPopcount for Definition {
     }
 }
 
-/// Collects values as bits, the first the lowest.
+/// Collects values as bits, the first value as the lowest bit.
 fn bits(values: impl Iterator<Item = bool>) -> u8 {
     values.enumerate().fold(0, |bits, (bit, value)| bits | u8::from(value) << bit)
 }
 
-/// Joins each two lanes to a 16-bit number; the lower lane is the low byte.
+/// Joins every two lanes into a 16-bit number; the lower lane is the low byte.
 fn pairs(bytes: [u8; LANES]) -> [u16; HALF] {
     core::array::from_fn(|lane| u16::from_le_bytes([bytes[2 * lane], bytes[2 * lane + 1]]))
 }
@@ -269,7 +269,7 @@ impl WordPopcountCode for WordsCode<'_> {
 struct AllOperations<'a>(&'a Case);
 
 impl PathCode for AllOperations<'_> {
-    /// Results on bytes and words are there if the code path has the operations.
+    /// Results on bytes and on words are `None` if the code path lacks the operations.
     type Output = (u32, Option<BytesResult>, Option<WordsResult>);
 
     #[inline(always)]

@@ -33,7 +33,7 @@ fn any_header() -> impl Strategy<Value = Header> {
     )
 }
 
-/// Owned form of a body, since a strategy cannot lend.
+/// Owned form of a body, since a proptest strategy cannot return borrowed bytes.
 #[derive(Clone, Debug)]
 enum Owned {
     Trigger,
@@ -116,7 +116,7 @@ proptest! {
             let mut bytes = Vec::new();
             encode(&message, &LIMITS, &mut bytes).unwrap();
             for cut in 0..bytes.len() {
-                // The set of a request has any length.
+                // A request that is cut within its slot set may be another valid request.
                 let is_request = matches!(decode(&bytes[..cut], &LIMITS), Ok(Message { body: Body::Request(_), .. }));
                 assert!(is_request || decode(&bytes[..cut], &LIMITS).is_err(), "cut at {cut}");
             }
@@ -220,7 +220,7 @@ fn each_wrong_byte_is_named() {
     check_refused(|b| b.splice(4..5, [0x89, 0]).for_each(drop), Body::Gone, &DecodeError::SampleId);
 }
 
-/// Bytes before the body at the ids of each numbering; version 1 had 12, in triggers 8 to 10, in requests 8.
+/// Header bytes with the ids of each numbering. Version 1 had 12 bytes; 8 to 10 in triggers and 8 in requests.
 #[test]
 fn bytes_of_headers_by_numbering() {
     let bytes = |sample: u64, body| {
@@ -229,7 +229,7 @@ fn bytes_of_headers_by_numbering() {
         encode(&Message { header, body }, &LIMITS, &mut bytes).unwrap();
         bytes.len() - body.len()
     };
-    // Milliseconds of 21 November 2025, and the same by a clock with a period of 100 ms.
+    // Ids of one moment of 21 November 2025: milliseconds by source, and by a clock with a period of 100 ms.
     let (source, clock) = (1_763_719_200_123, 17_637_192_001);
     for (sample, of_answer, to_group) in
         [(1, 7, 4), (300, 8, 5), (100_000, 9, 6), (clock, 11, 8), (source, 12, 9)]
@@ -240,7 +240,7 @@ fn bytes_of_headers_by_numbering() {
     }
 }
 
-/// The same network with scores of 4 bits and coded maps.
+/// The network of `LIMITS` with scores of 4 bits and coded maps.
 const CODED: Limits = Limits { scores: ScoreEncoding::Bits4, codes_features: true, ..LIMITS };
 
 #[test]
@@ -255,7 +255,7 @@ fn golden_messages_of_coded_scores_and_maps() {
         encode(&message, &CODED, &mut bytes).unwrap();
         assert_eq!(bytes.iter().map(|b| format!("{b:02x}")).collect::<String>(), golden);
         assert_eq!(decode(&bytes, &CODED), Ok(message));
-        // A network that does not code them takes neither.
+        // Without coding, only the map of full length is accepted.
         let is_plain = matches!(body, Body::Features(map) if map.len() == 3);
         assert_eq!(decode(&bytes, &LIMITS).is_ok(), is_plain);
     }
@@ -275,7 +275,7 @@ fn coded_bodies_of_a_wrong_length_or_tail_are_named() {
     refused(2, &[0; 12], DecodeError::Length { kind: "summary", expected: 2, found: 12 });
 }
 
-/// Entries of a batch from id 9 on: distance from the one before, age, whether the device has a view.
+/// Entries of a batch from id 9 on. `samples` has for each: distance from the id before, age in ms, whether the device has a view.
 fn entries<'a>(samples: &[(u64, u16, bool)], scores: &'a [u8]) -> Vec<BatchEntry<'a>> {
     let mut sample = SampleId(9);
     let entry = |&(distance, age_ms, has_view): &(u64, u16, bool)| {
@@ -286,7 +286,7 @@ fn entries<'a>(samples: &[(u64, u16, bool)], scores: &'a [u8]) -> Vec<BatchEntry
     samples.iter().map(entry).collect()
 }
 
-/// The message of the first of these entries, and how many it takes.
+/// A message with the first of these entries, and the number of entries in it.
 fn batch_bytes(entries: &[BatchEntry<'_>], limits: &Limits) -> (Vec<u8>, usize) {
     let mut bytes = Vec::new();
     let taken = encode_batch(SESSION, entries, limits, &mut bytes).unwrap();
@@ -398,7 +398,7 @@ proptest! {
         prop_assert_eq!(&again, &bytes);
         let under_others = encode(&message, &LIMITS, &mut again);
         prop_assert!(under_others.is_err());
-        // A prefix is a batch of fewer samples, or is refused.
+        // Bytes that are cut off are a batch of fewer samples, or are refused.
         for cut in 0..bytes.len() {
             if let Ok(Message { body: Body::Batch(fewer), .. }) = decode(&bytes[..cut], &limits) {
                 prop_assert!(fewer.entries(&header).count() < entries.len());

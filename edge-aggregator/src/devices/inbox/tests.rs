@@ -246,7 +246,7 @@ fn garbage_is_counted_for_its_device_and_makes_no_event() {
     assert_eq!(group.refused("a"), expected);
 }
 
-/// A device that says 1e30 would decide for its group.
+/// A device that sends a score of 1e30 would alone decide for its group.
 #[test]
 fn scores_that_the_section_cannot_give_are_refused_and_counted() {
     let limits = |slot: usize| (slot == 1).then(|| ScoreLimits::recorded([-1.0, 2.0], 2));
@@ -479,7 +479,7 @@ fn batch(scores: &[Option<[f32; 2]>]) -> Vec<u8> {
     payload
 }
 
-/// The event of an answer of a batch.
+/// The event of an answer in a batch.
 fn batched(sample: u64, age_ms: u16, answer: &str) -> String {
     answered(1, sample, false, answer).replace("age_ms: 3", &format!("age_ms: {age_ms}"))
 }
@@ -553,7 +553,7 @@ fn each_implausible_sample_of_a_batch_is_counted_and_the_others_count() {
     assert_eq!(group.refused("a"), BTreeMap::from([("implausible", 2)]));
 }
 
-/// A refusal of the leader.
+/// A leader's refusal of a sample.
 fn implausible() -> Option<Implausible> {
     let bundle = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
     let mut leader = Leader::new(LeaderConfig::of(&bundle, 4), Exits { local: None, edge: None });

@@ -9,7 +9,7 @@ use super::{Device, DeviceIndex, Registry};
 use crate::devices::message_format::Change;
 
 impl Registry {
-    /// Forgets silent devices whose birth was cleared, and gives the slots of silent devices to others that claim them.
+    /// Forgets silent devices whose birth was cleared, and gives the slots of silent devices to other devices that claim these slots.
     pub(crate) fn tick(&mut self, now: Micros, changes: &mut Vec<Change>) {
         let gone = |(index, at): &(DeviceIndex, Micros)| (now >= *at + self.silent_after).then_some(*index);
         for index in self.state.cleared.iter().filter_map(gone).collect::<Vec<_>>() {
@@ -37,11 +37,11 @@ impl Registry {
         cleared.chain(contests).min()
     }
 
-    /// Time at which the holder of a contested slot is silent; `None` for an empty slot.
+    /// Time at which the device in a contested slot counts as silent, if it sends nothing before; `None` for an empty slot.
     fn contest_ends(&self, slot: Slot, since: Micros) -> Option<Micros> {
         let holder = self.state.holders.get(slot.index()).copied().flatten()?;
         let heard = self.state.devices[holder.device.at].heard.max(since);
-        // While other devices answer samples, a living device would answer too.
+        // While other devices answer samples, a living device would answer too: half of the time is enough.
         let others_send = self.state.last_accepted.is_some_and(|accepted| accepted > heard);
         Some(heard + if others_send { self.silent_after / 2 } else { self.silent_after })
     }
@@ -61,15 +61,15 @@ impl Registry {
         self.update_holders(holder.device, now, changes);
     }
 
-    /// The device that claims a slot beside its holder; of several the one that was heard last.
+    /// The device other than `holder` that claims a slot; of several, the one that was heard last.
     pub(super) fn successor(&self, slot: Slot, holder: DeviceIndex) -> Option<DeviceIndex> {
         let claims = |device: &&Device| device.session.claimed_slot().is_some_and(|claim| claim.slot == slot);
         let others = self.state.devices.iter().filter(|device| device.index != holder);
         others.filter(claims).max_by_key(|device| device.heard).map(|device| device.index)
     }
 
-    /// A device that lost its slot while it was silent sends again: it gets the slot back, unless its successor has been sending for a
-    /// while.
+    /// A device that lost its slot while it was silent sends again: it gets the slot back, unless the device in the slot sent its first
+    /// message at least `silent_after` ago.
     pub(super) fn return_to_slot(
         &mut self,
         index: DeviceIndex,
@@ -81,7 +81,7 @@ impl Registry {
         self.state.devices[index.at].session.on(SessionEvent::Returned);
         let Some(holder) = holder else { return self.update_holders(index, now, changes) };
         if holder.spoke.is_some_and(|spoke| now >= spoke + self.silent_after) {
-            // From now on it claims the slot like any other device.
+            // From now on the device claims the slot like any other device.
             return self.update_holders(index, now, changes);
         }
         self.state.holders[slot.index()] = None;
@@ -92,7 +92,7 @@ impl Registry {
         self.contest(slot, now);
     }
 
-    /// Notes that another device claims a slot.
+    /// Notes that a device claims a slot that another device fills.
     pub(super) fn contest(&mut self, slot: Slot, now: Micros) {
         if !self.state.contests.iter().any(|(contested, _)| *contested == slot) {
             self.state.contests.push((slot, now));

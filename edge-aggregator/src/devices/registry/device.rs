@@ -1,4 +1,4 @@
-//! One device of the registry: its session, and what is remembered beyond it.
+//! One device of the registry: its session, and what is remembered for longer than a session.
 
 use headwater_inference::leader::{Generation, Micros};
 use headwater_protocol::{Birth, Boot, DeviceId, DeviceState, Fault, Status};
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::DeviceIndex;
 use super::session::{CheckedBirth, DeviceSession, LatestStatus, SessionEvent, Sign};
 
-/// Lost slots within a minute that make a device a flapping one.
+/// Number of times that a device must lose its slot within a minute to count as flapping.
 const FLAPPING_ENDS: usize = 3;
 
-/// Characters of a device's software that are kept.
+/// Most characters of a device's software that are kept.
 const MAX_SOFTWARE_CHARS: usize = 64;
 
 /// One device, from its first message on.
@@ -19,38 +19,39 @@ const MAX_SOFTWARE_CHARS: usize = 64;
 pub(super) struct Device {
     pub(super) id: DeviceId,
     pub(super) index: DeviceIndex,
-    /// Arrival of the latest accepted message, birth or status; of the first message before any of them.
+    /// Arrival of the latest accepted message, birth or status; before any of these, arrival of the first message.
     pub(super) heard: Micros,
     pub(super) session: DeviceSession,
-    /// Whether its connection ended shortly before the leader's own: a broker that stops ends all of them, and tells no fault of a device.
+    /// Whether the device's connection ended shortly before the leader's own. A broker that stops ends all connections, so that such an end
+    /// says nothing about the device.
     pub(super) ended_with_broker: bool,
-    /// A boot that ended before its birth arrived, or while another boot was current.
+    /// The latest boot, other than the birth's at that time, whose end was told by a status.
     pub(super) ended: Option<Boot>,
     /// Boot of the latest birth that was cleared at the broker, or is to be, because the setting `devices` does not name the device.
     pub(super) cleared_boot: Option<Boot>,
-    /// Faults that were logged.
+    /// The latest log line about each fault.
     #[serde(skip)]
     pub(super) logged: Vec<LoggedFault>,
     /// Arrival of the latest accepted answer to a sample.
     pub(super) answered: Option<Micros>,
     /// When the device last took a slot.
     pub(super) up_since: Option<Micros>,
-    /// Latest times at which it lost its slot, the oldest first.
+    /// Latest times at which the device lost its slot, the oldest first.
     pub(super) ends: [Option<Micros>; FLAPPING_ENDS],
     /// The latest refusal with its reason.
     pub(super) refusal: Option<(Fault, String)>,
-    /// Name and version of its software, by its birth.
+    /// Name and version of the device's software, from its birth.
     pub(super) software: String,
 }
 
-/// A fault of a device in the log.
+/// The latest log line about one fault of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LoggedFault {
     pub(super) fault: Fault,
     pub(super) at: Micros,
     /// Whether the line is of the present session.
     pub(super) is_current: bool,
-    /// Refusals since, without a line.
+    /// Refusals by this fault since the line, which have no line.
     pub(super) not_logged: u64,
 }
 
@@ -112,7 +113,7 @@ impl Device {
         }
     }
 
-    /// Whether a fault may be logged now: the number of refusals without a line since the last one, or `None`.
+    /// If a fault may be logged now, the number of refusals without a line since its last line; otherwise `None`, and counts one more.
     pub(super) fn take_line(&mut self, fault: Fault, now: Micros) -> Option<u64> {
         let Some(logged) = self.logged.iter_mut().find(|logged| logged.fault == fault) else {
             return Some(0);
@@ -124,7 +125,7 @@ impl Device {
         Some(logged.not_logged)
     }
 
-    /// Notes a line of the log.
+    /// Notes that a fault was logged at this time.
     pub(super) fn logged(&mut self, fault: Fault, at: Micros) {
         self.logged.retain(|logged| logged.fault != fault);
         self.logged.push(LoggedFault { fault, at, is_current: true, not_logged: 0 });
@@ -138,14 +139,14 @@ impl Device {
         }
     }
 
-    /// Keeps the reason of a refusal; one allocation for refusals that repeat.
+    /// Keeps the reason of a refusal; a repeated refusal allocates nothing.
     pub(super) fn note_refusal(&mut self, fault: Fault, why: &str) {
         if self.refusal.as_ref().is_none_or(|(known, text)| *known != fault || text != why) {
             self.refusal = Some((fault, why.to_owned()));
         }
     }
 
-    /// Reason of a refusal by this fault.
+    /// Reason of the latest refusal if it was by this fault, otherwise the fault's code.
     pub(super) fn reason_of(&self, fault: Fault) -> &str {
         let known = self.refusal.as_ref().filter(|(known, _)| *known == fault);
         known.map_or(fault.code(), |(_, why)| why)

@@ -7,13 +7,13 @@ use super::Registry;
 use crate::devices::message_format::Change;
 
 impl Registry {
-    /// Tells the names that have changed.
+    /// Adds an event for each slot whose name has changed since the leader was told.
     pub(super) fn tell_names(&mut self, changes: &mut Vec<Change>) {
         Slot::first(self.state.holders.len()).for_each(|slot| self.tell_name(slot, changes));
     }
 
-    /// Tells the name of a slot's device, if it has changed: the device that fills the slot or filled it last, else the owner by the setting
-    /// `devices`, else one whose accepted birth names the slot.
+    /// Adds an event for the name of a slot's device, if the name has changed: the device that fills the slot or filled it last, else the
+    /// owner by the setting `devices`, else a device whose accepted birth names the slot.
     pub(super) fn tell_name(&mut self, slot: Slot, changes: &mut Vec<Change>) {
         let last = self.state.last_holders[slot.index()].as_ref();
         let known = last.or_else(|| self.state.owners.get(slot.index())).or_else(|| self.born_in(slot));
@@ -25,7 +25,7 @@ impl Registry {
         }
     }
 
-    /// A device whose accepted birth names the slot, such as the retained birth of a device that is down since before this start.
+    /// A device whose accepted birth names the slot. The birth may be a retained one, of a device that was down before this start.
     fn born_in(&self, slot: Slot) -> Option<&DeviceId> {
         let accepted = self.state.devices.iter().filter(|device| !device.session.is_of_stranger());
         let mut born =

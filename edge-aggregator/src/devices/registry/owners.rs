@@ -1,7 +1,8 @@
 //! Slots that the setting `devices` gives to devices by name.
 //!
-//! A device that the setting does not name is refused. The broker may keep its birth for ever: a revoked device has no right to clear it. So
-//! the leader clears it, once for each boot. A device that lives publishes its birth again, and stays refused in the status.
+//! A device that the setting does not name is refused. The broker may keep such a device's birth for ever, since a revoked device has no
+//! right to clear it. So the leader clears the birth, once for each boot. A device that lives publishes its birth again, and stays
+//! refused in the status.
 
 use headwater_inference::leader::Micros;
 use headwater_protocol::{DeviceId, Fault, Slot};
@@ -11,16 +12,16 @@ use super::session::SessionEvent;
 use super::{DeviceIndex, Registry};
 use crate::devices::message_format::{Change, Refusal};
 
-/// Births that wait to be cleared. In an edge they wait for ever: only the leader may clear a birth.
+/// Most births that wait to be cleared. In an edge births wait for ever: only the leader may clear a birth.
 pub(super) const MAX_BIRTHS_TO_CLEAR: usize = 1024;
 
-/// Births that are cleared in a minute, each with a log line: the slots of the largest network. At a broker without access rules anybody can
-/// publish births under any name.
+/// Most births that are cleared in a minute, each with a log line: as many as the largest network has slots. The bound is needed because
+/// at a broker without access rules anybody can publish births under any name.
 pub(super) const MAX_CLEARS: u32 = 64;
 
 impl Registry {
-    /// Takes the ids of the devices by slot, none where any device may claim any slot. Devices that are not named any more lose their slots;
-    /// devices that were refused and are named now fill theirs.
+    /// Takes the ids of the devices by slot; an empty list lets any device claim any slot. Devices that are not named any more lose their
+    /// slots; devices that were refused and are named now fill their slots.
     pub(crate) fn set_owners(&mut self, owners: Vec<DeviceId>, now: Micros, changes: &mut Vec<Change>) {
         self.state.owners = owners;
         let owners = &self.state.owners;
@@ -45,7 +46,7 @@ impl Registry {
     fn judge_again(&mut self, index: DeviceIndex, now: Micros) -> bool {
         let device = &self.state.devices[index.at];
         let Some(start) = device.session.start() else { return false };
-        // Other faults lie in the birth alone.
+        // Other faults lie in the birth alone, and another list of devices does not change them.
         if !matches!(start.refusal, None | Some(Fault::UnknownDevice | Fault::WrongNumbering)) {
             return false;
         }
@@ -79,14 +80,14 @@ impl Registry {
         }
     }
 
-    /// The refusal of a device whose slot has another owner.
+    /// The refusal of a device that claims a slot of another owner by the setting `devices`.
     pub(super) fn wrong_owner(&self, id: &DeviceId, slot: Slot) -> Option<Refusal> {
         let owner = self.state.owners.get(slot.index()).filter(|owner| *owner != id)?;
         let why = format!("slot {slot} is that of {owner} by the setting `devices` of the group");
         Some((Fault::UnknownDevice, why))
     }
 
-    /// Asks for the birth of a device to be cleared, where the setting `devices` names others alone; once for each boot.
+    /// Queues the birth of a device to be cleared, if the setting `devices` names other devices alone; once for each boot.
     pub(super) fn clear_if_foreign(&mut self, index: DeviceIndex) {
         let device = &mut self.state.devices[index.at];
         let Some(boot) = device.session.start().map(|start| start.boot) else { return };
@@ -99,7 +100,7 @@ impl Registry {
         }
         if !self.state.births_to_clear.contains(&device.id) {
             if self.state.births_to_clear.len() == MAX_BIRTHS_TO_CLEAR {
-                // The next birth of the device asks again.
+                // The device's next birth tries again.
                 return;
             }
             self.state.births_to_clear.push_back(device.id.clone());

@@ -8,16 +8,16 @@ use headwater_protocol::{DeviceId, Fault, PolicyId, Slot};
 use super::session::{CheckedBirth, DeviceSession, NetworkSlot, Sign};
 use super::{Device, DeviceIndex, Registry};
 
-/// Cause of a device's end that its last will or its own status told.
+/// Why a device is down whose end was told by its last will or its own status.
 pub(super) const CONNECTION_ENDED: &str = "its connection to the broker has ended";
 
-/// Cause of a device that is not up and was never seen connected.
+/// Why a device is down that has a birth and no status.
 const NO_STATUS: &str = "it has introduced itself and no status of it is at the broker";
 
-/// Cause of a device whose birth and status do not belong together.
+/// Why a device is down whose birth and status name different boots.
 const OTHER_START: &str = "its birth and its status at the broker are of different starts";
 
-/// Time over which lost slots are counted.
+/// Time over which lost slots are counted for the state `flapping`.
 const FLAPPING_TIME: Duration = Duration::from_secs(60);
 
 /// A device with a birth.
@@ -31,9 +31,9 @@ pub(crate) struct RegisteredDevice<'a> {
     pub(crate) is_flapping: bool,
     /// Arrival of its latest accepted message.
     pub(crate) heard: Micros,
-    /// Arrival of its latest accepted answer, or when it took its slot; whichever is later.
+    /// Arrival of the device's latest accepted answer, or the time at which the device took its slot, whichever is later.
     pub(crate) answered: Option<Micros>,
-    /// Whether a message of it came since the leader is connected: a broker may keep the status of a device that is gone.
+    /// Whether the device has sent a message since the leader connected: a broker may keep the status `up` of a device that is gone.
     pub(crate) is_live: bool,
     /// Name and version of its software.
     pub(crate) software: &'a str,
@@ -42,13 +42,13 @@ pub(crate) struct RegisteredDevice<'a> {
 /// State of a device's claim to a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimState<'a> {
-    /// It is not up, for this cause.
+    /// The device is not up, for this cause.
     Down(&'static str),
-    /// It is up and its birth is refused, or another device fills its slot.
+    /// The birth is refused while the device is up or has no status; or the device is up and another device fills its slot.
     Refused(Fault, &'a str),
-    /// It is up and lost its slot because it was silent.
+    /// The device is up and lost its slot because it was silent.
     Replaced,
-    /// It fills its slot, under this network.
+    /// The device fills its slot, under this network.
     InSlot(Generation),
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!              birth             status up of the same boot      silent, and another device claims its slot
 //!  WithoutBirth ────> Waiting ──────────────────────────────> Up ──────────────────────────────────────────> Replaced
-//!                                                             │ <───────────── a message of it, while its status is up ───────────┘
+//!                                                             │ <──── accepted message, while its status is up ──────┘
 //!                                                             └──> Ended: status down
 //! ```
 //!
@@ -18,12 +18,12 @@ use serde::{Deserialize, Serialize};
 pub(super) enum DeviceSession {
     /// No birth came, or it was cleared.
     WithoutBirth(Option<LatestStatus>),
-    /// The latest status, if one came, is of another start than the birth.
+    /// No status came, or the latest status is of another boot than the birth.
     Waiting(CheckedBirth, Option<LatestStatus>),
     /// The status is up for the birth's boot.
     Up(CheckedBirth, Sign),
-    /// The device was up and lost its slot because it was silent. It claims no slot until it sends a message while its latest status is up
-    /// (the sign is then there).
+    /// The device was up and lost its slot because it was silent. It claims no slot until it sends a message while its latest status is up.
+    /// There is a sign if the latest status is up.
     Replaced(CheckedBirth, Option<Sign>),
     /// The status is down for the birth's boot.
     Ended(CheckedBirth),
@@ -34,15 +34,15 @@ pub(super) enum DeviceSession {
 pub(super) struct CheckedBirth {
     pub(super) claim: NetworkSlot,
     pub(super) boot: Boot,
-    /// DeviceSession of the messages that are read under the birth.
+    /// Session that messages of this boot name.
     pub(super) messages: headwater_protocol::Session,
-    /// Numbering of the device's samples; `None` where its birth names none.
+    /// Numbering of the device's samples; `None` if its birth names none.
     pub(super) numbering: Option<Numbering>,
-    /// Whether the device sends batches where the leader reads them.
+    /// Whether the device sends batches if the leader reads batches.
     pub(super) sends_batches: bool,
-    /// Policy under which the device decides by itself.
+    /// Policy under which the device decides by itself; `None` if it does not.
     pub(super) policy: Option<PolicyId>,
-    /// Why the birth is refused.
+    /// Why the birth is refused; `None` if it is accepted.
     pub(super) refusal: Option<Fault>,
 }
 
@@ -67,14 +67,14 @@ pub(super) enum Sign {
     Live,
     /// By a message from before the leader's present connection, most often a status that the broker had kept.
     Kept,
-    /// By such a status of a boot whose end the leader has seen: a broker that crashed may have kept an old status.
+    /// By a status that the broker had kept, of a boot whose end the leader has seen: a broker that crashed may have kept an old status.
     KeptAfterEnd,
 }
 
 /// What changes a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SessionEvent {
-    /// A birth; `has_ended` says whether the end of its boot is known.
+    /// A birth; `has_ended` says whether the leader knows already that the birth's boot has ended.
     Birth { start: CheckedBirth, has_ended: bool },
     /// The birth was cleared.
     BirthCleared,
@@ -84,9 +84,9 @@ pub(super) enum SessionEvent {
     Judged(Option<Fault>),
     /// The device sent a message while the leader is connected.
     Message,
-    /// It sent an accepted message, so that it claims its slot again.
+    /// The device sent an accepted message, so that it claims its slot again.
     Returned,
-    /// It was silent while another device claimed its slot.
+    /// The device was silent while another device claimed its slot.
     Silent,
     /// The leader has a new connection to the broker.
     LeaderConnected,
@@ -108,7 +108,7 @@ impl CheckedBirth {
 }
 
 impl DeviceSession {
-    /// Takes an event.
+    /// Changes the session by an event. An event that means nothing in the present state is ignored.
     pub(super) fn on(&mut self, event: SessionEvent) {
         match (*self, event) {
             (_, SessionEvent::Birth { start, has_ended }) => self.take_birth(start, has_ended),
@@ -160,7 +160,7 @@ impl DeviceSession {
     fn take_birth(&mut self, start: CheckedBirth, has_ended: bool) {
         let heard = if has_ended { Some(LatestStatus::Down(start.boot)) } else { self.heard() };
         *self = match (*self, Self::of(Some(start), heard)) {
-            // The birth that is known came again.
+            // The known birth came again: the device stays replaced.
             (Self::Replaced(known, sign), Self::Up(start, _) | Self::Ended(start))
                 if known.boot == start.boot && known.claim.slot == start.claim.slot =>
             {
@@ -188,7 +188,7 @@ impl DeviceSession {
         }
     }
 
-    /// The birth of the session.
+    /// The birth of the session; `None` if none came or it was cleared.
     pub(super) fn start(&self) -> Option<CheckedBirth> {
         { *self }.start_mut().copied()
     }

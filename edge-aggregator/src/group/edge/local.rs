@@ -1,4 +1,4 @@
-//! Local edges: the features that each collects, and the thread of its section, apart from the async threads.
+//! Local edges: each collects features, and runs its section on a thread of its own, apart from the async threads.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
@@ -17,7 +17,7 @@ use crate::error::AggregatorError;
 /// Edges that run in this process.
 pub(crate) struct LocalEdges {
     edges: Vec<LocalEdge>,
-    /// Sender for the threads of further edges, and for replies without a run of the section.
+    /// Sender of replies: each edge's thread gets a clone, and replies without a run of the section use this one.
     sender: UnboundedSender<EdgeReply>,
     replies: UnboundedReceiver<EdgeReply>,
     /// Actions of the collectors; empty between events.
@@ -33,9 +33,9 @@ pub(crate) struct EdgeReply {
     pub(crate) sample: SampleId,
     /// Slots whose features are in the answer.
     pub(crate) slots: SlotSet,
-    /// Scores and feature map; `None` where no features came or the section failed.
+    /// Scores and feature map; `None` if no features came or the section did not run or failed.
     pub(crate) output: Option<TierOutput>,
-    /// Whether the section failed.
+    /// Whether the section failed, or could not take the job.
     pub(crate) failed: bool,
 }
 
@@ -56,7 +56,7 @@ impl LocalEdges {
     /// Loads the sections of these edges of a network and starts their threads.
     ///
     /// # Errors
-    /// [`AggregatorError::Section`] when a section does not load, or no thread is left.
+    /// [`AggregatorError::Section`] if a section does not load, or the system starts no further thread.
     pub(crate) fn start(
         &mut self,
         (generation, bundle): (Generation, &Bundle),
@@ -84,18 +84,18 @@ impl LocalEdges {
         Ok(())
     }
 
-    /// Sets the wait for features of a network's edges, for samples that are requested from now on, ms.
+    /// Sets how long, in ms, the edges of a network wait for features of samples that are requested from now on.
     pub(crate) fn set_features_ms(&mut self, generation: Generation, features_ms: u32) {
         let edges = self.edges.iter_mut().filter(|edge| edge.at.generation == generation);
         edges.for_each(|edge| edge.collector.set_features_ms(features_ms));
     }
 
-    /// All edges.
+    /// The edges of all networks, each with its network.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Generation, EdgeIndex)> + '_ {
         self.edges.iter().map(|edge| (edge.at.generation, edge.at.edge))
     }
 
-    /// Takes the part of a leader's event that concerns edges.
+    /// Gives edges the leader's event if it concerns them: features, features that a device has lost, or a device that is down.
     pub(crate) fn handle_leader_event(&mut self, now: Micros, generation: Generation, event: &Event<'_>) {
         match *event {
             Event::Features { slot, sample, bits, .. } => {
@@ -107,7 +107,7 @@ impl LocalEdges {
         }
     }
 
-    /// Checks the waits of all edges.
+    /// Lets every edge run or give up the samples whose wait for features is over.
     pub(crate) fn tick(&mut self, now: Micros) {
         Generation::ALL.into_iter().for_each(|generation| self.handle(now, generation, EdgeEvent::Tick));
     }
@@ -133,12 +133,12 @@ impl LocalEdges {
         }
     }
 
-    /// Time of the next tick that is needed.
+    /// Time at which [`LocalEdges::tick`] is needed next.
     pub(crate) fn next_timer(&self) -> Option<Micros> {
         self.edges.iter().filter_map(|edge| edge.collector.next_timer()).min()
     }
 
-    /// The next reply; never returns while no reply is pending.
+    /// Waits for the next reply.
     pub(crate) async fn next(&mut self) -> EdgeReply {
         self.replies.recv().await.expect("the channel stays open: `sender` is one of its senders")
     }
@@ -160,7 +160,7 @@ fn run(
     let mut failures = 0u64;
     while let Ok(EdgeJob { sample, slots, features, presence }) = queue.recv() {
         let output = match section.run(1, &features, &presence) {
-            // The leader would refuse scores that are not finite.
+            // Scores that are not finite count as a failure, since the leader would refuse them.
             Ok(outputs) => {
                 outputs.into_iter().next().filter(|it| it.scores.iter().all(|score| score.is_finite()))
             }

@@ -1,4 +1,4 @@
-//! An edge beside the leader (configuration f), and its event loop under one network.
+//! An edge in a process of its own (configuration f), and its event loop under one network.
 //!
 //! The edge takes the leader's requests and its devices' features, runs its section, and answers the leader.
 
@@ -38,7 +38,7 @@ use crate::settings::live::{DeviceUpdates, PolicyUpdates, next_update};
 pub type GroupEdge = Member<EdgeReport>;
 
 impl GroupEdge {
-    /// Loads the edge's section under each network, and starts connecting to the broker until a connection is made. Needs a tokio
+    /// Loads the edge's section under each network, and starts to connect to the broker, which is tried until it succeeds. Needs a tokio
     /// runtime.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ async fn load(
     NetworkEdge { generation, edge }: NetworkEdge,
     bundle: &Arc<Bundle>,
 ) -> Result<LocalEdges, AggregatorError> {
-    // Thresholds and waits are fitted to a network: an operator's policy is for the current one.
+    // Thresholds and waits are fitted to one network: an operator's policy holds for the current network, the bundle's for the next.
     let features_ms = match generation {
         Generation::Current => config.current_policy().0.features_ms,
         Generation::Next => bundle.policy().features_ms,
@@ -118,14 +118,14 @@ enum Input {
 struct Worker {
     generation: Generation,
     edges: LocalEdges,
-    /// Policies of the current network; `None` under the next one.
+    /// Changes of the current network's policy; `None` for the next network, whose policy does not change.
     policy_updates: Option<PolicyUpdates>,
     device_updates: Option<DeviceUpdates>,
     clock: Clock,
     inbox: Inbox,
     link: Link,
     limits: Limits,
-    /// Session of the network's requests.
+    /// Session that the leader's requests under this network name.
     requests: Session,
     /// Session of this edge's messages.
     session: Session,
@@ -137,7 +137,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Starts to connect an edge under one network. The edge knows devices of the other networks too; their features are ignored.
+    /// Starts to connect an edge under one network. The edge also knows devices of the group's other network; their features are ignored.
     async fn start(
         shared: &Shared,
         config: &OpenedGroup,
@@ -148,7 +148,7 @@ impl Worker {
         let edges = load(config, NetworkEdge { generation, edge }, bundle).await?;
         let (limits, network) = (bundle.manifest().limits(), bundle.network_id());
         let topics = Topics::new(&config.settings.site, &config.settings.group);
-        // Seconds of the clock tell one boot from another.
+        // The seconds of the clock, modulo 2^16, tell one boot from another.
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let status = EdgeStatus {
             schema: Schema,
@@ -175,7 +175,7 @@ impl Worker {
         let formats = formats
             .try_map(|_, bundle| MessageFormat::new(bundle, Vec::new()))
             .map_err(AggregatorError::section)?;
-        // The event loops of both networks know the same devices: one of them counts.
+        // The event loops of both networks receive the same messages: only the current network's counts go into the report.
         let counts = match generation {
             Generation::Current => Arc::clone(&member.inbox),
             Generation::Next => Arc::default(),
@@ -227,7 +227,7 @@ impl Worker {
             Incoming::Refused { .. } => return,
         };
         if topic == self.request_topic {
-            // A retained command is never a live one.
+            // A retained request is from an earlier time: nobody waits for an answer.
             if retain {
                 return debug!("a retained request is refused");
             }
@@ -251,7 +251,7 @@ impl Worker {
         inbox.receive(received, event);
     }
 
-    /// The inbox, and the edge that takes its events. The leader judges ids: an edge only answers requests.
+    /// The inbox, and a function that gives its events to the edge. The function refuses no sample: checking ids is up to the leader.
     fn listening(
         &mut self,
         at: Micros,

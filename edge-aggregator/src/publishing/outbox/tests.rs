@@ -21,7 +21,7 @@ const CONNACK: [u8; 5] = [0x20, 3, 0, 0, 0];
 /// PUBACK of the first message of a connection.
 const FIRST_PUBACK: [u8; 4] = [0x40, 2, 0, 1];
 
-/// A broker that accepts connections and acknowledges what the test says.
+/// A broker that accepts connections and acknowledges the messages that the test chooses.
 struct Broker {
     listener: TcpListener,
     outbox: Outbox,
@@ -51,7 +51,7 @@ impl Broker {
         stream
     }
 
-    /// Waits until so many results have no acknowledgement.
+    /// Waits until `count` results have no acknowledgement.
     async fn wait_for_unacknowledged(&mut self, count: usize) {
         let wait = async {
             while self.outbox.unacknowledged() != count {

@@ -66,7 +66,7 @@ pub(crate) fn deciding_bundle(threshold: f32) -> Arc<Bundle> {
     Arc::new(Bundle::from_bytes(&network.bundle()).expect("a bundle as written"))
 }
 
-/// The view of a slot and a sample, before it is stored.
+/// The view of a slot and a sample, before it is stored in an archive; `None` for [`NOT_IN_VIEW`].
 pub(crate) fn view(sample: u64, slot: usize) -> Option<Vec<u8>> {
     (sample != NOT_IN_VIEW).then(|| network().view_of(sample * 100 + slot as u64))
 }
@@ -124,7 +124,7 @@ pub(crate) fn frames(slot: u8) -> Frames {
     Frames::of_archive(Arc::new(archive), Slot::new(slot).expect("below 64")).expect("it has samples")
 }
 
-/// Messages of a kind.
+/// Counts of the messages of one kind.
 pub(crate) fn sent_of(report: &DeviceReport, kind: Kind) -> Sent {
     report.counts.sent.get(kind.name()).copied().unwrap_or_default()
 }
@@ -151,7 +151,7 @@ pub(crate) async fn refusal(
     Device::start(config, bundle, source).await.err().expect("a refusal")
 }
 
-/// Waits until the report of a device is so.
+/// Waits until `is_so` holds for the device's report.
 pub(crate) async fn until(device: &DeviceHandle, is_so: impl Fn(&DeviceReport) -> bool) {
     let reached = async {
         while !is_so(&device.report()) {
@@ -169,7 +169,7 @@ pub(crate) struct Leader {
     incoming: mpsc::Receiver<Incoming>,
 }
 
-/// A message of a device, with its bytes.
+/// A message of a device: the last level of its topic, and its payload.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) leaf: String,
@@ -201,7 +201,7 @@ impl Leader {
         self.publishes(&Topic::Trigger, self.message(sample, Body::Trigger));
     }
 
-    /// Requests the features of these slots, as bits.
+    /// Requests the features of the slots whose bits are set in `mask`.
     pub(crate) fn requests(&self, sample: u64, mask: u64) {
         self.publishes(
             &Topic::Request,
@@ -209,12 +209,12 @@ impl Leader {
         );
     }
 
-    /// Settles these samples, from first to last, and these late ones.
+    /// Settles these ranges of samples, both ends included, and these late samples.
     pub(crate) fn settles(&self, closed: &[(u64, u64)], late: &[u64]) {
         self.settles_and_allows(None, closed, late);
     }
 
-    /// Settles samples, and allows answers to wait for others for this time, ms.
+    /// Settles samples, and allows answers to wait for others for `batch_ms`; `None`: the leader reads no batches.
     pub(crate) fn settles_and_allows(&self, batch_ms: Option<u32>, closed: &[(u64, u64)], late: &[u64]) {
         let closed: Vec<_> = closed.iter().map(|(first, last)| (SampleId(*first), SampleId(*last))).collect();
         let highest = closed.iter().map(|(_, last)| *last).max().unwrap_or_default();

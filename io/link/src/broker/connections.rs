@@ -1,4 +1,4 @@
-//! The protocol of every connection, without sockets: bytes and the time go in, bytes come out.
+//! The MQTT protocol for all connections, without sockets: bytes and the time go in, bytes come out.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use super::sessions::{ConnectionId, Session, Sessions};
 const MAX_CONNECTIONS: usize = 1024;
 /// Longest wait for the CONNECT of a new connection.
 const CONNECT_LIMIT_MS: u64 = 5000;
-/// Bytes that wait for the socket; above it messages stay in their queue, and the client is not read.
+/// Bytes that may wait for one socket. Above this, messages stay in their queue and the broker does not read the client.
 pub(super) const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// All connections of the broker.
@@ -40,7 +40,7 @@ struct Connection {
     silence_limit_ms: u64,
     limits: Limits,
     aliases: HashMap<u16, Bytes>,
-    /// Packets that are no messages, which are written first.
+    /// Packets that are not messages; these are written before any message.
     answers: BytesMut,
 }
 
@@ -55,7 +55,7 @@ enum Stage {
 }
 
 impl Connections {
-    /// A new connection; `None` where there are too many.
+    /// Opens a connection; `None` if `MAX_CONNECTIONS` are open.
     pub(super) fn open(&mut self, now_ms: u64) -> Option<ConnectionId> {
         if self.connections.len() >= MAX_CONNECTIONS {
             return None;
@@ -67,7 +67,7 @@ impl Connections {
         Some(self.last_id)
     }
 
-    /// Takes the whole packets from what a client has sent.
+    /// Handles each packet in `input` that has arrived whole.
     pub(super) fn receive(&mut self, id: ConnectionId, input: &mut BytesMut, now_ms: u64) {
         while let Some(connection) = self.connections.get_mut(&id) {
             let stage = connection.stage;
@@ -89,7 +89,7 @@ impl Connections {
         }
     }
 
-    /// Moves bytes for the socket to `output`. Returns whether the connection goes on after them.
+    /// Moves bytes for the socket to `output`. Returns false if the connection ends after these bytes.
     pub(super) fn write(&mut self, id: ConnectionId, output: &mut BytesMut, now_ms: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         output.unsplit(connection.answers.split());
@@ -110,7 +110,7 @@ impl Connections {
         self.connections.remove(&id);
     }
 
-    /// Ends the connections of silent clients and looks after the sessions.
+    /// Ends the connections of silent clients, publishes last wills that are due, and drops what has expired.
     pub(super) fn tick(&mut self, now_ms: u64) {
         let is_silent = |of: &Connection| now_ms - of.heard_ms > of.silence_limit_ms;
         let silent = self.connections.iter().filter(|(_, of)| is_silent(of)).map(|(id, _)| *id);
@@ -176,7 +176,7 @@ impl Connections {
         let (session, is_present) = attached.ok_or(End::Refused(ConnectReturnCode::QuotaExceeded))?;
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.stage = Stage::Open(session);
-            // MQTT gives a client half as long again as it names, and for 0 for ever.
+            // MQTT allows a silence of one and a half times the keep-alive; a keep-alive of 0 allows any silence.
             let silence_limit_ms = u64::from(connect.keep_alive) * 1500;
             connection.silence_limit_ms = if silence_limit_ms == 0 { u64::MAX } else { silence_limit_ms };
             connection.limits.max_packet_bytes = asked.max_packet_size.unwrap_or(u32::MAX);
@@ -231,7 +231,8 @@ impl Connections {
         self.answer(id, &Packet::UnsubAck(UnsubAck { pkid: packet.pkid, reasons, properties: None }))
     }
 
-    /// The end that a client asks for; with another reason than the normal one its last will follows.
+    /// How a DISCONNECT of the client ends the connection: without the last will if the reason is the normal one, otherwise with it.
+    /// A change of the session's expiry that MQTT forbids is a protocol error.
     fn leave(&mut self, session: SessionId, packet: &Disconnect) -> End {
         let expiry_s = packet.properties.as_ref().and_then(|properties| properties.session_expiry_interval);
         match expiry_s.is_none_or(|expiry_s| self.sessions.set_expiry(session, expiry_s)) {
@@ -243,7 +244,7 @@ impl Connections {
 
     fn answer(&mut self, id: ConnectionId, packet: &Packet) -> Step {
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
-        // A client that takes no answer of this size cannot be answered.
+        // If the answer is larger than the client takes, the connection ends.
         let written = packet.write(&mut connection.answers, Some(connection.limits.max_packet_bytes));
         written.map_or(Err(End::Disconnected(Reason::PacketTooLarge)), |_| Ok(()))
     }
@@ -262,7 +263,7 @@ fn check_connect(asked: &ConnectProperties, will: Option<&LastWill>) -> Step {
     refusal.map_or(Ok(()), |(_, code)| Err(End::Refused(code)))
 }
 
-/// Topic of a message that may have an alias. A topic with an alias is kept for the connection.
+/// The topic of a message. A topic with an alias is remembered for the connection; later the alias alone stands for that topic.
 fn resolve(aliases: &mut HashMap<u16, Bytes>, topic: Bytes, alias: Option<u16>) -> Result<Bytes, Reason> {
     match alias {
         None if topic.is_empty() => Err(Reason::ProtocolError),
@@ -285,7 +286,7 @@ mod tests {
 
     use super::*;
 
-    /// A client in a test: a connection, what it was sent, and what it has not acknowledged.
+    /// A client in a test: its connection, the messages that it received, and the packet ids that it has not acknowledged.
     #[derive(Default)]
     struct Peer {
         connection: Option<ConnectionId>,
@@ -317,7 +318,7 @@ mod tests {
             broker.receive(id, &mut bytes(packet), 0);
         }
 
-        /// Reads what the broker writes; every packet must be one that a client reads.
+        /// Reads what the broker writes; panics if that is not MQTT 5.
         fn read(&mut self, broker: &mut Connections) {
             let Some(id) = self.connection else { return };
             let mut output = BytesMut::new();
@@ -369,7 +370,7 @@ mod tests {
         },
         Read(usize),
         Acknowledge(usize, usize),
-        /// The connection breaks, or with a broken one the client connects again.
+        /// A connected client loses its connection; a client without a connection connects again.
         Toggle(usize),
     }
 

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use rumqttc::{LastWill, Publish, PublishProperties};
 
-/// Number of a session, in the order of their beginnings.
+/// Number of a session; later sessions have higher numbers.
 pub(super) type SessionId = u64;
 
-/// Bytes of memory that a message takes besides its packet, in round figures.
+/// Rough number of bytes in memory that a message takes besides its packet.
 const OVERHEAD_BYTES: usize = 256;
 
 /// A published message. Subscribers share it.
@@ -20,7 +20,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Takes a packet over. Its bytes are copied, so that one short message does not hold a whole read buffer.
+    /// Makes a message from a packet. The bytes are copied, so that a short message does not keep a whole read buffer in memory.
     pub(super) fn new(mut publish: Publish, publisher: SessionId, now_ms: u64) -> Self {
         publish.topic = Bytes::copy_from_slice(&publish.topic);
         publish.payload = Bytes::copy_from_slice(&publish.payload);
@@ -35,7 +35,7 @@ impl Message {
     }
 
     pub(super) fn topic(&self) -> &str {
-        // The codec lets no other topic through.
+        // The codec lets only UTF-8 topics through.
         std::str::from_utf8(&self.publish.topic).unwrap_or_default()
     }
 
@@ -43,12 +43,12 @@ impl Message {
         self.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms)
     }
 
-    /// Bytes that the message counts for in a bounded place.
+    /// Bytes by which the message counts against the bound of a queue or of the retained messages.
     pub(super) fn bytes(&self) -> usize {
         self.publish.size() + OVERHEAD_BYTES
     }
 
-    /// The packet with the rest of its expiry in seconds.
+    /// The packet to send at `now_ms`; its message expiry is the time left, rounded up to whole seconds.
     pub(super) fn packet(&self, now_ms: u64) -> Publish {
         let mut packet = self.publish.clone();
         if let (Some(properties), Some(at_ms)) = (&mut packet.properties, self.expires_at_ms) {
@@ -59,7 +59,7 @@ impl Message {
     }
 }
 
-/// A last will as the packet that follows a lost connection.
+/// The message that the broker publishes as a client's last will.
 pub(super) fn of_will(will: LastWill) -> Publish {
     let properties = will.properties.map(|of| PublishProperties {
         payload_format_indicator: of.payload_format_indicator,

@@ -1,7 +1,7 @@
 //! A small MQTT 5 broker in this process, on loopback alone: for the demo, for tests and for a first try. Sites run on Mosquitto.
 //!
-//! The broker speaks MQTT 5 with `QoS` 0 and 1 and keeps everything in memory. It refuses what it does not do: `QoS` 2, shared
-//! subscriptions, subscription identifiers, authentication, older versions. A user name is not checked. Every queue has a bound.
+//! The broker speaks MQTT 5 with `QoS` 0 and 1 and keeps everything in memory. The broker refuses `QoS` 2, shared subscriptions,
+//! subscription identifiers, authentication and older versions. A user name is not checked. Every queue has a bound.
 //!
 //! ```text
 //! server         sockets, one task for each connection, one thread
@@ -34,7 +34,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 use tracing::{error, info};
 
-/// A running broker. It stops when dropped.
+/// A running broker. Dropping this value stops the broker.
 #[derive(Debug)]
 pub struct EmbeddedBroker {
     address: Endpoint,
@@ -43,11 +43,11 @@ pub struct EmbeddedBroker {
     running: Option<Running>,
 }
 
-/// Sender whose end stops the thread, and the thread.
+/// The sender, whose drop stops the broker's thread, and that thread.
 type Running = (oneshot::Sender<()>, JoinHandle<()>);
 
 impl EmbeddedBroker {
-    /// Starts a broker on a free port of 127.0.0.1. It accepts connections when the function returns.
+    /// Starts a broker on a free port of 127.0.0.1. The broker accepts connections when the function returns.
     ///
     /// # Errors
     /// [`BrokerError`] when the system gives no port or no thread.
@@ -55,10 +55,10 @@ impl EmbeddedBroker {
         Self::start_at(0)
     }
 
-    /// Starts a broker on this port of 127.0.0.1, or on a free one for 0.
+    /// Starts a broker on this port of 127.0.0.1; 0 takes a free port.
     ///
     /// # Errors
-    /// [`BrokerError`] when the port is not available.
+    /// [`BrokerError`] when the port is not available, or the system gives no thread.
     pub fn start_at(port: u16) -> Result<Self, BrokerError> {
         let dropped = Arc::new(AtomicU64::new(0));
         let started = Self::listen(port, &dropped);
@@ -72,7 +72,8 @@ impl EmbeddedBroker {
         self.address.clone()
     }
 
-    /// Messages that a subscriber missed because its queue was full or its packet limit too small.
+    /// Messages that were dropped: for a subscriber whose queue was full or whose packet limit was too small, or retained messages
+    /// without room.
     pub fn dropped_messages(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -82,10 +83,10 @@ impl EmbeddedBroker {
 
     fn listen(port: u16, dropped: &Arc<AtomicU64>) -> io::Result<(Endpoint, Running)> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-        // Old connections of a broker before this one may still hold the port.
+        // Connections of an earlier broker may still hold the port.
         socket.set_reuse_address(true)?;
         socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
-        // Connections that may wait to be accepted.
+        // Connections that may wait until the broker accepts them.
         socket.listen(1024)?;
         socket.set_nonblocking(true)?;
         let bound = socket.local_addr()?.as_socket().map_or(port, |bound| bound.port());
@@ -105,7 +106,7 @@ impl Drop for EmbeddedBroker {
     fn drop(&mut self) {
         if let Some((stop, thread)) = self.running.take() {
             drop(stop);
-            // A thread that panicked has said why.
+            // A panic of the thread has already been printed.
             let _ = thread.join();
         }
     }
@@ -115,7 +116,7 @@ impl Drop for EmbeddedBroker {
 #[derive(Debug, Error)]
 #[error("embedded broker: 127.0.0.1:{port}: {source} (choose another port, or 0 for a free one)")]
 pub struct BrokerError {
-    /// The port; 0 for any.
+    /// The port that was asked for; 0 for any.
     pub port: u16,
     /// The system's error.
     pub source: io::Error,

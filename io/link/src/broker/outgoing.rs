@@ -15,7 +15,7 @@ use super::message::Message;
 
 /// Most bytes that wait for one subscriber; further messages are dropped.
 const MAX_BYTES: usize = 16 << 20;
-/// Most messages that wait for the acknowledgement of one subscriber, whatever it allows.
+/// Most messages that wait for one subscriber's acknowledgement, even if the subscriber allows more.
 const MAX_UNACKNOWLEDGED: u16 = 256;
 
 /// Queue of one session.
@@ -33,7 +33,7 @@ pub(super) struct Outgoing {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limits {
     pub(super) max_packet_bytes: u32,
-    /// Receive maximum of the client.
+    /// Receive maximum of the client: messages at `QoS` 1 that may wait for the client's acknowledgement.
     pub(super) max_unacknowledged: u16,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Delivery {
 }
 
 impl Outgoing {
-    /// Takes a message. Returns false where the bound is reached and the message is dropped.
+    /// Takes a message. Returns false if the queue is full; the message is then dropped.
     pub(super) fn push(&mut self, delivery: Delivery) -> bool {
         let bytes = self.bytes + delivery.message.bytes();
         if bytes <= MAX_BYTES {
@@ -58,7 +58,8 @@ impl Outgoing {
         bytes <= MAX_BYTES
     }
 
-    /// The next packet to write. Counts in `dropped` what is larger than the subscriber takes.
+    /// The next packet to write. Skips expired messages, and messages larger than the subscriber takes; the latter are counted in
+    /// `dropped`.
     pub(super) fn next(&mut self, limits: Limits, now_ms: u64, dropped: &mut u64) -> Option<Publish> {
         loop {
             let max_sent = limits.max_unacknowledged.min(MAX_UNACKNOWLEDGED);
@@ -66,7 +67,7 @@ impl Outgoing {
             let mut delivery = self.waiting.pop_front_if(|first| has_room || first.qos == QoS::AtMostOnce)?;
             let Delivery { qos, retain, packet_id, .. } = delivery;
             let needs_answer = qos != QoS::AtMostOnce;
-            // A message that the client may have received is sent again until it is acknowledged, however old.
+            // A message that the client may have received is sent again until the client acknowledges it, even after its expiry.
             let dup = packet_id != 0;
             if needs_answer && !dup {
                 delivery.packet_id = self.free_id();
@@ -86,7 +87,7 @@ impl Outgoing {
         }
     }
 
-    /// Notes an acknowledgement; one of an unknown packet has no effect.
+    /// Notes an acknowledgement; an unknown packet identifier has no effect.
     pub(super) fn acknowledge(&mut self, packet_id: u16) {
         let position = self.sent.iter().position(|delivery| delivery.packet_id == packet_id);
         if let Some(delivery) = position.and_then(|position| self.sent.remove(position)) {
@@ -94,7 +95,7 @@ impl Outgoing {
         }
     }
 
-    /// Ends a connection: what was sent and not acknowledged comes first on the next one, and messages at `QoS` 0 are gone.
+    /// Notes the end of the connection. Unacknowledged messages come first on the next connection; messages at `QoS` 0 are dropped.
     pub(super) fn suspend(&mut self) {
         self.sent.append(&mut self.waiting);
         std::mem::swap(&mut self.sent, &mut self.waiting);

@@ -1,4 +1,4 @@
-//! Bytes of a client as packets, and the broker's answer to what it does not take.
+//! Reads packets from a client's bytes, and writes the broker's answer to bytes or packets that the broker refuses.
 
 use bytes::{BufMut, BytesMut};
 use rumqttc::mqttbytes::{Error, check};
@@ -19,7 +19,7 @@ const CONNECT: u8 = 0x10;
 pub(super) enum End {
     /// The socket closes without a packet: the client does not speak MQTT, or its connection broke.
     Silent,
-    /// The broker refuses another version of MQTT, in the form that clients of the version before read.
+    /// The client speaks another version of MQTT. The broker says so in the form of MQTT 3.1.1, which older clients can read.
     OtherVersion,
     /// The broker refuses the connection.
     Refused(ConnectReturnCode),
@@ -29,19 +29,20 @@ pub(super) enum End {
     Left,
 }
 
-/// Reads the next packet; `None` until it is whole. The first one of a connection must be a CONNECT.
+/// Reads the next packet; `None` until all bytes of the packet are there. The first packet of a connection must be a CONNECT.
 ///
 /// # Errors
-/// The end of the connection, for bytes that are no packet of MQTT 5 or too many.
+/// The end of the connection, if the bytes are no packet of MQTT 5 or the packet is larger than `MAX_PACKET_BYTES`.
 pub(super) fn next(input: &mut BytesMut, is_first: bool) -> Result<Option<Packet>, End> {
     if is_first && input.first().is_some_and(|byte| *byte != CONNECT) {
         return Err(End::Silent);
     }
-    // The codec says the same of a packet that is not whole and of one that is cut inside, so the frame is looked at by itself.
+    // The codec gives one error both for a packet that has not arrived whole and for a field that exceeds its packet, so the length of
+    // the packet is checked first.
     let packet = match check(input.iter(), Some(MAX_PACKET_BYTES)) {
         Err(Error::InsufficientBytes(_)) => return Ok(None),
         Err(error) => Err(error),
-        // A DISCONNECT of a reason alone, which MQTT allows and the codec does not read.
+        // A DISCONNECT with a reason and no properties: MQTT allows it, but the codec cannot read it.
         Ok(_) if input[..2] == [0xe0, 1] => {
             Reason::try_from(input.split_to(3)[2]).map(|reason| Packet::Disconnect(Disconnect::new(reason)))
         }
@@ -76,7 +77,7 @@ pub(super) fn write_end(end: End, output: &mut BytesMut) {
     debug_assert!(written.is_ok(), "a packet of constants: {written:?}");
 }
 
-/// Acceptance of a connection, with what the broker does not do.
+/// The CONNACK that accepts a connection. Its properties tell the client what this broker does not do.
 pub(super) fn accepted(session_present: bool, assigned_client_identifier: Option<String>) -> Packet {
     let properties = ConnAckProperties {
         session_expiry_interval: None,

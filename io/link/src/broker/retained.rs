@@ -17,7 +17,7 @@ pub(super) struct Retained {
 }
 
 impl Retained {
-    /// Keeps a message in place of the last one of its topic; an empty one clears the topic. Returns false where no room is left.
+    /// Keeps a message in place of the topic's last one; an empty payload clears the topic. Returns false if no room is left.
     pub(super) fn keep(&mut self, message: &Rc<Message>) -> bool {
         let topic = message.topic();
         let is_clear = message.publish.payload.is_empty();
@@ -34,13 +34,13 @@ impl Retained {
         true
     }
 
-    /// Messages for a new subscription.
+    /// Messages that have not expired and whose topics match the filter of a new subscription.
     pub(super) fn matching(&self, filter: &str, now_ms: u64) -> Vec<Rc<Message>> {
         let all = self.messages.iter().filter(|(topic, _)| filter::matches(filter, topic));
         all.map(|(_, message)| Rc::clone(message)).filter(|message| !message.is_expired(now_ms)).collect()
     }
 
-    /// Forgets what has expired.
+    /// Drops the expired messages.
     pub(super) fn tick(&mut self, now_ms: u64) {
         self.messages.retain(|_, message| !message.is_expired(now_ms));
         self.bytes = self.messages.values().map(|message| message.bytes()).sum();

@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use super::connections::{Connections, OUTPUT_BYTES};
 use super::sessions::ConnectionId;
 
-/// Room for each read.
+/// Bytes that one read may take from a socket.
 const READ_BYTES: usize = 64 * 1024;
 /// Time between two looks at keep-alives, last wills and expiries.
 const TICK: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ struct Server {
     dropped: Arc<AtomicU64>,
 }
 
-/// Serves until `stop` resolves. Counts the messages that a subscriber missed in `dropped`.
+/// Serves until `stop` resolves. `dropped` is kept at the number of messages that the broker has dropped.
 pub(super) fn serve(
     listener: net::TcpListener,
     stop: Receiver<()>,
@@ -65,7 +65,7 @@ async fn accept(server: &Rc<Server>, listener: &TcpListener) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => drop(spawn_local(connection(Rc::clone(server), stream))),
-            // There may be no file descriptor; one may be free later.
+            // The process may have no free file descriptor; the broker tries again later.
             Err(_) => sleep(TICK).await,
         }
     }
@@ -79,7 +79,7 @@ async fn tick(server: &Server) {
 }
 
 async fn connection(server: Rc<Server>, mut stream: TcpStream) {
-    // Without it a small packet may wait 40 ms for the acknowledgement of the packet before it.
+    // Without `nodelay` a small packet may wait 40 ms for the acknowledgement of the packet before it.
     let _ = stream.set_nodelay(true);
     let Some(id) = server.with(Connections::open) else { return };
     let last_bytes = exchange(&server, id, &mut stream).await;
@@ -90,7 +90,7 @@ async fn connection(server: Rc<Server>, mut stream: TcpStream) {
     server.with(|connections, now_ms| connections.close(id, now_ms));
 }
 
-/// Passes bytes between a socket and the protocol. Returns the last bytes for the client where the protocol ends the connection.
+/// Passes bytes between a socket and the protocol. Returns the last bytes for the client if the protocol ends the connection.
 async fn exchange(server: &Server, id: ConnectionId, stream: &mut TcpStream) -> io::Result<BytesMut> {
     let wake = Rc::new(Notify::new());
     server.tasks.borrow_mut().insert(id, Rc::clone(&wake));
@@ -116,7 +116,7 @@ async fn exchange(server: &Server, id: ConnectionId, stream: &mut TcpStream) -> 
     }
 }
 
-/// Writes the last bytes and waits until the client has closed, too.
+/// Writes the last bytes, then waits until the client has closed the connection too.
 async fn part(stream: &mut TcpStream, mut last_bytes: BytesMut) -> io::Result<()> {
     stream.write_all_buf(&mut last_bytes).await?;
     stream.shutdown().await?;

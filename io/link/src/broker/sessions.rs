@@ -23,7 +23,7 @@ use super::subscriptions::Subscriptions;
 /// Most sessions, connected or not.
 const MAX_SESSIONS: usize = 1024;
 
-/// Number of a connection, in the order of their beginnings.
+/// Number of a connection; later connections have higher numbers.
 pub(super) type ConnectionId = u64;
 
 /// All sessions, their subscriptions and the retained messages.
@@ -36,11 +36,12 @@ pub(super) struct Sessions {
     last_id: SessionId,
     /// Connections with something new to write.
     pub(super) woken: BTreeSet<ConnectionId>,
-    /// Messages that a subscriber missed because its queue was full or its packet limit too small.
+    /// Messages that were dropped: for a subscriber whose queue was full or whose packet limit was too small, or retained messages
+    /// without room.
     pub(super) dropped: u64,
 }
 
-/// A session, as its client asks for it.
+/// The session of one client.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     pub(super) client_id: String,
@@ -51,7 +52,7 @@ pub(super) struct Session {
     /// Time without a connection after which the session ends; `u32::MAX` for never.
     pub(super) expiry_s: u32,
     pub(super) outgoing: Outgoing,
-    /// Start of the client's absence.
+    /// When the client's last connection ended, in milliseconds since the broker's start.
     pub(super) away_ms: u64,
 }
 
@@ -60,8 +61,8 @@ impl Sessions {
         self.by_client.get(client_id).and_then(|id| self.sessions.get(id)?.connection)
     }
 
-    /// Begins a session, or continues that of the same client. Returns its number and whether it was there before; `None` where
-    /// there are too many.
+    /// Begins a session, or continues the client's earlier session unless `is_clean` is set. Returns the number of the session and
+    /// whether it was there before; `None` if there are too many sessions.
     pub(super) fn attach(&mut self, new: Session, is_clean: bool, now_ms: u64) -> Option<(SessionId, bool)> {
         if is_clean && let Some(id) = self.by_client.get(&new.client_id).copied() {
             self.set_expiry(id, 0);
@@ -81,7 +82,8 @@ impl Sessions {
         Some((self.last_id, false))
     }
 
-    /// Ends the connection of a session. Its last will follows unless the client left by itself.
+    /// Ends the connection of a session. The last will is published, at once or after its delay, unless the client disconnected with
+    /// the normal reason.
     pub(super) fn detach(&mut self, id: SessionId, has_left: bool, now_ms: u64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.outgoing.suspend();
@@ -90,7 +92,7 @@ impl Sessions {
         self.settle(id, now_ms);
     }
 
-    /// Changes the expiry of a session. Returns false where its client may not do that.
+    /// Changes the expiry of a session. Returns false if the expiry was 0 and would become longer, which MQTT forbids.
     pub(super) fn set_expiry(&mut self, id: SessionId, expiry_s: u32) -> bool {
         let Some(session) = self.sessions.get_mut(&id) else { return false };
         let is_allowed = session.expiry_s != 0 || expiry_s == 0;
@@ -98,7 +100,7 @@ impl Sessions {
         is_allowed
     }
 
-    /// Publishes last wills and ends sessions whose time has come.
+    /// Publishes last wills and ends sessions whose time has come. Drops expired retained messages.
     pub(super) fn tick(&mut self, now_ms: u64) {
         self.retained.tick(now_ms);
         for id in self.sessions.keys().copied().collect::<Vec<_>>() {
@@ -120,7 +122,7 @@ impl Sessions {
         }
     }
 
-    /// Passes a message to its subscribers, and keeps it if it is retained.
+    /// Passes a message to its subscribers, and keeps the message if it is retained. A retained message without room reaches nobody.
     pub(super) fn publish(&mut self, publish: Publish, publisher: SessionId, now_ms: u64) -> PubAckReason {
         let message = Rc::new(Message::new(publish, publisher, now_ms));
         let retain = message.publish.retain;
@@ -156,7 +158,7 @@ impl Sessions {
         }
     }
 
-    /// Adds a subscription and sends what is retained for it.
+    /// Adds a subscription, and queues the retained messages that the subscription asks for.
     pub(super) fn subscribe(&mut self, id: SessionId, asked: &SubscribeFilter, now_ms: u64) -> Code {
         let filter = asked.path.as_str();
         if filter.starts_with("$share/") {
@@ -177,7 +179,7 @@ impl Sessions {
         Code::Success(granted(asked))
     }
 
-    /// Notes that a client has a message at `QoS` 1.
+    /// Notes that a client has acknowledged a message at `QoS` 1.
     pub(super) fn acknowledge(&mut self, id: SessionId, packet_id: u16) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.outgoing.acknowledge(packet_id);
@@ -190,7 +192,7 @@ impl Sessions {
     }
 }
 
-/// Highest `QoS` of a subscription's messages.
+/// Highest `QoS` at which the broker sends messages for a subscription: the `QoS` that was asked for, but at most 1.
 fn granted(asked: &SubscribeFilter) -> QoS {
     if asked.qos == QoS::AtMostOnce { QoS::AtMostOnce } else { QoS::AtLeastOnce }
 }

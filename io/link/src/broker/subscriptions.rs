@@ -17,15 +17,15 @@ const MAX_REMEMBERED: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     by_session: BTreeMap<SessionId, HashMap<String, Rc<SubscribeFilter>>>,
-    /// Readers of the last topics; empty after every change.
+    /// Readers of topics that had a message; emptied whenever a subscription changes.
     remembered: HashMap<String, Readers>,
 }
 
-/// Readers of a topic, each once for each of its subscriptions, as Mosquitto does.
+/// Readers of a topic. A session comes once for each of its subscriptions that match, as in Mosquitto.
 pub(super) type Readers = Rc<[(SessionId, Rc<SubscribeFilter>)]>;
 
 impl Subscriptions {
-    /// Adds or replaces a subscription. Returns whether it is new; `None` where the session has too many.
+    /// Adds or replaces a subscription. Returns whether it is new; `None` if the session has too many.
     pub(super) fn insert(&mut self, session: SessionId, asked: &SubscribeFilter) -> Option<bool> {
         let of_session = self.by_session.entry(session).or_default();
         if of_session.len() >= MAX_SUBSCRIPTIONS && !of_session.contains_key(&asked.path) {

@@ -21,7 +21,7 @@ struct State {
 }
 
 impl TcpProxy {
-    /// An open proxy to the broker; lives until dropped.
+    /// Starts a proxy that lets connections through to the broker until the proxy is dropped.
     ///
     /// # Errors
     /// The system's error when there is no free port.
@@ -39,12 +39,12 @@ impl TcpProxy {
         self.address.clone()
     }
 
-    /// Ends every connection; later ones work.
+    /// Ends every connection; new connections work.
     pub fn cut(&self) {
         self.state.send_modify(|state| state.cuts += 1);
     }
 
-    /// Ends every connection, and later ones until [`TcpProxy::open`].
+    /// Ends every connection, and refuses new ones until [`TcpProxy::open`].
     pub fn close(&self) {
         self.state.send_modify(|state| *state = State { cuts: state.cuts + 1, is_open: false });
     }
@@ -72,7 +72,7 @@ async fn accept(listener: TcpListener, broker: Endpoint, mut states: watch::Rece
 
 async fn relay(mut client: TcpStream, broker: Endpoint, cuts: u64, mut states: watch::Receiver<State>) {
     let Ok(mut server) = TcpStream::connect((broker.host(), broker.port())).await else { return };
-    // Without it the proxy would add delays.
+    // Without `nodelay` the proxy would add delays.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     tokio::select! {
         _ = copy_bidirectional(&mut client, &mut server) => {}

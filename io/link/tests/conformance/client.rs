@@ -1,4 +1,4 @@
-//! A client of packets and bytes, for what a well-behaved client never sends.
+//! A client that sends any packets and bytes, also those that a well-behaved client never sends.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -18,22 +18,22 @@ use rumqttc::{
 /// Longest wait for a packet; only a failing test waits so long.
 const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
-/// A broker that answers.
+/// Address of a running broker.
 #[derive(Clone, Debug)]
 pub(crate) enum Address {
     Tcp(Endpoint),
-    /// Mosquitto listens on a file, so that no port is chosen for it.
+    /// Mosquitto listens on a Unix socket, so that the test need not choose a port.
     File(PathBuf),
 }
 
-/// A broker and the names of one scenario, so that scenarios may run side by side.
+/// A broker, and the number of one scenario. Client ids and topics begin with the number, so that scenarios may run side by side.
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
     pub(crate) address: Address,
     pub(crate) scenario: usize,
 }
 
-/// Introduction of a client.
+/// CONNECT packet and last will of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Hello {
     pub(crate) connect: Connect,
@@ -50,7 +50,7 @@ trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
 impl Bench {
-    /// Whether the broker is Mosquitto, in a scenario where it differs.
+    /// Whether the broker is Mosquitto; asked where Mosquitto behaves differently.
     pub(crate) fn is_mosquitto(&self) -> bool {
         matches!(self.address, Address::File(_))
     }
@@ -59,14 +59,14 @@ impl Bench {
         format!("{}/{name}", self.scenario)
     }
 
-    /// The introduction of a client of this scenario.
+    /// The CONNECT packet of a client of this scenario.
     pub(crate) fn hello(&self, client: &str) -> Hello {
         let client_id = format!("{}-{client}", self.scenario);
         let properties = Some(ConnectProperties::new());
         Hello { connect: Connect { keep_alive: 60, client_id, clean_start: true, properties }, will: None }
     }
 
-    /// A connection without a packet.
+    /// Opens a connection and sends nothing.
     pub(crate) fn open(&self) -> Client {
         let stream: Box<dyn Stream> = match &self.address {
             Address::Tcp(endpoint) => {
@@ -84,7 +84,7 @@ impl Bench {
         Client { stream, input: BytesMut::new(), last_id: 0 }
     }
 
-    /// The answer to an introduction.
+    /// Connects, and returns the client with the broker's CONNACK.
     pub(crate) fn introduce(&self, hello: Hello) -> (Client, ConnAck) {
         let mut client = self.open();
         client.send(&Packet::Connect(hello.connect, hello.will, ConnectAuth::None));
@@ -94,7 +94,7 @@ impl Bench {
         }
     }
 
-    /// A connection of the broker's choice to accept.
+    /// Connects, and expects that the broker accepts the client.
     pub(crate) fn connect(&self, hello: Hello) -> Client {
         let (client, ack) = self.introduce(hello);
         assert_eq!(ack.code, ConnectReturnCode::Success);
@@ -120,7 +120,7 @@ impl Hello {
         self
     }
 
-    /// A session that outlives its connection by this time.
+    /// Asks for a session that outlives its connection by `expiry_s` seconds; with `clean_start` for a new session.
     pub(crate) fn session(mut self, clean_start: bool, expiry_s: u32) -> Self {
         self.connect.clean_start = clean_start;
         self.change(|properties| properties.session_expiry_interval = Some(expiry_s))
@@ -147,7 +147,7 @@ impl Client {
         self.try_next().expect("a packet").expect("the connection is open")
     }
 
-    /// The end of the connection: the reason that the broker gives, or `None` where it only closes.
+    /// The end of the connection: the reason that the broker gives, or `None` if the broker only closes the socket.
     pub(crate) fn end(mut self) -> Option<DisconnectReasonCode> {
         let mut reason = None;
         loop {
@@ -175,8 +175,8 @@ impl Client {
     /// Closes the connection as a crash does.
     pub(crate) fn crash(self) {}
 
-    /// Everything that arrives for what the broker has handled so far. The broker may write an answer before a message, so the answer
-    /// to a second ping bounds it.
+    /// All packets that the broker has sent so far. The broker may write the answer to a ping before a message that is waiting, so the
+    /// client pings twice.
     pub(crate) fn arrived(&mut self) -> Vec<Packet> {
         let mut packets = Vec::new();
         for _ in 0..2 {
@@ -269,7 +269,8 @@ impl Client {
     }
 }
 
-/// The reason of an end that the client did not cause by a packet. Mosquitto 2.0.11 only closes the connection.
+/// The expected reason of an end that no packet of the client caused; `None` for Mosquitto 2.0.11, which only closes the
+/// connection.
 pub(crate) fn said(bench: &Bench, reason: DisconnectReasonCode) -> Option<DisconnectReasonCode> {
     (!bench.is_mosquitto()).then_some(reason)
 }

@@ -85,10 +85,10 @@ fn the_embedded_broker_conforms() {
 struct Mosquitto(Child);
 
 impl Mosquitto {
-    /// Starts Mosquitto on a file of this folder. `None` where it is not installed.
+    /// Starts Mosquitto on a Unix socket in this folder; `None` if Mosquitto is not installed.
     fn start(folder: &Path) -> Option<(Self, Address)> {
         let (config, file) = (folder.join("mosquitto.conf"), folder.join("socket"));
-        // Started by root it would become a user who may not read the folder.
+        // When root starts Mosquitto, it would switch to a user who may not read the folder.
         let text = format!(
             "user root\nlistener 0 {}\nallow_anonymous true\nmax_qos 1\nmax_packet_size 1000000\n",
             file.display()

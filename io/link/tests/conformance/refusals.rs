@@ -81,8 +81,8 @@ pub(super) fn a_filter_of_another_form(bench: &Bench) {
     assert_eq!(answered, SubscribeReasonCode::Success(QoS::AtMostOnce), "the connection goes on");
 }
 
-/// Name and bytes of a packet, the reason of the embedded broker, and that of Mosquitto 2.0.11 where it differs. The reason is `None`
-/// where the broker only closes the connection.
+/// Name and bytes of a packet, the reason that the embedded broker gives, and the reason of Mosquitto 2.0.11 if that differs. A
+/// reason is `None` if the broker only closes the connection.
 type BrokenPacket = (&'static str, &'static [u8], Option<Reason>, Option<Option<Reason>>);
 
 pub(super) fn broken_packets_of_a_client(bench: &Bench) {

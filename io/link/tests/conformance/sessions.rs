@@ -13,14 +13,14 @@ use super::client::{Bench, Client, message, said};
 
 const NORMAL: Reason = Reason::NormalDisconnection;
 
-/// A client with a session of a minute and a subscription.
+/// A client with one subscription, and a session that outlives its connection by a minute.
 fn lasting(bench: &Bench) -> Client {
     let mut client = bench.connect(bench.hello("reader").session(true, 60));
     client.subscribe(SubscribeFilter::new(bench.topic("#"), QoS::AtLeastOnce));
     client
 }
 
-/// The next connection of that client.
+/// Connects the client of [`lasting`] again. Returns whether the broker still had the session.
 fn again(bench: &Bench) -> (Client, bool) {
     let (client, ack) = bench.introduce(bench.hello("reader").session(false, 60));
     (client, ack.session_present)
@@ -207,7 +207,7 @@ pub(super) fn a_clean_start_does_not_wait_for_the_will(bench: &Bench) {
     let first = bench.connect(hello);
     let _second = bench.client("lost");
     assert_eq!(first.end(), said(bench, Reason::SessionTakenOver));
-    // Mosquitto 2.0.11 drops such a will.
+    // A clean start ends the session, so the will is due before its delay. Mosquitto 2.0.11 drops the will.
     let expected: &[&str] = if bench.is_mosquitto() { &[] } else { &["gone"] };
     assert_eq!(reader.payloads(), expected);
 }
@@ -218,7 +218,7 @@ pub(super) fn a_take_over_leaves_a_will_without_delay(bench: &Bench) {
     let first = bench.connect(hello("lost").will(will(bench, 0)));
     let _second = bench.connect(hello("lost"));
     assert_eq!(first.end(), said(bench, Reason::SessionTakenOver));
-    // MQTT 5, 3.1.3.2.2: such a will is sent at the close of the connection. Mosquitto 2.0.11 drops it where the session goes on.
+    // MQTT 5, 3.1.3.2.2: such a will is sent when the connection closes. Mosquitto 2.0.11 drops the will if the session goes on.
     let expected: &[&str] = if bench.is_mosquitto() { &[] } else { &["gone"] };
     assert_eq!(reader.payloads(), expected);
 }

@@ -105,7 +105,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Labels and frames.
+    /// The labels and frames, once they are checked against each other.
     pub(super) fn finish(mut self) -> Result<(Labels, BTreeMap<FrameId, FrameFile>), DataError> {
         let labels = self.labels.take();
         let labels =

@@ -7,7 +7,7 @@ use crate::{DataError, Shape};
 
 /// Version of the archive's format.
 pub(super) const FORMAT: u32 = 1;
-/// Limit of slots in an archive.
+/// Most slots of an archive.
 const MAX_SLOTS: usize = 256;
 
 /// Content of `labels.json`.
@@ -23,12 +23,12 @@ pub struct Labels {
     pub slots: usize,
     /// Channels, height and width of a view. Frames of another size are resized.
     pub view: [usize; 3],
-    /// Number of frames, which shows a lost frame; `None` when unknown.
+    /// Number of frames, by which a reader notices that a frame is lost; `None` when unknown.
     #[serde(default)]
     pub frames: Option<usize>,
     /// Class names.
     pub labels: Vec<String>,
-    /// Class of each sample, an index into `labels`; `None` where unknown. One entry per sample.
+    /// Class of each sample, an index into `labels`; `None` if unknown. One entry per sample.
     pub classes: Vec<Option<u16>>,
 }
 

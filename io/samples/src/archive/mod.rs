@@ -66,18 +66,18 @@ impl Default for ArchiveLimits {
 pub struct ArchiveOptions {
     /// Loads the frames of this slot only; `None` loads all.
     pub slot: Option<usize>,
-    /// Shape of the views; `None` takes the one in `labels.json`.
+    /// Shape of the views; `None` takes the shape in `labels.json`.
     pub shape: Option<Shape>,
     /// Region that is cut out of each frame before resizing; `None` takes the whole frame.
     pub roi: Option<Roi>,
-    /// Limits.
+    /// Bounds on the files and their bytes.
     pub limits: ArchiveLimits,
 }
 
 /// View of one slot of one sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// The slot sees the sample. The pixels are borrowed where the archive keeps them.
+    /// The slot sees the sample. The pixels are borrowed if the archive keeps them decoded.
     View(Cow<'a, View>),
     /// The slot does not see the sample.
     NotInView,
@@ -91,7 +91,7 @@ pub enum Frame<'a> {
 pub struct BrokenFrame {
     /// Name in the archive.
     pub name: String,
-    /// Reason.
+    /// Why the frame cannot be used.
     pub reason: String,
 }
 

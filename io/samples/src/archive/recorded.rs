@@ -24,7 +24,8 @@ pub fn recorded(data: &dyn DataSet, part: Part, limit: usize) -> Result<ArchiveW
     Ok(writer)
 }
 
-/// All numbers below `count`, each once, with distant neighbours. The step is near the golden section of `count` and shares no factor with it.
+/// All numbers below `count`, each once; numbers that follow each other are far apart. The step is near the golden section of `count`
+/// and shares no factor with `count`.
 fn spread(count: usize) -> impl Iterator<Item = usize> {
     let golden = (count as f64 * 0.618_033_988_749_895) as usize;
     let step = (golden.max(1)..).find(|step| gcd(*step, count) == 1).unwrap_or(1);
@@ -53,7 +54,7 @@ mod tests {
             all.sort_unstable();
             assert!(all.into_iter().eq(0..count), "{count}");
         }
-        // Ten classes of a hundred, one after the other: each is in any thirty.
+        // Ten classes of a hundred samples, one after the other: any thirty numbers in a row have samples of each class.
         let order: Vec<_> = spread(1000).map(|index| index / 100).collect();
         for stretch in order.windows(30) {
             assert!((0..10).all(|class| stretch.contains(&class)), "{stretch:?}");

@@ -14,7 +14,7 @@ use crate::{DataError, SampleViews, View};
 /// Lossless file format of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameFormat {
-    /// Lossless WebP, the shorter one for small photographs and noise.
+    /// Lossless WebP, shorter than PNG for small photographs and noise.
     WebP,
     /// PNG.
     Png,

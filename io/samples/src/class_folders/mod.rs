@@ -7,11 +7,11 @@
 //! classes.txt                   optional: class names in label order
 //! ```
 //! - The root is a directory or a `.tar.gz` of the same layout.
-//! - The first level is `train`, `val` (or `validation`), `test` and perhaps `calibration`. Without that level, as in `car/000017.jpg`, the parts are drawn
-//!   (see [`split`](crate::split)).
+//! - The first level is `train`, `val` (or `validation`), `test` and perhaps `calibration`. Without that level, as in `car/000017.jpg`, the
+//!   parts are drawn (see [`split`](crate::split)).
 //! - Labels number the classes of the train part in alphabetical order, or in the order of `classes.txt`. Samples are in the order of their names.
-//! - Where every sample is a folder `FRAME-OBJECT` of two numbers, as `0001-12`, the objects of a frame form a group, and
-//!   the frames are those of one recording.
+//! - If every sample is a folder named by two numbers `FRAME-OBJECT`, such as `0001-12`, the objects of a frame form a group, and the
+//!   frames come from one recording.
 //! - Images (PNG, JPEG, WebP) are resized to the requested shape, or to the shape of the first image.
 //! - Hidden files and files of other types are ignored.
 //! - Two parts that share an image, byte for byte, are refused: a test sample must not be a train sample.
@@ -162,7 +162,8 @@ impl Reader<'_> {
         files.into_data_set(slots, shape, self.options)
     }
 
-    /// Whether all samples are named `FRAME-OBJECT`. Refuses a mixture, which would make independent samples of the frames of a recording.
+    /// Whether all samples are named `FRAME-OBJECT`. Refuses a mixture, because the frames of a recording would then count as independent
+    /// samples.
     fn are_frames(&self) -> Result<bool, DataError> {
         if self.first_image.as_ref().is_none_or(|(_, is_folder)| !is_folder) {
             return Ok(false);

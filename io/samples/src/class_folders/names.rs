@@ -15,7 +15,7 @@ pub(super) struct ImagePath {
     pub(super) part: Option<Part>,
     pub(super) class: String,
     pub(super) sample: String,
-    /// `None` where a sample is one file.
+    /// `None` if a sample is one file.
     pub(super) slot: Option<usize>,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn class_folder(name: &str) -> Option<(Option<Part>, String)> {
     }
 }
 
-/// Frame of a sample whose name is `FRAME-OBJECT`, two numbers.
+/// Number of the frame in a sample's name `FRAME-OBJECT`; `None` if the name is not of two numbers.
 pub(super) fn frame(sample: &str) -> Option<u64> {
     let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?;
     let (frame, object) = sample.split_once('-')?;

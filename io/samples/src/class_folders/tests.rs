@@ -187,7 +187,7 @@ fn fills(data: &InMemory, part: Part) -> Vec<u8> {
 #[test]
 fn parts_are_drawn_for_data_without_parts_and_copies_stay_together() {
     let dir = without_parts();
-    // A copy of 0, 2, ... of the cars: ten groups of two, five more of one.
+    // Copies of the first ten cars: ten groups of two images, and twenty cars alone.
     for at in 0..10_u8 {
         write(dir.path(), &format!("car/copy{at:02}.png"), &png(2 * at));
     }

@@ -4,7 +4,7 @@
 //! PART/CLASS/SAMPLE.png         data of one slot
 //! PART/CLASS/SAMPLE/camN.png    data of several slots
 //! classes.txt                   class names, so that labels keep their numbers
-//! labels.csv                    where samples form groups: the table that knows them
+//! labels.csv                    only if samples form groups: the table that names the groups
 //! ```
 //! The name of a sample is its index in its part. A sample that no slot sees has no file.
 
@@ -22,18 +22,18 @@ use crate::labelled_files::{CLASSES_FILE, folder_name};
 use crate::table::TABLE;
 use crate::{DataError, Part, Shape, View, image_codec};
 
-/// Account of a written data set.
+/// Counts of a written data set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Written {
     /// Samples of each part, in the order of [`Part::ALL`].
     pub samples: [usize; Part::ALL.len()],
-    /// Images.
+    /// Number of image files.
     pub images: usize,
-    /// Bytes of the images.
+    /// Bytes of the image files.
     pub bytes: u64,
     /// Samples that no slot sees. They have no file.
     pub not_in_view: usize,
-    /// Images that another part has too, byte for byte. Reading refuses them unless leaks are allowed.
+    /// Images that another part has too, byte for byte. Reading refuses such images unless leaks are allowed.
     pub shared: usize,
 }
 
@@ -42,7 +42,8 @@ pub struct Written {
 /// `report` receives, after every sample, the number of written samples and of all samples.
 ///
 /// # Errors
-/// [`DataError::Options`] for a folder that is in use; [`DataError::Write`] and [`DataError::Image`] leave the folder `OUT.partial`.
+/// [`DataError::Options`] for a folder that is in use, or for data whose calibration part allows no promise; [`DataError::Write`] and
+/// [`DataError::Image`] leave the folder `OUT.partial`.
 pub fn write(
     data: &dyn DataSet,
     out: &Path,
@@ -120,11 +121,11 @@ struct Writer<'a> {
     part_of: HashMap<[u8; 32], Part>,
     /// Whether samples of some part form groups.
     has_groups: bool,
-    /// Rows of the table, where samples form groups.
+    /// Rows of the table, if samples form groups.
     rows: Vec<Vec<String>>,
 }
 
-/// Frames between the parts of a recording.
+/// Distance between the frame numbers of two parts, so that no frames of different parts count as near each other.
 const FRAMES_OF_A_PART: u64 = 1 << 32;
 
 impl Writer<'_> {
@@ -134,7 +135,7 @@ impl Writer<'_> {
         let sample = class.join(format!("{index:06}"));
         let group = self.data.group(part, index).map(|group| match self.data.is_recording() {
             true => (u64::from(group) + FRAMES_OF_A_PART * part as u64).to_string(),
-            // Padded, so that the order of names is that of numbers.
+            // Padded, so that names sort in the order of the numbers.
             false => format!("{}-{group:08}", part.name()),
         });
         let mut files = vec![String::new(); slots];
@@ -174,7 +175,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes the table of data with groups.
+    /// Writes the table if the data has groups. Returns the counts.
     fn finish(self) -> Result<Written, DataError> {
         if self.rows.is_empty() {
             return Ok(self.written);

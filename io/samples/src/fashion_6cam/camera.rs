@@ -10,7 +10,7 @@ use super::random_stream::RandomStream;
 use super::{FRAME_PIXELS, FRAME_SIDE, LUMA_BITS, SEED, SLOTS};
 use crate::mnist::IMAGE_SIDE;
 
-/// Position steps per article pixel; weights of four neighbours are products of two, so they fit 16 bits.
+/// Steps per article pixel in which positions are measured. A weight is the product of two numbers of steps, so it fits 16 bits.
 const STEPS: i64 = 128;
 /// Fraction bits of a weight: `STEPS * STEPS` is one.
 const WEIGHT_BITS: u32 = 14;

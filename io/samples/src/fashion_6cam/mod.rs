@@ -85,21 +85,21 @@ impl Fashion6Cam {
         Ok(Self::new(mnist::fashion(dir)?))
     }
 
-    /// Simple drawn figures seen by the same cameras, for tests without the files. Reports about `fashion-6cam` must not use them.
+    /// Simple drawn figures seen by the same cameras, for tests without the files. Reports about `fashion-6cam` must not use these figures.
     #[must_use]
     pub fn drawn(train: usize, validation: usize, test: usize) -> Self {
         Self::drawn_with_calibration(train, [0, validation], test)
     }
 
-    /// As [`Self::drawn`], with a calibration part; `counts` are the sizes of calibration and validation.
+    /// As [`Self::drawn`], with a calibration part; `counts` are the sizes of the calibration and the validation part.
     #[must_use]
     pub fn drawn_with_calibration(train: usize, counts: [usize; 2], test: usize) -> Self {
         let (train, test) = (figures::drawn(1, train + counts[0] + counts[1]), figures::drawn(2, test));
         Self::new(mnist::single_slot(FASHION_LABELS, train, counts, test))
     }
 
-    /// The same articles and cameras, seen once more: presence, occlusion and noise of every view are drawn anew. Not the data set that figures are
-    /// reported on: a name beside them says so.
+    /// The same articles and cameras, seen once more: presence, occlusion and noise of every view are drawn anew. Reports use the seed
+    /// [`SEED`]; a result on another seed must name that seed.
     #[must_use]
     pub fn with_view_seed(self, seed: u64) -> Self {
         Self { seed, ..self }
@@ -109,8 +109,8 @@ impl Fashion6Cam {
         Self { articles, projections: Camera::all().each_ref().map(Projection::new), seed: SEED }
     }
 
-    /// Part and index in the random stream of a view. Articles of the calibration part were once the last ones of the train part: their views
-    /// are the same ever since.
+    /// Part and index by which the random stream of a view is drawn. Articles of the calibration part were once the last articles of the
+    /// train part, and keep the part and index of that time, so that their views stay the same.
     fn key(&self, part: Part, index: usize) -> [u64; 2] {
         let (part, index) = match part {
             Part::Calibration => (Part::Train, self.articles.len(Part::Train) + index),

@@ -1,4 +1,4 @@
-//! The grey rectangle that covers a part of every second view.
+//! The grey rectangle that covers a part of half the views.
 
 use super::random_stream::RandomStream;
 use super::{FRAME_PIXELS, FRAME_SIDE, LUMA_BITS};
@@ -19,12 +19,12 @@ pub(super) struct Occlusion {
 impl Occlusion {
     /// Draws a rectangle: area up to 30 % of the frame, aspect ratio 0.5 to 2, position and level, each uniform.
     ///
-    /// Width and height are then rounded to whole pixels.
+    /// The width is then rounded to whole pixels, and the height rounded down.
     pub(super) fn draw(random: &mut RandomStream) -> Self {
         let area = random.uniform(0.0, MAX_AREA) * FRAME_PIXELS as f64;
         let aspect = random.uniform(0.5, 2.0);
         let width = (area * aspect).sqrt().round();
-        // The height compensates for the rounded width, and the product never exceeds `area`.
+        // The height makes up for the rounded width. Rounded down, so that the rectangle never exceeds `area`.
         let height = if width < 1.0 { 0 } else { (area / width) as usize };
         let width = width as usize;
         Self {

@@ -112,7 +112,7 @@ fn hash(data: &Fashion6Cam, samples: usize) -> String {
     format!("{:x}", hash.finalize())
 }
 
-/// The data set of the real files, where they exist.
+/// The data set of the real files, if they exist.
 fn real() -> Option<Fashion6Cam> {
     let root = std::env::var_os("HEADWATER_DATA").map_or_else(
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),

@@ -1,10 +1,10 @@
-//! Images of files as pixels of one shape, and a count of the images that change for it.
+//! Decodes image files to one shape, and counts the images that this changes.
 
 use super::ImageFile;
 use crate::Shape;
 use crate::image_codec::{self, CodecError};
 
-/// Decodes images to one shape: the requested one, or the one of the first image.
+/// Decodes images to one shape: the requested shape, or the shape of the first image.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ImageReader {
     shape: Option<Shape>,

@@ -61,7 +61,7 @@ pub(super) fn promise_obstacle(samples: &[LabelledSample], parts: &[Part]) -> Op
     None
 }
 
-/// Refuses parts that share a group or an image. Where leaks are allowed, returns a note about them.
+/// Refuses parts that share a group or an image. If leaks are allowed, returns a note about the leaks instead.
 pub(super) fn check(
     root: &Path,
     samples: &[LabelledSample],

@@ -37,12 +37,12 @@ pub(crate) struct LabelledFiles {
 /// A sample as its files describe it.
 #[derive(Clone, Debug)]
 pub(crate) struct LabelledSample {
-    /// `None` where the data has no parts.
+    /// `None` if the data has no parts.
     pub(crate) part: Option<Part>,
     pub(crate) class: String,
     /// Name in errors.
     pub(crate) name: String,
-    /// Group of samples that stays in one part.
+    /// Group of the sample; all samples of a group stay in one part.
     pub(crate) group: Option<String>,
     /// View of each slot. A slot past the end sees nothing.
     pub(crate) views: Vec<Option<ImageFile>>,
@@ -59,7 +59,7 @@ pub(crate) struct ImageFile {
     pub(crate) pixels: Vec<u8>,
 }
 
-/// Name of the group of a frame. It has all digits of the number, so that the order of names is that of time.
+/// Name of the group of a frame. The number has all its digits, so that names sort in the order of time.
 pub(crate) fn frame_group(frame: u64) -> String {
     format!("frame {frame:020}")
 }
@@ -138,7 +138,8 @@ impl LabelledFiles {
         Ok(given)
     }
 
-    /// Refuses to draw parts from the frames of a recording: frames that follow each other show the same things. A remark where leaks are allowed.
+    /// Refuses to draw parts from the frames of a recording: frames that follow each other show the same things. If leaks are allowed,
+    /// returns a remark instead.
     fn drawn_frames(&self, leaks: Leaks) -> Result<Option<String>, DataError> {
         let found = "frames of one recording without parts: drawn at random, frames that follow each other lie in different parts";
         match (self.is_recording, leaks) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! X  [samples, 6, 3, 32, 32]   views; the largest float of each view is 1
-//! y  [samples, 6]              class that each camera sees; 3 where the camera does not see the sample
+//! y  [samples, 6]              class that each camera sees; 3 if the camera does not see the sample
 //! ```
 //! The file has neither parts nor frame numbers. DDNN draws its 680 train samples from the whole recording, so one parked car can be in
 //! train and test. Here the parts follow each other in time, with the same sizes:
@@ -44,7 +44,7 @@ const NOT_IN_VIEW: i64 = 3;
 /// Cameras of the recording.
 const CAMERAS: usize = 6;
 const SHAPE: Shape = Shape::rgb(32, 32);
-/// Names of the file: where DDNN fetches the file, and where DDNN stores it.
+/// Names of the file: the name under which DDNN fetches the file, and the name under which DDNN stores it.
 const NAMES: [&str; 2] = ["MVMC.npz", "mvmc.npz"];
 
 /// The arrays of the file.
@@ -144,7 +144,7 @@ impl Recording {
         Ok(seen)
     }
 
-    /// For each sample the first one of its group. Samples that share an image form a group.
+    /// For each sample the first sample of its group. Samples that share an image form a group.
     fn first_with_shared_image(&self, seen: &[SeenSample]) -> Vec<usize> {
         let mut groups = Groups::new(seen.len());
         let mut first_with = HashMap::new();

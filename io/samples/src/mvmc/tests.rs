@@ -73,7 +73,7 @@ fn every_view_of_a_numpy_file_is_read() {
     assert_eq!((data.labels(), data.slots()), (LABELS.map(str::to_owned).to_vec(), 6));
     assert_eq!(Part::REQUIRED.map(|part| data.len(part)), [7, 1, 3]);
     let mut view = vec![0; SHAPE.bytes()];
-    // The last of twelve; the one before it is seen by no camera.
+    // Sample 11 is the last of twelve; no camera sees sample 10.
     let samples = (0..7).map(|at| (Part::Train, at, at)).chain([(Part::Validation, 0, 7)]);
     for (part, index, sample) in samples.chain([(Part::Test, 0, 8), (Part::Test, 1, 9), (Part::Test, 2, 11)])
     {

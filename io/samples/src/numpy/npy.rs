@@ -6,7 +6,7 @@
 //! | 93 N U M P Y  | 1 0  | length | {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  | values, LE  |
 //! +---------------+------+--------+--------------------------------------------------------------+------ ... --+
 //! ```
-//! The length counts the bytes of the text. It is a little-endian u16 in version 1 and a u32 in versions 2 and 3.
+//! The length counts the bytes of the text, as a little-endian u16 in version 1 and as a u32 in versions 2 and 3.
 
 use serde::Deserialize;
 
@@ -15,7 +15,7 @@ use crate::error::Mismatch;
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Longest header, in bytes; those of `NumPy` are below 200.
 const MAX_HEADER_BYTES: usize = 64 << 10;
-/// Limit of axes, as in `NumPy`.
+/// Most axes, as in `NumPy`.
 const MAX_AXES: usize = 64;
 
 /// Type of the values of an array.

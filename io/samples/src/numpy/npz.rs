@@ -24,7 +24,7 @@ const MEMBER: ([u8; 4], usize) = (*b"PK\x03\x04", 30);
 const ENTRY: ([u8; 4], usize) = (*b"PK\x01\x02", 46);
 /// Signature and length, in bytes, of the record at the end of the directory.
 const END: ([u8; 4], usize) = (*b"PK\x05\x06", 22);
-/// Longest comment after that record, in bytes.
+/// Longest comment after the end record, in bytes.
 const MAX_COMMENT_BYTES: usize = 0xffff;
 const MAX_MEMBERS: usize = 1024;
 /// Longest array, in bytes.
@@ -34,7 +34,7 @@ const MAX_FILE_BYTES: u64 = u32::MAX as u64;
 /// Marks a number that is in a zip64 record instead.
 const IN_ZIP64: u32 = u32::MAX;
 
-/// Arrays of a file in memory. Each one is inflated on request.
+/// Arrays of a file in memory. An array is inflated when it is asked for.
 #[derive(Debug)]
 pub(crate) struct Npz {
     path: PathBuf,
@@ -66,7 +66,7 @@ impl Npz {
     /// Reads an array.
     ///
     /// # Errors
-    /// [`DataError`]: there is none of that name, its bytes are damaged, or [`Array::parse`] refuses it.
+    /// [`DataError`]: no array of that name, damaged bytes, or an array that [`Array::parse`] refuses.
     pub(crate) fn array(&self, name: &str) -> Result<Array, DataError> {
         let Some(member) = self.members.get(name) else {
             let found = self.members.keys().map(String::as_str).collect::<Vec<_>>().join(", ");

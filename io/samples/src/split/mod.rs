@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::Part;
 use crate::error::Mismatch;
 
-/// Attempts, each with another order of equal groups, to bring every class into every part.
+/// Most attempts, each with another order of equal groups, to bring every class into every part.
 const ATTEMPTS: u64 = 16;
 
 /// Rule that divides data without parts.
@@ -151,7 +151,7 @@ impl Split {
         Err(missing.expect("every failed attempt names a class"))
     }
 
-    /// Rank of a group among equal groups.
+    /// Number that orders equal groups: a hash of the seed, the attempt and the name of the group's first sample.
     fn rank(&self, attempt: u64, name: &str) -> u64 {
         let mut hash = Sha256::new();
         hash.update(self.seed.to_le_bytes());
@@ -192,7 +192,8 @@ impl<'a> Division<'a> {
         Ok(self.part_of.into_iter().map(|part| part.expect("every group has a class")).collect())
     }
 
-    /// The part that lacks the most samples of the class, or of all classes. Empty parts go first when few groups are `left`.
+    /// The part that lacks the most samples of the class, and of equal parts the one that lacks the most samples of all classes. When as
+    /// many parts lack the class as groups are `left`, or more, only those parts count.
     ///
     /// `of_class` and `samples` are all samples of the class and of all classes.
     fn next_part(&self, class: usize, left: usize, of_class: usize, samples: usize) -> usize {

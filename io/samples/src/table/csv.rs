@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Record>, LineError> {
     for fields in reader.records() {
         let fields = fields.map_err(|error| LineError::new(line, "a record", error.to_string()))?;
         let start = fields.position().map_or(counted, |position| position.byte() as usize);
-        // The crate's position comes before the blank lines that it skips.
+        // The position that the crate reports is before the blank lines that the crate skips.
         let start = text.len() - text[start..].trim_start_matches(['\r', '\n']).len();
         line += newlines(&text[counted..start]);
         counted = start;

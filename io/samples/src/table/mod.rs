@@ -5,7 +5,7 @@
 //! train,car,0001,scene-7,a/0001.png,b/0001.u8      slot 1 sees the sample as a raw tensor
 //! train,bus,0002,scene-7,a/0002.png,               slot 1 does not see the sample
 //! ```
-//! - Columns are in any order. Needed are `class`, and `file` (one slot) or `cam0`, `cam1`, ... (several slots).
+//! - Columns are in any order. A table needs `class`, and `file` (one slot) or `cam0`, `cam1`, ... (several slots).
 //! - Instead of `group`, a column `frame` numbers the frames of one recording: samples of a frame form a group.
 //! - `classes.txt` beside the table, if there is one, gives the order of the classes.
 //! - Without the column `part`, the parts are drawn (see [`split`](crate::split)). Samples of one `group`, or with equal files, stay together.
@@ -87,7 +87,7 @@ impl Table<'_> {
         format!("{}: `{file}`", self.root.display())
     }
 
-    /// Rows of the table, and the order of the classes where a file gives it.
+    /// Rows of the table, and the order of the classes if a file gives one.
     fn rows(&self) -> Result<(Vec<Row>, Option<Vec<String>>), DataError> {
         let (mut table, mut classes) = (None, None);
         visit(self.root, &BTreeSet::from([TABLE, CLASSES_FILE]), |name, bytes| {

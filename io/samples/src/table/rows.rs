@@ -7,7 +7,7 @@ use headwater_protocol::Slot;
 use super::csv::{self, LineError, Record};
 use crate::Part;
 
-/// One row of the table of labels: one image of a sample.
+/// One row of the table: a sample with a file per slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     /// Line in the file, from 1.
@@ -17,7 +17,7 @@ pub(super) struct Row {
     /// Content of the column `sample`, or the line number.
     pub(super) name: String,
     pub(super) group: Option<String>,
-    /// Frame of the recording that the rows are of.
+    /// Number of the sample's frame, in a table of one recording.
     pub(super) frame: Option<u64>,
     /// File of each slot; `None` when the slot does not see the sample.
     pub(super) files: Vec<Option<String>>,
@@ -30,7 +30,7 @@ const COLUMNS: &str =
 #[derive(Debug)]
 struct Columns {
     count: usize,
-    /// Columns that are no files, by name.
+    /// Columns other than files, by name.
     named: HashMap<String, usize>,
     /// Columns of the files, by slot.
     files: Vec<usize>,
@@ -72,7 +72,7 @@ impl Columns {
         Ok(Self { count: header.fields.len(), named: known, files })
     }
 
-    /// The number of a frame, which every row has where there is the column.
+    /// Number of the sample's frame; `None` without the column `frame`. With that column every row must have a number.
     fn frame(&self, line: usize, field: Option<&str>) -> Result<Option<u64>, LineError> {
         if !self.named.contains_key("frame") {
             return Ok(None);
@@ -132,7 +132,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Row>, LineError> {
     Ok(rows)
 }
 
-/// Refuses a name that comes twice. Each name has its line.
+/// Refuses a name that comes twice. Each name comes with its line.
 fn check_once<'a>(expected: &str, names: impl Iterator<Item = (usize, &'a String)>) -> Result<(), LineError> {
     let mut lines = HashMap::new();
     for (line, name) in names {

@@ -15,7 +15,7 @@ fn data() -> PathBuf {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from)
 }
 
-/// The data set that reads what was written: groups stand in the table alone.
+/// Name of the data set that reads what was written: only the table holds groups.
 fn reader(data: &dyn DataSet) -> &'static str {
     if data.group(Part::Train, 0).is_some() { "table" } else { "folders" }
 }
@@ -90,7 +90,7 @@ fn groups_and_frames_are_read_back_from_the_table_that_is_written_with_them() {
     for (number, fill) in (0..24u8).enumerate() {
         let (part, class) = (parts[number / 6], ["a,b", "c"][number % 2]);
         let folder = ["a,b", "c"][number % 2];
-        // Two objects a frame; frames 8, 9 and 10 of train sort otherwise as text.
+        // Two objects per frame. As text, frames 8, 9 and 10 of train would sort in another order.
         image(frames.path(), &format!("{part}/{folder}/{}-{number}/cam0.png", 8 + number / 2), fill);
         image(groups.path(), &format!("{fill}.png"), fill);
         table += &format!("{part},\"{class}\",g{},{fill}.png\n", number / 3);
@@ -105,7 +105,7 @@ fn groups_and_frames_are_read_back_from_the_table_that_is_written_with_them() {
     }
 }
 
-/// The data set, where its files exist.
+/// The data set, if its files exist.
 fn found(name: &str, folder: &str) -> Option<Box<dyn DataSet>> {
     let dir = data().join(folder);
     if !dir.is_dir() {

@@ -7,7 +7,7 @@ use headwater_samples::archive::{Archive, Frame};
 use headwater_samples::fashion_6cam::{Fashion6Cam, LABELS, SHAPE, SLOTS};
 use headwater_samples::{DataSet, Part};
 
-/// Limit of the bytes that the repository spends on frames.
+/// Most bytes that the repository spends on frames.
 const MAX_ARCHIVE_BYTES: u64 = 2_500_000;
 
 fn shipped() -> PathBuf {

@@ -20,7 +20,7 @@ pub trait Section: Sized {
     /// Lines of the doc comment.
     const ABOUT: &'static [&'static str];
 
-    /// Reads every field and notes every mistake; `None` where a field has no value.
+    /// Reads every field and notes every mistake; `None` if a field has no value.
     fn read(reader: &mut Reader<'_>) -> Option<Self>;
 }
 
@@ -63,7 +63,7 @@ pub trait Parse<T> {
     /// The value.
     ///
     /// # Errors
-    /// Expected and found.
+    /// What was expected, and what was found.
     fn parse(&self, text: &str) -> Result<T, Mistake>;
 }
 
@@ -144,7 +144,7 @@ pub(crate) struct Given {
     pub(crate) example: Option<&'static str>,
     pub(crate) is_required: bool,
     pub(crate) is_switch: bool,
-    /// A second variable, which other programs know.
+    /// A second variable that gives the key, such as `RUST_LOG`, which other programs read too.
     pub(crate) variable: Option<&'static str>,
     pub(crate) places: Places,
 }
@@ -154,11 +154,11 @@ pub(crate) struct Given {
 pub(crate) enum Places {
     #[default]
     All,
-    /// A secret: the list of processes and files must not show it.
+    /// The environment alone, for a secret, which neither the list of processes nor a file may show.
     Environment,
-    /// An option of the process: no file.
+    /// Flag and environment, for an option of the process.
     Process,
-    /// An option of one start: a flag alone.
+    /// A flag alone, for an option of one start.
     Flag,
 }
 
@@ -180,7 +180,7 @@ pub const fn required(example: &'static str) -> Key<Plain, Needed> {
     key(Plain, Given { example: Some(example), is_required: true, ..NONE })
 }
 
-/// A key with a default, as a flag would give it.
+/// A key with a default, written as a flag would give the value.
 pub const fn default(text: &'static str) -> Key<Plain, Needed> {
     key(Plain, Given { default: Some(text), ..NONE })
 }
@@ -216,21 +216,21 @@ impl<P, N> Key<P, N> {
         key(Word, self.given)
     }
 
-    /// Takes the value of another variable where the key's own is not set.
+    /// Takes the value of another variable if the key's own variable is not set.
     #[must_use]
     pub fn or_variable(mut self, variable: &'static str) -> Self {
         self.given.variable = Some(variable);
         self
     }
 
-    /// Takes flag and environment alone.
+    /// Lets flag and environment give the key, and no file.
     #[must_use]
     pub fn no_file(mut self) -> Self {
         self.given.places = Places::Process;
         self
     }
 
-    /// Takes a flag alone.
+    /// Lets a flag alone give the key.
     #[must_use]
     pub fn flag_only(mut self) -> Self {
         self.given.places = Places::Flag;
@@ -265,7 +265,7 @@ pub struct Nested {
 }
 
 impl Nested {
-    /// Another example for a key of the struct.
+    /// Gives a key of the struct another example in this section.
     #[must_use]
     pub fn example(self, key: &'static str, example: &'static str) -> Self {
         Self { example: Some((key, example)), ..self }
@@ -277,7 +277,7 @@ pub const fn section() -> Nested {
     Nested { has_name: true, example: None }
 }
 
-/// A struct of settings that stand beside the others.
+/// A struct of settings whose keys stand beside the keys of the outer struct.
 pub const fn flat() -> Nested {
     Nested { has_name: false, example: None }
 }
@@ -292,7 +292,7 @@ impl<T: Section> Field<T> for Nested {
 #[derive(Clone, Copy, Debug)]
 pub struct TablesOf(&'static str);
 
-/// Tables `[[name]]`, or one table whose settings stand at the top of the file, in flags and in the environment.
+/// Tables `[[name]]`. Without any, the settings of one table stand at the top of the file, in flags and in the environment.
 pub const fn tables(name: &'static str) -> TablesOf {
     TablesOf(name)
 }
@@ -300,7 +300,7 @@ pub const fn tables(name: &'static str) -> TablesOf {
 /// Settings of all tables of an array.
 #[derive(Clone, Debug, Default)]
 pub struct Tables<T> {
-    /// Name of the array; `None` where one table is given without an array.
+    /// Name of the array; `None` if one table is given without an array.
     pub array: Option<&'static str>,
     /// The settings.
     pub all: Vec<T>,
@@ -313,7 +313,7 @@ impl<T> Tables<T> {
     }
 }
 
-/// Prefix of the keys of a table.
+/// Prefix of the keys of a table; empty without a table.
 pub(crate) fn place(table: Option<(&str, usize)>) -> String {
     table.map(|(array, index)| format!("{array}[{index}].")).unwrap_or_default()
 }
@@ -335,7 +335,7 @@ pub struct Declared {
     pub environment: Option<String>,
     /// Lines of the doc comment.
     pub description: Vec<String>,
-    /// Array of tables that may hold the key.
+    /// Array of tables that may hold the key; `None` for a key outside such arrays.
     pub array: Option<&'static str>,
     pub(crate) given: Given,
 }

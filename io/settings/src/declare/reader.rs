@@ -17,7 +17,7 @@ pub struct Value {
     pub declared: Declared,
     /// Array and position of the table that the setting belongs to.
     pub table: Option<(&'static str, usize)>,
-    /// Value as a file holds it; `None` where nothing is set, and for a secret.
+    /// Value as a file would hold it; `None` if nothing is set, and for a secret.
     pub toml: Option<Toml>,
     /// Source of the value.
     pub origin: Origin,
@@ -65,21 +65,21 @@ pub(crate) struct Inputs {
     pub(crate) file: String,
 }
 
-/// Reads keys. It keeps what was declared, found and wrong.
+/// Reads keys. Collects the declarations, the values found, and the mistakes.
 #[derive(Debug)]
 pub struct Reader<'a> {
     inputs: &'a Inputs,
     prefix: &'static str,
     document: Document,
     sections: Vec<&'static str>,
-    /// A key of the section that is read, with another example.
+    /// A key of the section that is being read, and the example that the section gives it.
     example: Option<(&'static str, &'static str)>,
     array: Option<&'static str>,
     table: Option<(&'static str, usize)>,
     /// Every key in the order of declaration.
     pub(crate) values: Vec<Value>,
     pub(crate) mistakes: Vec<String>,
-    /// Keys without a right value, which have a default or an example in its place.
+    /// Keys whose value is missing or wrong; a default or an example stands in for the value.
     pub(crate) wrong: BTreeSet<String>,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
         field.read(self, name, docs)
     }
 
-    /// Reads a struct, in a section of this name.
+    /// Reads a struct, whose keys are in a section if `section` names one.
     pub(crate) fn within<T>(
         &mut self,
         section: Option<&'static str>,
@@ -120,7 +120,8 @@ impl<'a> Reader<'a> {
         found
     }
 
-    /// Reads one key. After a mistake the default or the example takes the value's place, so that settings are compared all the same.
+    /// Reads one key. After a mistake the default or the example stands in for the value, so that the other settings can still be checked
+    /// against each other.
     pub(crate) fn key<T>(
         &mut self,
         name: &'static str,
@@ -175,7 +176,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Value of the highest precedence.
+    /// The value from the source of the highest precedence. In a table of an array only the file counts, and a switch of the command line.
     fn find(&mut self, declared: &Declared) -> Option<(Toml, Origin)> {
         let in_file = if declared.is_in_files() { self.document.values.remove(&declared.key) } else { None };
         let in_file = in_file.map(|Located { value, line }| (value, Origin::File(line)));
@@ -189,7 +190,7 @@ impl<'a> Reader<'a> {
         flag.or(variable).or(in_file)
     }
 
-    /// Reads an array of tables, or one table without it.
+    /// Reads an array of tables; if the file has no such array, reads one table from the other settings.
     pub(crate) fn tables<T: Section>(&mut self, array: &'static str) -> Option<Tables<T>> {
         self.array = Some(array);
         let documents = self.document.tables.remove(array).unwrap_or_default();
@@ -234,7 +235,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Refuses the keys of the file that nobody has read. `first` is the position of the first value that belongs to the table.
+    /// Refuses the keys of the file that no field has read. `first` is the position of the table's first value in `values`.
     pub(crate) fn refuse_unknown(&mut self, first: usize) {
         let document = std::mem::take(&mut self.document);
         let keys = document.values.into_iter().map(|(key, found)| (key, found.line));

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 /// Runs `promtool check metrics` on the text of a registry, and panics with each line that the tool objects to.
 ///
-/// Without the tool (Debian package `prometheus`) the check is skipped, which a line on stderr names.
+/// Without the tool (Debian package `prometheus`) the check is skipped, with a line on stderr.
 ///
 /// # Panics
 /// When the tool objects to the text.

@@ -21,7 +21,7 @@ pub(super) enum Accepted {
 }
 
 impl Accepted {
-    /// Shakes hands where there is a session. Gives the client's certificate, if it showed one.
+    /// Makes the TLS handshake if there is a session. Returns the client's certificate if the client showed one.
     pub(super) async fn new(
         socket: TcpStream,
         session: Option<ServerSession>,

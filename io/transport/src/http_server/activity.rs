@@ -4,7 +4,7 @@
 //! accepted ──> Head ──> Request ──> Idle ──first byte──> Head ──> ...
 //!                        │   ▲
 //!                        ▼   │
-//!                        Body          beside each of them: an answer that the peer does not read
+//!                        Body          beside each of these states: an answer that the peer does not read
 //! ```
 
 use std::io;
@@ -29,13 +29,13 @@ pub(super) struct Activity {
 #[derive(Clone, Copy, Debug)]
 struct State {
     phase: Phase,
-    /// Time since which the socket takes no more of an answer.
+    /// Since when the socket takes no more bytes of an answer.
     unread_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// The head of a request is awaited: the first one, or one that has begun.
+    /// The head of a request is awaited: the connection's first head, or a head that has begun.
     Head { since: Instant },
     /// The body of a request is awaited.
     Body { since: Instant },
@@ -81,14 +81,15 @@ impl Activity {
         }
     }
 
-    /// Whether no request has arrived that could still be answered.
+    /// Whether the connection still waits for the head of a request, so that a stop loses no answer if it closes the connection.
     pub(super) fn awaits_head(&self) -> bool {
         matches!(self.state().phase, Phase::Head { .. })
     }
 
-    /// Waits until one of the limits is exceeded.
+    /// Waits until one of the limits is exceeded, and returns which.
     ///
-    /// A limit that begins after a check ends no earlier than the next check, so no event has to wake this future.
+    /// Two checks are at most the shortest limit apart. So a limit that begins after a check ends no earlier than the next check, and no
+    /// event has to wake this future.
     pub(super) async fn overdue(&self, limits: &ServerLimits) -> CloseReason {
         let shortest = limits.head_timeout.min(limits.answer_timeout).min(limits.idle_timeout);
         loop {
@@ -110,12 +111,12 @@ impl Activity {
         match phase {
             Phase::Head { since } => Some((since + limits.head_timeout, CloseReason::HeadTimeout)),
             Phase::Idle { since } => Some((since + limits.idle_timeout, CloseReason::IdleTimeout)),
-            // The service bounds both.
+            // The service bounds the time of both.
             Phase::Body { .. } | Phase::Request => None,
         }
     }
 
-    /// The head of a request has arrived, or its body.
+    /// The head or the body of a request has arrived: the service works.
     pub(super) fn works(&self) {
         self.change(|state| state.phase = Phase::Request);
     }
@@ -139,7 +140,7 @@ impl Activity {
         });
     }
 
-    /// The socket has taken all bytes of a write, or not.
+    /// Notes a write: whether the socket has taken all bytes.
     fn wrote(&self, all: bool) {
         self.change(|state| {
             state.unread_since = if all { None } else { state.unread_since.or_else(|| Some(Instant::now())) };

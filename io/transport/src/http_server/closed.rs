@@ -3,10 +3,10 @@
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Limit for which a server closes a connection.
+/// Why a server closed a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// Too many connections of one address.
+    /// Too many connections from one address.
     AddressLimit,
     /// Too many connections.
     ConnectionLimit,
@@ -16,7 +16,7 @@ pub enum CloseReason {
     AnswerTimeout,
     /// A kept-alive connection had no request for too long.
     IdleTimeout,
-    /// The handshake of TLS failed: no certificate, or one that is not accepted.
+    /// The TLS handshake failed, for example because the client showed no certificate, or one that is not accepted.
     Handshake,
 }
 

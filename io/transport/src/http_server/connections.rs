@@ -14,7 +14,7 @@ use super::activity::{Activity, Wait};
 use super::closed::{CloseReason, ClosedConnections};
 use crate::log_limit::LogLimit;
 
-/// Time that an address may keep a connection waiting before a newer connection of the same address takes its place.
+/// Time for which a connection may keep the server waiting before a newer connection from the same address takes its place.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Open connections.
@@ -31,9 +31,9 @@ pub(super) struct Connections {
 /// End of a connection that the server counts.
 #[derive(Debug)]
 pub(super) enum End {
-    /// A limit of time was over.
+    /// A time limit was exceeded.
     Overdue(CloseReason),
-    /// The handshake failed; with the reason for people.
+    /// The TLS handshake failed; the reason for people.
     Handshake(String),
 }
 
@@ -57,17 +57,17 @@ impl Connections {
         self.open.len()
     }
 
-    /// Makes room for a new connection where a limit is reached. Returns whether the new connection may stay.
+    /// Makes room for a new connection if a limit is reached. Returns whether the new connection may stay.
     ///
-    /// Connections with a running request are never closed. Of the others the one that waits longest is closed: first those that owe
-    /// a request, then those that do not read their answer, then idle ones.
+    /// Connections with a running request are never closed. Of the others, one that owes a request is closed first, then one that does not
+    /// read its answer, then an idle one; among those of one kind, the one that waits longest.
     pub(super) fn admits(&mut self, peer: SocketAddr, now: Instant) -> bool {
         let address = peer.ip().to_canonical();
         let of_address = self.by_address.get(&address).copied().unwrap_or(0);
         if of_address >= self.limits.max_connections_per_address {
             self.note(CloseReason::AddressLimit, peer, now);
             let is_of_address = |open: &Open| open.address == address;
-            // A burst of connections does not drive out its own beginning.
+            // A burst of connections must not push out its own first connections.
             let patient = |wait: Wait| now.saturating_duration_since(wait.since) >= PATIENCE;
             return self.close_longest_wait(is_of_address, patient);
         }
@@ -90,7 +90,8 @@ impl Connections {
         waiting.for_each(|open| open.task.abort());
     }
 
-    /// Forgets a connection whose task has ended; `end` where the client did not end it. Failed handshakes are one line a minute.
+    /// Forgets a connection whose task has ended. `end` is the reason if a limit or a failed handshake ended the connection. Failed
+    /// handshakes are logged at most once a minute.
     pub(super) fn ended(&mut self, task: Id, end: Option<End>, now: Instant) {
         let open = self.remove(task);
         match end {
@@ -131,7 +132,7 @@ impl Connections {
         Some(open)
     }
 
-    /// Counts a closed connection. A flood of connections is one line a minute.
+    /// Counts a connection that a limit closes. Such connections are logged at most once a minute.
     fn note(&mut self, reason: CloseReason, peer: SocketAddr, now: Instant) {
         self.closed.note(reason);
         if let Some(not_logged) = self.limit_log.take(now) {

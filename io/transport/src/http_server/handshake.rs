@@ -26,7 +26,7 @@ pub(super) fn failure(error: &io::Error) -> String {
 
 fn of_certificate(refused: &Certificate) -> String {
     match refused {
-        // Another authority of the same name is known by its signature alone.
+        // An authority with the expected name and another key shows in the signature alone.
         Certificate::UnknownIssuer | Certificate::BadSignature => {
             "its certificate is of an unknown authority".into()
         }

@@ -1,4 +1,4 @@
-//! HTTP/1 server that slow peers cannot shut: bounds on connections, on heads, on unread answers, and on shutdown.
+//! HTTP/1 server that slow peers cannot block: bounds on connections, on heads, on unread answers, and on shutdown.
 
 mod accepted;
 mod activity;
@@ -34,11 +34,13 @@ use crate::tls::{Certificate, ServerIdentity, ServerSession};
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
-    /// Open connections. For one more, the connection that waits longest for a request is closed; where all have one, the new one.
+    /// Most open connections. When one more comes, the connection that has kept the server waiting longest is closed; if all have a
+    /// running request, the new one is.
     pub max_connections: usize,
-    /// Open connections of one address. For one more, a connection of the address that has waited a second is closed, else the new one.
+    /// Most open connections from one address. When one more comes, a connection of the address that has kept the server waiting for a
+    /// second is closed; if there is none, the new one is.
     pub max_connections_per_address: usize,
-    /// Longest time for a request's head, from the connection or from the head's first byte.
+    /// Longest time for a request's head, from the start of the connection or from the head's first byte.
     pub head_timeout: Duration,
     /// Longest time in which the peer must read an answer.
     pub answer_timeout: Duration,
@@ -83,7 +85,7 @@ impl RequestConnection {
         self.certificate.as_deref()
     }
 
-    /// Runs a future that reads the body of the request. Meanwhile the connection counts as one that owes a request.
+    /// Runs a future that reads the body of the request. Meanwhile the connection counts as waiting for its peer.
     pub async fn while_reading<T>(&self, reading: impl Future<Output = T>) -> T {
         self.activity.awaits_body();
         let read = reading.await;
@@ -98,7 +100,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Listens on an address; port 0 takes a free one.
 ///
 /// # Errors
-/// The system's error, with the address and, where there is one, a remedy.
+/// The system's error, with the address and, if there is one, a remedy.
 pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| {
         let hint = match error.kind() {
@@ -171,7 +173,7 @@ pub async fn serve<S, B>(
     }
 }
 
-/// Runs a connection from its handshake to its end. Gives the end where the handshake failed.
+/// Runs a connection from its handshake to its end. Returns the end if the handshake failed.
 async fn run_connection<S, B>(
     socket: TcpStream,
     session: Option<ServerSession>,
@@ -198,7 +200,7 @@ where
     }
 }
 
-/// HTTP/1 on a stream, whose reads and writes the activity notes.
+/// HTTP/1 on a stream; `activity` notes when the stream is read and written.
 fn http_connection<S, B>(
     stream: Accepted,
     service: S,
@@ -209,7 +211,7 @@ where
     B: Body<Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
 {
     let stream = WatchedStream::new(stream, Arc::clone(activity));
-    // The activity has the times: hyper's own limit does not tell an idle connection from a slow head.
+    // `Activity` bounds the times: hyper's own limit does not tell an idle connection from a slow head.
     http1::Builder::new().header_read_timeout(None).serve_connection(TokioIo::new(stream), service)
 }
 

@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// More bytes than the buffers of two sockets hold.
 const BIG_BYTES: usize = 64 << 20;
 
-/// A server that answers `/` at once, `/big` with many bytes, `/body` after the body, and `/wait` once it may.
+/// A server that answers `/` at once, `/big` with many bytes, `/body` after the body, and `/wait` once `release` is set.
 struct Server {
     address: SocketAddr,
     closed: Arc<ClosedConnections>,
@@ -73,7 +73,7 @@ impl Server {
     async fn connect(&self, peer: u8) -> TcpStream {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind((Ipv4Addr::new(127, 0, 0, peer), 0).into()).expect("an address of this machine");
-        // Unread answers soon fill a small buffer.
+        // Unread answers soon fill a small buffer, so the server notices them.
         socket.set_recv_buffer_size(4096).expect("a size");
         socket.connect(self.address).await.expect("a listener")
     }
@@ -81,7 +81,7 @@ impl Server {
     /// A connection that sends these bytes.
     async fn sends(&self, peer: u8, bytes: &[u8]) -> TcpStream {
         let mut stream = self.connect(peer).await;
-        // The server may close the connection before.
+        // The server may have closed the connection already.
         _ = stream.write_all(bytes).await;
         stream
     }
@@ -130,7 +130,7 @@ async fn answer(
     Ok(Response::new(Full::new(body)))
 }
 
-/// Asks for `/` and returns whether there is an answer, which is the peer's address.
+/// Asks for `/`. Returns whether the server answers with the peer's address.
 async fn is_answered(stream: &mut TcpStream) -> bool {
     let peer = stream.local_addr().expect("connected").ip().to_string();
     let asked = async {
@@ -149,7 +149,7 @@ async fn is_answered(stream: &mut TcpStream) -> bool {
 /// Waits until the server has closed a connection.
 async fn is_closed(stream: &mut TcpStream) {
     let mut rest = Vec::new();
-    // Both an end and a reset close it.
+    // The end of the stream and a reset both mean a closed connection.
     _ = timeout(LONG, stream.read_to_end(&mut rest)).await.expect("closed");
 }
 
@@ -242,7 +242,7 @@ async fn an_idle_connection_outlives_the_limit_of_heads_and_a_slow_second_head_d
     slow.write_all(b"GET /").await.expect("open");
     is_closed(&mut slow).await;
     server.closes(CloseReason::HeadTimeout, 1).await;
-    // The head's limit has passed for both.
+    // By now the limit for heads has passed for the idle connection too.
     assert!(is_answered(&mut idle).await);
 }
 

@@ -29,7 +29,7 @@ pub const ROLE_PREFIX: &str = "urn:headwater:";
 pub struct Certificate {
     /// Site of the holder.
     pub site: Option<String>,
-    /// Group of the holder; `None` for what serves all groups.
+    /// Group of the holder; `None` for a holder that serves all groups.
     pub group: Option<String>,
     /// Name of the holder.
     pub name: Option<String>,
@@ -38,16 +38,16 @@ pub struct Certificate {
     pub role: Option<String>,
     /// Serial number, hexadecimal.
     pub serial: String,
-    /// End of its validity.
+    /// End of the certificate's validity.
     pub expires: SystemTime,
 }
 
-/// State of the own certificate in use, for metrics.
+/// State of the certificate that this end uses, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CertificateState {
-    /// End of its validity, seconds since 1970.
+    /// End of the certificate's validity, seconds since 1970.
     pub expires_unix_s: u64,
-    /// Whether newer files are there and cannot be used.
+    /// Whether newer files are there and cannot be used, so that the earlier certificate stays in use.
     pub has_failed_reload: bool,
 }
 
@@ -66,7 +66,7 @@ impl Certificate {
     /// Reads the first certificate of a PEM file.
     ///
     /// # Errors
-    /// [`TlsError::File`]: the file has none.
+    /// [`TlsError::File`]: the file holds no certificate, or one that cannot be read.
     pub fn read(file: &Path) -> Result<Self, TlsError> {
         let certificates = certificates(file)?;
         let first = certificates.first().ok_or_else(|| TlsError::file(file, &"no certificate"))?;
@@ -97,11 +97,11 @@ impl Certificate {
         })
     }
 
-    /// Checks that a certificate of `headwater enroll` is that of this holder: its role, and of its subject the parts that are given, as site,
-    /// group and name. Other authorities name no role, and may name their holders as they like.
+    /// Checks that a certificate of `headwater enroll` belongs to this holder: the role, and the first parts of the subject (site, group,
+    /// name) as far as given. A certificate of another authority names no role, and passes.
     ///
     /// # Errors
-    /// Expected and found.
+    /// A sentence with the expected and the found holder.
     pub fn check_holder(&self, role: &str, subject: &[&str]) -> Result<(), String> {
         let Some(found) = &self.role else { return Ok(()) };
         let parts = [&self.site, &self.group, &self.name].map(|part| part.clone().unwrap_or_default());
@@ -116,7 +116,7 @@ impl Certificate {
         ))
     }
 
-    /// Who holds it, for people: group, name and role as far as it says; `None` where it says nothing.
+    /// The holder, for people: role, group and name, as far as the certificate names them; `None` if it names neither group nor name.
     pub fn holder(&self) -> Option<String> {
         let name = [&self.group, &self.name].into_iter().flatten().map(String::as_str).collect::<Vec<_>>();
         let name = (!name.is_empty()).then(|| name.join("/"))?;
@@ -126,7 +126,7 @@ impl Certificate {
         })
     }
 
-    /// Seconds from 1970 to the end of its validity.
+    /// Seconds from 1970 to the end of the certificate's validity.
     pub fn expires_unix_s(&self) -> u64 {
         self.expires.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
     }
@@ -146,7 +146,7 @@ fn role(content: &TbsCertificate) -> Option<String> {
 /// Serial numbers in the revocation lists of a PEM file.
 ///
 /// # Errors
-/// [`TlsError::File`]: the file has none, or one that cannot be read.
+/// [`TlsError::File`]: the file holds no list, or one that cannot be read.
 pub(super) fn revoked_serials(file: &Path) -> Result<BTreeSet<String>, TlsError> {
     let mut serials = BTreeSet::new();
     for list in revocation_lists(file)? {
@@ -158,7 +158,7 @@ pub(super) fn revoked_serials(file: &Path) -> Result<BTreeSet<String>, TlsError>
     Ok(serials)
 }
 
-/// Subject of a certificate in DER; `None` where it cannot be read.
+/// Subject of a certificate in DER; `None` if the certificate cannot be read.
 pub(super) fn subject(certificate: &[u8]) -> Option<Vec<u8>> {
     x509_cert::Certificate::from_der(certificate).ok()?.tbs_certificate.subject.to_der().ok()
 }
@@ -166,7 +166,7 @@ pub(super) fn subject(certificate: &[u8]) -> Option<Vec<u8>> {
 /// Issuer of a revocation list in DER.
 ///
 /// # Errors
-/// Mistake of the list.
+/// Why the list cannot be read.
 pub(super) fn issuer_of_list(list: &[u8]) -> Result<Vec<u8>, String> {
     let list = CertificateList::from_der(list).map_err(|error| format!("revocation list: {error}"))?;
     list.tbs_cert_list.issuer.to_der().map_err(|error| format!("revocation list: {error}"))

@@ -17,7 +17,7 @@ use super::error::{HandshakeRefused, TlsError};
 use super::files::{IdentityFiles, Material};
 use crate::reloading::Reloading;
 
-/// Identity for connections that are opened; clones share it.
+/// Identity for connections that this end opens; clones share the content of the files.
 #[derive(Clone)]
 pub struct ClientIdentity {
     files: IdentityFiles,
@@ -37,7 +37,7 @@ impl ClientIdentity {
     /// Reads the files.
     ///
     /// # Errors
-    /// [`TlsError`]: a file, or files that do not fit each other.
+    /// [`TlsError`]: a file that cannot be used, or files that do not fit each other.
     pub fn new(files: IdentityFiles) -> Result<Self, TlsError> {
         let (paths, of_config) = (files.all().map(Into::into).collect(), files.clone());
         files.warn_of_readers();
@@ -45,12 +45,12 @@ impl ClientIdentity {
         Ok(Self { files, used: Arc::new(used) })
     }
 
-    /// The own certificate in use: the next handshake shows it. `None` without one.
+    /// The certificate that the next handshake shows; `None` for a client without a certificate.
     pub fn certificate(&self) -> Option<Certificate> {
         self.used.get().own.clone()
     }
 
-    /// State of the own certificate in use; `None` without one.
+    /// State of the certificate that the next handshake shows; `None` for a client without a certificate.
     pub fn certificate_state(&self) -> Option<CertificateState> {
         let expires_unix_s = self.certificate()?.expires_unix_s();
         Some(CertificateState { expires_unix_s, has_failed_reload: self.used.has_failed() })
@@ -63,7 +63,7 @@ impl ClientIdentity {
 }
 
 impl ClientSession {
-    /// Shakes hands over a connected socket; the certificate must name `host`.
+    /// Makes the TLS handshake over a connected socket; the server's certificate must name `host`.
     ///
     /// # Errors
     /// The reason why either end refused.
@@ -79,7 +79,7 @@ impl ClientSession {
     }
 }
 
-/// The error of a handshake, with the peer and a remedy where there is one.
+/// The error of a handshake, with the peer and, if there is one, a remedy.
 fn explained(error: &io::Error, host: &str) -> io::Error {
     use rustls::CertificateError::{
         BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, Revoked,

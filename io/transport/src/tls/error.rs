@@ -8,10 +8,10 @@ use rustls::AlertDescription as Alert;
 
 use thiserror::Error;
 
-/// A file of an identity, or files that do not fit each other. No message repeats a key.
+/// A file of an identity that cannot be used, or files that do not fit each other. The messages repeat no key.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// The file cannot be read.
+    /// The file cannot be read, or its content is wrong.
     #[error("{}: {reason}", .file.display())]
     File {
         /// The file.
@@ -46,7 +46,7 @@ impl TlsError {
     }
 }
 
-/// A handshake that one end refused; it is refused again until a file changes. Inside an [`io::Error`].
+/// A handshake that one end refused, and refuses again until a file changes. Found inside an [`io::Error`].
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct HandshakeRefused(pub(super) String);
@@ -57,7 +57,7 @@ impl HandshakeRefused {
         error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Self>)
     }
 
-    /// The error of a read; a peer's refusal of the own certificate becomes one of this kind.
+    /// Makes a peer's refusal of this end's certificate an error of this kind; returns any other read error as it is.
     pub(crate) fn of_alert(error: io::Error) -> io::Error {
         let reason = error.get_ref().and_then(|reason| reason.downcast_ref::<rustls::Error>());
         let Some(rustls::Error::AlertReceived(alert)) = reason else { return error };

@@ -18,16 +18,16 @@ pub struct IdentityFiles {
     pub authority: PathBuf,
     /// Certificate and key of this end; `None` for a client without a certificate.
     pub own: Option<KeyPair>,
-    /// Certificates that the authority has revoked.
+    /// File with the revocation lists of the authorities; `None` if nothing is checked for revocation.
     pub revoked: Option<PathBuf>,
 }
 
-/// Names of a certificate's file, with its chain, and of its key's.
+/// The file of a certificate with its chain, and the file of its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPair {
-    /// The certificate, then those between it and the authority.
+    /// File with the certificate, followed by the certificates between it and the authority.
     pub certificate: PathBuf,
-    /// The private key.
+    /// File with the private key.
     pub key: PathBuf,
 }
 
@@ -39,18 +39,18 @@ pub(super) struct Material {
 }
 
 impl IdentityFiles {
-    /// Every file.
+    /// Paths of all files of the identity.
     pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
         let own = self.own.iter().flat_map(|own| [&own.certificate, &own.key]);
         own.chain([&self.authority]).chain(&self.revoked).map(PathBuf::as_path)
     }
 
-    /// The file that an error about the fit of all files names.
+    /// The file that an error names when the files do not fit each other.
     pub(super) fn main_file(&self) -> &Path {
         self.own.as_ref().map_or(&self.authority, |own| &own.certificate)
     }
 
-    /// Logs that others than its owner may read the key.
+    /// Warns if others than the owner may read the key.
     pub(super) fn warn_of_readers(&self) {
         if let Some(own) = &self.own {
             warn_of_readers(&own.key);
@@ -72,7 +72,7 @@ impl IdentityFiles {
 }
 
 impl Material {
-    /// The own certificate; `None` without one, and where it is of a kind that cannot be read.
+    /// This end's certificate; `None` without one, or if it cannot be parsed.
     pub(super) fn certificate(&self) -> Option<Certificate> {
         let (chain, _) = self.own.as_ref()?;
         Certificate::parse(chain.first()?).ok()
@@ -80,7 +80,7 @@ impl Material {
 }
 
 impl IdentityFiles {
-    /// The revocation lists of a file, each of one of the authorities: any other would end every handshake.
+    /// The revocation lists of a file. One of the authorities must have issued each list: any other list would end every handshake.
     fn checked_lists(&self, file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
         let authorities = certificates(&self.authority)?;
         let names: Vec<_> = authorities.iter().filter_map(|authority| subject(authority)).collect();

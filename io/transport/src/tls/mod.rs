@@ -1,6 +1,6 @@
 //! TLS by rustls: the identity of a tier, for connections that it opens and for connections that it accepts.
 //!
-//! The files of an identity may be replaced at any time ([`Reloading`](crate::Reloading)). Connections that are open go on; the next handshake
+//! The files of an identity may be replaced at any time ([`Reloading`](crate::Reloading)). Open connections go on; the next handshake
 //! takes the new files.
 
 mod certificate;

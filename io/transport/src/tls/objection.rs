@@ -1,4 +1,4 @@
-//! The own certificate as a peer judges it, for people who look for a mistake.
+//! What a peer would object to in this end's certificate, for people who look for a mistake.
 
 use std::fmt;
 use std::path::Path;
@@ -31,19 +31,19 @@ pub enum End {
 /// Objection of a peer to a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Objection {
-    /// The end of its validity has passed.
+    /// The certificate's validity has ended.
     #[error("it has expired")]
     Expired,
-    /// The start of its validity is in the future.
+    /// The certificate's validity has not begun.
     #[error("it is not valid yet")]
     NotYetValid,
-    /// The revocation list names it.
+    /// The revocation list names the certificate.
     #[error("it is revoked")]
     Revoked,
-    /// No certificate of the authority file has signed it.
+    /// No authority of the authority file has signed the certificate.
     #[error("it is of another authority")]
     OtherAuthority,
-    /// A server's certificate names no host.
+    /// The certificate of a server names no host.
     #[error("it names no host that a client could call")]
     NoHost,
     /// Any other reason, in the words of rustls.
@@ -52,8 +52,8 @@ pub enum Objection {
 }
 
 impl IdentityFiles {
-    /// Judges the own certificate as a peer with the same authority and revocation list would, at this moment. `None` for a
-    /// certificate that such a peer takes, and without a certificate.
+    /// What a peer with the same authority and revocation list would object to at this moment. `None` if such a peer would accept the
+    /// certificate, or if this end has no certificate.
     ///
     /// # Errors
     /// [`TlsError`]: a file that cannot be read.

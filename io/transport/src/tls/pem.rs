@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 use super::error::TlsError;
 use crate::file::read_bounded;
 
-/// Largest file of an identity, bytes; a list of revoked certificates takes about 40 bytes for each.
+/// Largest file of an identity, in bytes; a revocation list takes about 40 bytes per revoked certificate.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// The certificates of a file, at least one.

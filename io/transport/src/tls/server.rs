@@ -18,7 +18,7 @@ use super::error::TlsError;
 use super::files::{IdentityFiles, Material};
 use crate::reloading::Reloading;
 
-/// Identity for connections that are accepted; clones share it.
+/// Identity for connections that this end accepts; clones share the content of the files.
 #[derive(Clone)]
 pub struct ServerIdentity {
     files: IdentityFiles,
@@ -40,15 +40,15 @@ impl ServerIdentity {
     /// Reads the files. Clients need a certificate of the authority.
     ///
     /// # Errors
-    /// [`TlsError`]: a file, or files that do not fit each other.
+    /// [`TlsError`]: a file that cannot be used, or files that do not fit each other.
     pub fn mutual(files: IdentityFiles) -> Result<Self, TlsError> {
         Self::new(files, true)
     }
 
-    /// Reads the files. Clients may come without a certificate; one that they show must be of the authority.
+    /// Reads the files. Clients may come without a certificate; a certificate that a client shows must be of the authority.
     ///
     /// # Errors
-    /// [`TlsError`]: a file, or files that do not fit each other.
+    /// [`TlsError`]: a file that cannot be used, or files that do not fit each other.
     pub fn one_sided(files: IdentityFiles) -> Result<Self, TlsError> {
         Self::new(files, false)
     }
@@ -71,12 +71,12 @@ impl ServerIdentity {
         certificate.expires > SystemTime::now() && !self.used.get().revoked.contains(&certificate.serial)
     }
 
-    /// The own certificate in use: the next handshake shows it.
+    /// The certificate that the next handshake shows.
     pub fn certificate(&self) -> Option<Certificate> {
         self.used.get().own.clone()
     }
 
-    /// State of the own certificate in use.
+    /// State of the certificate that the next handshake shows.
     pub fn certificate_state(&self) -> Option<CertificateState> {
         let expires_unix_s = self.certificate()?.expires_unix_s();
         Some(CertificateState { expires_unix_s, has_failed_reload: self.used.has_failed() })
@@ -89,7 +89,7 @@ impl ServerIdentity {
 }
 
 impl ServerSession {
-    /// Shakes hands over an accepted socket. Gives the client's certificate, if it showed one.
+    /// Makes the TLS handshake over an accepted socket. Returns the client's certificate if the client showed one.
     ///
     /// # Errors
     /// The reason why either end refused.

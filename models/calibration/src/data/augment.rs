@@ -63,7 +63,7 @@ impl Augment {
                 }
             }
         }
-        // An affine change and a mirrored view draw nothing where they are off.
+        // Affine changes and mirroring draw random numbers only if they are on.
         if self.affine > 0.0 {
             let matrix = [1.0, 0.0, 0.0, 1.0].map(|entry| entry + self.affine * (2.0 * random.unit() - 1.0));
             transform(&mut pixels[start..], shape, matrix);
@@ -90,11 +90,11 @@ impl Augment {
     }
 }
 
-/// Replaces a view by itself under a matrix `[xx, xy, yx, yy]` about its middle: pixel `(x, y)` of the result lies at `matrix * (x, y)` of the view,
-/// interpolated between four pixels. Edge pixels are repeated.
+/// Applies a matrix `[xx, xy, yx, yy]` to a view about its middle: pixel `(x, y)` of the result is taken from `matrix * (x, y)` of
+/// the view, interpolated between four pixels. Edge pixels are repeated.
 fn transform(pixels: &mut [f32], [_, h, w]: [usize; 3], [xx, xy, yx, yy]: [f32; 4]) {
     let middle = [w, h].map(|size| (size as f32 - 1.0) / 2.0);
-    // The two neighbours on one axis, and the weight of the second.
+    // Indices of the two neighbouring pixels on one axis, and the weight of the second pixel.
     let between = |at: f32, size: usize| {
         let at = at.clamp(0.0, size as f32 - 1.0);
         (at as usize, (at as usize + 1).min(size - 1), at.fract())

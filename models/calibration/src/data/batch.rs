@@ -18,7 +18,7 @@ pub struct Batch {
     pub seen: Vec<SlotSet>,
 }
 
-/// Inputs of one slot in a batch: its views, and black images where [`AbsentView::Black`] says so.
+/// Inputs of one slot in a batch: the slot's views and, under [`AbsentView::Black`], black images for samples that the slot does not see.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SlotViews {
     /// Index in the batch of each view, ascending.

@@ -1,4 +1,4 @@
-//! Fingerprints of data: whether two commands, or two ranks, have the same samples.
+//! Fingerprints of data, which show whether two commands, or two ranks, have the same samples.
 
 use headwater_protocol::hex;
 use headwater_samples::Part;
@@ -6,10 +6,11 @@ use sha2::{Digest, Sha256};
 
 use super::{Parts, Samples};
 
-/// Samples of a part whose pixels are compared.
+/// Largest number of samples of a part whose pixels enter the fingerprint.
 const COMPARED_SAMPLES: usize = 64;
 
-/// A fingerprint of a part: number, classes and groups of the first `limit` samples, and the pixels of some that are spread over them.
+/// Fingerprint of the first `limit` samples of a part: their number, classes and groups, and the views of at most 64 samples at
+/// equal distances.
 pub fn fingerprint(parts: &Parts, part: Part, limit: Option<usize>) -> String {
     let count = parts.count(part, limit);
     let labels: Vec<u16> = (0..count).map(|index| parts.data.label(part, index)).collect();
@@ -24,7 +25,7 @@ pub fn fingerprint(parts: &Parts, part: Part, limit: Option<usize>) -> String {
     format!("{count} samples with fingerprint {hash}")
 }
 
-/// A fingerprint of all parts.
+/// Fingerprints of all parts, each with the name of the part; `limit_train` limits the train part alone.
 pub fn fingerprint_of_all(parts: &Parts, limit_train: Option<usize>) -> String {
     let limit = |part| limit_train.filter(|_| part == Part::Train);
     let of = |part: Part| format!("{} {}", part.name(), fingerprint(parts, part, limit(part)));

@@ -27,7 +27,7 @@ pub struct Samples {
     pub classes: usize,
     /// Class of each sample.
     pub labels: Vec<u16>,
-    /// Group of each sample where samples of one scene or object form groups; empty where samples are independent.
+    /// Group of each sample, if samples of one scene or object form groups; empty if samples are independent.
     pub groups: Vec<u32>,
     /// Slots that see each sample.
     pub seen: Vec<SlotSet>,
@@ -35,7 +35,7 @@ pub struct Samples {
     pub pixels: Vec<u8>,
     /// Input of the network from a slot that does not see a sample.
     pub absent: AbsentView,
-    /// Index of each sample in its whole part, where these are a shard of the part; empty where they are all of it.
+    /// Index of each sample in the whole part, if the samples are a shard of the part; empty if they are the whole part.
     pub part_indices: Vec<u32>,
 }
 
@@ -46,8 +46,8 @@ pub enum AbsentView {
     /// Nothing: the slot is absent, for aggregations and for the presence mask.
     #[default]
     Absent,
-    /// A black image, as in DDNN's code: the slot takes part in every aggregation, and has no label of its own in the loss. For baselines: no
-    /// tier serves so.
+    /// A black image, as in DDNN's code: the slot takes part in every aggregation, and its image has no part in the loss of the device's
+    /// own head. For baselines: no tier in production sends black images.
     Black,
 }
 
@@ -62,7 +62,7 @@ impl Samples {
         self.labels.is_empty()
     }
 
-    /// Index of a sample in its whole part.
+    /// Index of a sample in the whole part.
     pub fn part_index(&self, sample: usize) -> usize {
         self.part_indices.get(sample).map_or(sample, |index| *index as usize)
     }
@@ -84,14 +84,14 @@ impl Samples {
         (0..self.len()).filter(|sample| self.seen[*sample].contains(slot)).collect()
     }
 
-    /// The samples of these indices, in their order.
+    /// The samples with the given indices, in the given order.
     ///
     /// # Panics
     /// When there is no such sample.
     #[must_use]
     pub fn subset(&self, indices: &[usize]) -> Self {
         let len = self.slots * self.view_len();
-        // Samples whose pixels were dropped stay without.
+        // Samples whose pixels were dropped stay without pixels.
         let pixels = |index: &usize| self.pixels.get(index * len..(index + 1) * len).unwrap_or_default();
         Self {
             labels: indices.iter().map(|index| self.labels[*index]).collect(),
@@ -103,8 +103,8 @@ impl Samples {
         }
     }
 
-    /// Appends the samples of `other`. The result has no pixels. Groups of `other` get new numbers; where one side alone has groups, each sample of the other
-    /// side is its own.
+    /// Appends the samples of `other`. The result has no pixels. Groups of `other` get new numbers; if only one side has groups,
+    /// each sample of the other side becomes a group of one.
     pub fn append(&mut self, other: Self) {
         if !(self.groups.is_empty() && other.groups.is_empty()) {
             let alone = |samples: &Self| (0..samples.len() as u32).collect::<Vec<u32>>();
@@ -128,8 +128,9 @@ impl Samples {
         Self { pixels: Vec::new(), ..self }
     }
 
-    /// Every second block of `frames` groups that follow each other, from the second one on, as the groups; for data whose groups are the frames of a
-    /// recording. Where frames that are `frames` apart are independent, so are these blocks: between two of them lies a block.
+    /// For data whose groups are the frames of a recording: each `frames` successive groups form a block, and every second block is
+    /// kept as one group, from the second block on. If frames that are `frames` apart are independent, the kept blocks are too,
+    /// since a dropped block lies between any two of them.
     #[must_use]
     pub fn in_blocks(&self, frames: NonZero<u32>) -> Self {
         let kept: Vec<usize> =
@@ -139,7 +140,7 @@ impl Samples {
         blocks
     }
 
-    /// Number of groups; `None` where samples are independent.
+    /// Number of groups; `None` if samples are independent.
     pub fn group_count(&self) -> Option<usize> {
         let distinct: BTreeSet<u32> = self.groups.iter().copied().collect();
         (!distinct.is_empty()).then_some(distinct.len())
@@ -194,7 +195,7 @@ mod tests {
     fn every_second_block_of_frames_is_a_group_and_the_others_are_left_out() {
         let frames = samples(8, &[0, 1, 1, 2, 3, 4, 6, 5]);
         let blocks = frames.in_blocks(NonZero::new(2).unwrap());
-        // Frames 2 and 3, and frames 6 and 7, of which there is one.
+        // Block 1 has frames 2 and 3; block 3 would have frames 6 and 7, but the data has no frame 7.
         assert_eq!((blocks.len(), blocks.groups), (3, vec![1, 1, 3]));
     }
 }

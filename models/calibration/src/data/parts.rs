@@ -14,13 +14,13 @@ use super::{AbsentView, Samples, class_shares};
 pub struct Parts {
     /// The data set.
     pub data: Box<dyn DataSet>,
-    /// Device slots: those of the data set that are used, from the first.
+    /// Number of device slots that are used, from the first slot of the data set.
     pub slots: usize,
 }
 
 /// Opens the data set `name`, whose files are in `dir`, in the shape and for the slots of a network.
 ///
-/// `drawn` is a data set for tests without files: drawings seen by six cameras, or by the first one where one slot is wanted.
+/// `drawn` is a data set for tests without files: drawings seen by six cameras, or by the first camera if one slot is wanted.
 ///
 /// # Errors
 /// [`DataError`]: no such data set, or its files are missing or damaged.
@@ -63,7 +63,7 @@ impl Parts {
         [shape.channels, shape.height, shape.width]
     }
 
-    /// Share of each class in the first `limit` samples of a part; in all of them where `limit` is `None`.
+    /// Share of each class in the first `limit` samples of a part, or in all samples if `limit` is `None`.
     pub fn prior(&self, part: Part, limit: Option<usize>) -> Vec<f32> {
         class_shares(self.labels(part, limit).into_iter(), self.data.labels().len())
     }
@@ -79,12 +79,12 @@ impl Parts {
         Samples { part_indices: Vec::new(), ..self.shard(part, all, threads) }
     }
 
-    /// Group of each of the first `limit` samples of a part; empty where samples are independent.
+    /// Group of each of the first `limit` samples of a part; empty if samples are independent.
     pub fn groups(&self, part: Part, limit: Option<usize>) -> Vec<u32> {
         (0..self.count(part, limit)).filter_map(|index| self.data.group(part, index)).collect()
     }
 
-    /// The samples of a part with these indices, in their order; views are computed on `threads` threads.
+    /// The samples of a part with the given indices, in the given order; views are computed on `threads` threads.
     pub fn shard(&self, part: Part, indices: Vec<u32>, threads: usize) -> Samples {
         let (count, slots, shape) = (indices.len(), self.slots, self.shape());
         let in_part = |at: usize| indices[at] as usize;

@@ -1,28 +1,29 @@
-//! The test of the net loss: capital of bets against "the loss is above the budget" (Waudby-Smith and Ramdas 2024, "Estimating means of bounded
-//! random variables by betting", section 4).
+//! The test of the net loss: capital of bets against "the loss is above the budget" (Waudby-Smith and Ramdas 2024, "Estimating means
+//! of bounded random variables by betting", section 4).
 //!
-//! Before each unit a bet `b >= 0` is laid on its gain `g = a size - loss`, where `a` is the budget; the capital grows by the factor `1 + b g`.
-//! If the true loss is above the budget, the mean gain is not positive and the capital is a supermartingale that begins at 1: it ever
-//! reaches `1 / delta` with probability at most `delta` (Ville's inequality). So capital of `1 / delta`, at any moment, refutes that the
-//! loss is above the budget, exactly and for any number of units.
+//! Before each unit a bet `b >= 0` is laid on the unit's gain `g = a size - loss`, where `a` is the budget; the unit multiplies the
+//! capital by `1 + b g`.
+//! If the true loss is above the budget, the mean gain is not positive and the capital is a supermartingale that begins at 1. The
+//! probability that such capital ever reaches `1 / delta` is at most `delta` (Ville's inequality). So capital of `1 / delta`, at any
+//! moment, refutes that the loss is above the budget, exactly and for any number of units.
 
 /// Loss of a unit of the calibration part: of a sample, or of the samples that share a scene or an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitLoss {
-    /// Sum over its samples of [last exit right] - [given answer right], each in `[-1, 1]`.
+    /// Sum over the unit's samples of [last exit right] - [given answer right], each in `[-1, 1]`.
     pub loss: f64,
-    /// Number of its samples.
+    /// Number of samples in the unit.
     pub size: f64,
 }
 
-/// Bets as multiples of the one that suits the spread of the losses best, and the shares of the first capital that are laid on them. The
+/// Bets, as multiples of the best bet for the guessed spread of the losses, each with its share of the initial capital. The
 /// spread is a guess from other data; several bets forgive a wrong guess.
 const BETS: [(f64, f64); 3] = [(1.0, 0.6), (0.6, 0.2), (1.7, 0.2)];
 
 /// A test of the net loss of units that are independent of each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Betting {
-    /// Largest loss a sample, in `(0, 1)`.
+    /// Largest mean loss per sample, in `(0, 1)`.
     pub budget: f64,
     /// Probability with which the test may pass though the loss is above the budget, in `(0, 1)`.
     pub delta: f64,
@@ -32,7 +33,7 @@ pub struct Betting {
 
 impl Betting {
     /// Whether the units, in this order, show that the loss is within the budget. `spread` is a guess of the variance of
-    /// `loss - budget size` from other data; a wrong one makes the test weaker, never wrong.
+    /// `loss - budget size` from other data; a wrong guess makes the test weaker, never wrong.
     ///
     /// # Panics
     /// When a unit is larger than the declared largest one.
@@ -66,7 +67,7 @@ impl Betting {
         1.0 / (self.largest_unit * (1.0 - self.budget))
     }
 
-    /// Least number of units of `size` samples with which a test can pass: with fewer, not even no loss passes.
+    /// Least number of units of `size` samples with which a test can pass: with fewer, even units without any loss fail.
     pub fn least_units(&self, size: f64) -> u64 {
         (-self.delta.ln() / (self.largest_bet() * self.budget * size).ln_1p()).ceil() as u64
     }

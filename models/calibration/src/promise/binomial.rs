@@ -19,8 +19,8 @@ pub fn at_most(count: u64, trials: u64, p: f64) -> f64 {
     (largest + sum.ln()).exp().min(1.0)
 }
 
-/// Largest number of losses among `samples` with which a loss of at most `loss` is shown at risk `delta`; `None` where not even no
-/// loss shows it.
+/// Largest number of losses among `samples` that still shows, at risk `delta`, a loss of at most `loss`; `None` if even zero
+/// losses do not show it.
 pub fn most_losses(samples: u64, loss: f64, delta: f64) -> Option<u64> {
     let passes = |count: u64| at_most(count, samples, loss) <= delta;
     if samples == 0 || !passes(0) {
@@ -35,7 +35,7 @@ pub fn most_losses(samples: u64, loss: f64, delta: f64) -> Option<u64> {
     Some(low)
 }
 
-/// Least number of samples with which a loss of at most `loss` can be shown at risk `delta`: with fewer, not even no loss shows it.
+/// Least number of samples that can show, at risk `delta`, a loss of at most `loss`: with fewer, even zero losses do not show it.
 pub fn least_samples(loss: f64, delta: f64) -> u64 {
     (delta.ln() / (-loss).ln_1p()).ceil() as u64
 }
@@ -43,7 +43,7 @@ pub fn least_samples(loss: f64, delta: f64) -> u64 {
 /// Exact interval of the probability behind `count` of `trials` at a confidence (Clopper and Pearson 1934).
 pub fn interval(count: u64, trials: u64, confidence: f64) -> [f64; 2] {
     let tail = (1.0 - confidence) / 2.0;
-    // `at_most` falls in `p`: the `p` where it crosses a value.
+    // `at_most` falls as `p` rises; bisection finds the `p` at which `at_most` crosses `value`.
     let crossing = |count: u64, value: f64| {
         let (mut low, mut high) = (0.0, 1.0);
         for _ in 0..60 {
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(least_samples(0.005, 0.05), 598);
         assert_eq!((most_losses(597, 0.005, 0.05), most_losses(598, 0.005, 0.05)), (None, Some(0)));
         assert_eq!(most_losses(5000, 0.005, 0.05), Some(16));
-        // The least risk that the count can have at n = 5,000.
+        // Risk of the test that allows 16 losses of 5,000; a test that allows 17 would have more than 0.05.
         assert!((at_most(16, 5000, 0.005) - 0.0374).abs() < 5e-4, "{}", at_most(16, 5000, 0.005));
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! slots without a view     0          1          2          more
-//! path                     own        own        common     -         own where validation has enough samples
+//! path                     own        own        common     -         own if validation has enough samples
 //! calibration samples      n0         n1         n2         -
 //! certificate              thresholds thresholds none       none      none: every sample goes to the last exit
 //! ```
-//! A certificate holds by itself at the confidence of the target: given the numbers, the samples of one number are a draw of such samples. All
-//! certificates hold together where the target has a share of the risk for each.
+//! Each certificate alone holds at the confidence of the target: the calibration samples with one number of slots without a view are
+//! a random draw of such samples. All certificates hold together if each is tested at its share of the risk.
 
 use headwater_inference::policy::MissingCount;
 
@@ -15,7 +15,7 @@ use super::outcomes::{Outcomes, Thresholds};
 use super::path::{Step, path};
 use super::{CalibrationPart, PromiseError, Target};
 
-/// Least number of validation samples of a path of their own.
+/// Least number of validation samples for which a number of slots without a view gets its own path.
 pub const LEAST_FOR_PATH: usize = 300;
 
 /// Slots of a network, and the largest number of slots without a view that a certificate is asked for.
@@ -38,7 +38,7 @@ pub struct Paths {
 /// Result of the calibration samples with one number of slots without a view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Certificate {
-    /// The number, with its calibration samples.
+    /// Number of slots without a view, with the number of such calibration samples.
     pub count: MissingCount,
     /// Whether the target is promised, and with which thresholds.
     pub result: Certified,
@@ -49,7 +49,7 @@ pub struct Certificate {
 pub enum Certified {
     /// The target is promised for these thresholds, one for each exit before the last one.
     Promised(Thresholds),
-    /// Fewer samples or groups than show the target even without a loss.
+    /// Too few samples or groups to show the target, even without a loss.
     TooFew {
         /// Least number of independent samples or groups.
         least: u64,
@@ -59,7 +59,7 @@ pub enum Certified {
 }
 
 impl Paths {
-    /// The paths over a validation part; `common` is that over all its samples.
+    /// The paths over a validation part; `common` is the path over all samples of the part.
     pub fn new(common: &[Step], validation: &Outcomes, target: &Target, range: MissingRange) -> Self {
         let of_count = |missing: u32| {
             let samples = validation.with_present(range.slots - missing);
@@ -71,7 +71,7 @@ impl Paths {
         Self { slots: range.slots, by_missing: (0..=range.most).map(of_count).collect() }
     }
 
-    /// One certificate for each number of slots without a view, from 0; the part has one mask a sample.
+    /// One certificate for each number of slots without a view, from 0; the part must have one mask per sample.
     ///
     /// # Errors
     /// [`PromiseError`] when no number could have a promise; too few samples of one number are no error.

@@ -36,20 +36,21 @@ pub struct Target {
     pub bound: Bound,
     /// Largest loss as a share of the samples, in `(0, 1)`.
     pub loss: f64,
-    /// Probability, in `(0, 1)`, over the draw of the calibration part.
+    /// Probability that the promise holds, in `(0, 1)`, over the draw of the calibration part.
     pub confidence: f64,
 }
 
-/// Samples that a promise is made on, under the rules and temperatures of a policy. Nothing was chosen with them.
+/// Samples on which a promise is tested, under the rules and temperatures of a policy. Nothing was chosen with these samples.
 #[derive(Clone, Debug)]
 pub struct CalibrationPart {
-    /// Outcomes of all samples, once for each mask of missing devices that was drawn for each sample; a sample counts as the mean over its masks.
+    /// Outcomes of all samples, once per mask of missing devices that was drawn for every sample; a sample's loss is the mean over
+    /// the masks.
     pub masks: Vec<Outcomes>,
-    /// Which samples belong together.
+    /// Independent units of the part: samples, or groups of samples.
     pub units: Units,
 }
 
-/// Parts of the calibration part that are independent of each other.
+/// Units of the calibration part that are independent of each other.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Units {
     /// Each sample.
@@ -61,7 +62,7 @@ pub enum Units {
         of: Vec<u32>,
         /// Samples of the largest group.
         largest: u32,
-        /// Mean size of a group in other data, such as the validation part: the bets are sized by it, and must not see the calibration part.
+        /// Mean size of a group in other data, such as the validation part; sizes the bets, which must not depend on the calibration part.
         typical: f64,
     },
 }
@@ -83,7 +84,7 @@ impl Units {
         }
     }
 
-    /// The units of some samples, in their order.
+    /// The units of the given samples, in the given order.
     fn subset(&self, samples: &[usize]) -> Self {
         match self {
             Self::Samples => Self::Samples,
@@ -107,7 +108,7 @@ pub enum PromiseError {
     /// A sample whose loss is a mean over masks is no trial of a binomial count.
     #[error("`losses` needs one mask of missing devices a sample, found {0}")]
     SeveralMasks(usize),
-    /// Not even a part without any loss would show it.
+    /// Too few units: even a part without any loss would not show the promise.
     #[error(
         "expected at least {least} independent {unit} in the calibration part, found {found}: with fewer, not even {unit} without a loss would show the promise"
     )]
@@ -119,7 +120,7 @@ pub enum PromiseError {
         /// Name of the units in the message: samples or groups.
         unit: &'static str,
     },
-    /// A group is larger than was declared. The size is not told: the largest one of the part is no bound on those to come.
+    /// A group is larger than was declared. The message omits its size: the largest group of the part does not bound future groups.
     #[error(
         "a group has more than the {declared} samples that were declared as the most; declare what is known to be the most, whatever this part has"
     )]
@@ -152,8 +153,8 @@ impl Target {
         }
     }
 
-    /// The last step of the path up to which every test on the calibration part passes; `None` when the first one fails. `seed` gives the
-    /// order of the units, which must not depend on their content.
+    /// The last step of the path up to which every test on the calibration part passes; `None` if the first test fails. `seed` gives
+    /// the order of the units, which must not depend on their losses.
     ///
     /// # Errors
     /// [`PromiseError`] when no result could be a promise.
@@ -182,8 +183,8 @@ impl Target {
         Ok(path.iter().take_while(passes).count().checked_sub(1))
     }
 
-    /// About how many independent samples a promise needs for thresholds that lose and win these shares of the samples; `None` where the losses
-    /// leave no room below the target.
+    /// Approximate number of independent samples that a promise needs, for thresholds that lose and win these shares of the samples;
+    /// `None` if the resulting risk is not below the target.
     pub fn samples_needed(&self, lost: f64, won: f64) -> Option<u64> {
         let spread = match self.bound {
             Bound::Net => lost + won,
@@ -234,7 +235,7 @@ impl Target {
 
 /// Samples of each unit.
 struct Members {
-    /// Samples, those of a unit side by side.
+    /// Samples, with the samples of one unit side by side.
     samples: Vec<u32>,
     /// End of each unit in `samples`.
     ends: Vec<usize>,
@@ -248,7 +249,7 @@ impl Members {
 }
 
 impl CalibrationPart {
-    /// The part of some samples, in their order.
+    /// The part with the given samples alone, in the given order.
     ///
     /// # Panics
     /// When there is no such sample.
@@ -276,7 +277,7 @@ impl CalibrationPart {
         Ok(members)
     }
 
-    /// Loss of a unit, each sample as the mean over its masks.
+    /// Loss of a unit; the loss of a sample is the mean over its masks.
     fn unit_loss(&self, unit: &[u32], thresholds: &[f32]) -> UnitLoss {
         let of_mask = |outcomes: &Outcomes| -> i64 {
             unit.iter().map(|sample| i64::from(outcomes.outcome(*sample as usize, thresholds).loss())).sum()

@@ -1,4 +1,4 @@
-//! Outcomes of each sample of a part at each exit: its uncertainty, and whether the exit is right.
+//! Outcomes of each sample of a part at each exit: the uncertainty there, and whether the exit is right.
 
 use headwater_inference::exit::argmax;
 use headwater_inference::policy::Policy;
@@ -7,10 +7,10 @@ use headwater_protocol::Exit;
 use crate::data::Samples;
 use crate::part_logits::PartLogits;
 
-/// One exit before the last one.
+/// Outcomes at one exit before the last one.
 #[derive(Clone, Debug, PartialEq)]
 struct EarlyExit {
-    /// Uncertainty of each sample; infinite where it cannot be computed, so that the sample never leaves here.
+    /// Uncertainty of each sample; infinite if it cannot be computed, so that the sample never leaves at this exit.
     uncertainty: Vec<f32>,
     right: Vec<bool>,
 }
@@ -22,7 +22,7 @@ pub struct Outcomes {
     pub exits: Vec<Exit>,
     early: Vec<EarlyExit>,
     last_right: Vec<bool>,
-    /// Slots with a view of each sample.
+    /// For each sample, the number of slots that have a view.
     present: Vec<u32>,
 }
 
@@ -53,7 +53,7 @@ impl Outcomes {
         Self { early: early.collect(), last_right: right(last), present, exits }
     }
 
-    /// The outcomes of some samples, in their order.
+    /// The outcomes of the given samples, in the given order.
     ///
     /// # Panics
     /// When there is no such sample.
@@ -74,12 +74,12 @@ impl Outcomes {
         }
     }
 
-    /// Samples with this number of slots with a view.
+    /// Indices of the samples of which `present` slots have a view.
     pub fn with_present(&self, present: u32) -> Vec<usize> {
         (0..self.len()).filter(|sample| self.present[*sample] == present).collect()
     }
 
-    /// The samples with other numbers of slots with a view, for tests.
+    /// The same outcomes, with `present` as the numbers of slots that have a view, for tests.
     #[cfg(test)]
     pub(super) fn seen_by(self, present: Vec<u32>) -> Self {
         Self { present, ..self }
@@ -110,19 +110,19 @@ impl Outcomes {
     }
 }
 
-/// The way of one sample: the exit at which it leaves, and whether the answer there and that of the last exit are right.
+/// Outcome for one sample: the exit at which it leaves, whether the answer there is right, and whether the last exit is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Exits that the sample passed, 0 when it leaves at the first one.
     pub passed: usize,
-    /// Whether the answer is right.
+    /// Whether the given answer is right.
     pub is_right: bool,
     /// Whether the last exit is right.
     pub is_last_right: bool,
 }
 
 impl Outcomes {
-    /// The way of a sample under thresholds, one for each exit before the last one.
+    /// Outcome for a sample under thresholds, one for each exit before the last one.
     ///
     /// # Panics
     /// When there is no such sample.
@@ -147,7 +147,8 @@ impl Outcomes {
         (share(lost), share(won))
     }
 
-    /// Quantiles of the uncertainty at an exit, `levels` of them, ascending: thresholds at which equal shares of the samples are sure.
+    /// At most `levels` quantiles of the finite uncertainties at an exit, ascending and distinct: thresholds that each let an equal
+    /// share more of the samples leave.
     pub(super) fn quantiles(&self, exit: usize, levels: usize) -> Vec<f32> {
         let mut sorted = self.early[exit].uncertainty.clone();
         sorted.retain(|uncertainty| uncertainty.is_finite());

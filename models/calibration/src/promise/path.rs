@@ -1,16 +1,17 @@
 //! The path: the thresholds that a promise tries, one after the other, fixed on the validation part before the calibration part is seen.
 //!
-//! For each level of saved work the path has the thresholds with the least loss on validation; the strictest thresholds come first. This is Pareto testing (Laufer-Goldshtein et al. 2023, "Efficiently Controlling Multiple Risks with Pareto Testing",
-//! section 4): several exits become a sequence like one exit, so that each step is tested at the full risk.
+//! For each level of saved work the path has the thresholds with the least loss on validation; the strictest thresholds come first.
+//! This is Pareto testing (Laufer-Goldshtein et al. 2023, "Efficiently Controlling Multiple Risks with Pareto Testing", section 4):
+//! the thresholds of several exits form one sequence, as for one exit, so that each step is tested at the full risk.
 
 use headwater_inference::policy::{Bound, ExitThreshold};
 
 use super::outcomes::{Outcomes, Thresholds};
 
-/// Levels of saved work beyond none; a path has at most one step more.
+/// Number of levels of saved work above zero; a path has at most one step more.
 const STEPS: usize = 200;
 
-/// Sets of thresholds that are looked at for a path, about.
+/// Approximate limit on the sets of thresholds that are measured for a path.
 const MAX_CANDIDATES: usize = 40_000;
 
 /// Thresholds of one step, and their measures on the validation part.
@@ -18,8 +19,8 @@ const MAX_CANDIDATES: usize = 40_000;
 pub struct Step {
     /// One threshold for each exit before the last one.
     pub thresholds: Thresholds,
-    /// Share of the tiers behind the first exit that no sample reaches: 0 when every sample goes to the last exit, 1 when every one leaves
-    /// at the first.
+    /// Share of the exits behind the first one that a sample does not reach, as a mean over the samples: 0 if every sample goes to the
+    /// last exit, 1 if every sample leaves at the first.
     pub saved: f64,
     /// Share of samples with the last exit right and the given answer wrong.
     pub lost: f64,
@@ -28,7 +29,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// The measures of thresholds on a part.
+    /// Measures thresholds on the validation part.
     pub fn measure(validation: &Outcomes, thresholds: Thresholds) -> Self {
         let (mut saved, mut lost, mut won) = (0usize, 0usize, 0usize);
         let behind = validation.exits.len();
@@ -49,7 +50,7 @@ impl Step {
     }
 }
 
-/// The path over a validation part for a kind of promise; empty where the network has one exit alone, or the part no sample.
+/// The path over a validation part for a kind of promise; empty if the network has only one exit or the part has no samples.
 pub fn path(validation: &Outcomes, bound: Bound) -> Vec<Step> {
     let exits = validation.exits.len();
     if exits == 0 || validation.is_empty() {

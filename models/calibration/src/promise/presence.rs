@@ -4,9 +4,9 @@ use headwater_protocol::SlotSet;
 
 use crate::random::Random;
 
-/// Slots that see each sample and are not missing: each device is missing with probability `missing`, for each sample by itself. `stream` names the
-/// masks: one of the network, the number of the part, the number of the mask among those of a sample. Validation and calibration part must not have the
-/// same masks, or choices on the one would know those of the other.
+/// Slots that see each sample and are not missing. In each sample each device is missing with probability `missing`, independently.
+/// `stream` seeds the masks: a number of the network, of the part, and of the mask among a sample's masks. The validation part and
+/// the calibration part need different masks: choices on one part must not depend on the masks of the other.
 pub fn draw_masks(seen: &[SlotSet], missing: f64, stream: [u64; 3]) -> Vec<SlotSet> {
     const STREAM: u64 = 0x6d61_736b;
     let mask = |(sample, seen): (usize, &SlotSet)| {
@@ -28,7 +28,7 @@ mod tests {
         let seen = vec![Slot::first(6).collect::<SlotSet>(); 10_000];
         let masks = draw_masks(&seen, 0.1, [7, 1, 0]);
         let present: usize = masks.iter().map(|mask| mask.iter().count()).sum();
-        // Five standard deviations are 0.0061 of 60,000 devices.
+        // Five standard deviations of the share of 60,000 devices are 0.0061.
         assert!((present as f64 / 60_000.0 - 0.9).abs() < 0.0061, "{present}");
         for other in [[8, 1, 0], [7, 3, 0], [7, 1, 1]] {
             assert_ne!(masks, draw_masks(&seen, 0.1, other));

@@ -1,4 +1,4 @@
-//! Draws of a calibration part whose risk is known: how often a promise is made for a risk at the budget.
+//! Draws of a calibration part whose risk is known; counts how often a promise is made for a risk at the budget.
 
 use headwater_protocol::Exit;
 
@@ -13,23 +13,23 @@ const DRAWS_BY_MISSING: u64 = 4_000;
 /// 99.9 % quantile of the binomial distribution of 4,000 draws at 5 %.
 const MOST_BY_MISSING: u64 = 244;
 
-/// A world whose last step of the path has a risk of exactly the budget.
+/// Simulated outcomes, for which the last step of the path has a risk of exactly the budget.
 #[derive(Clone, Copy, Debug)]
 struct World {
     bound: Bound,
-    /// Independent units of a calibration part.
+    /// Number of independent units of a calibration part.
     units: usize,
     /// Samples of a unit, which are lost or won together.
     unit_samples: usize,
     exits: usize,
-    /// Losses and wins for each sample that a net loss takes from the samples that leave.
+    /// Wins per net loss: a net loss of `x` comes from `x (1 + wins)` lost and `x wins` won samples.
     wins: f64,
 }
 
 const TARGET: Target = Target { bound: Bound::Net, loss: 0.005, confidence: 0.95 };
 
 impl World {
-    /// Thresholds of the steps: a quarter, a half and 0.8 of what is sure.
+    /// Path of three steps, with thresholds 0.25, 0.5 and 0.8 at every exit.
     fn path(self) -> Vec<Step> {
         let step = |threshold: f64| {
             let leaving = self.leaving(threshold);
@@ -40,12 +40,12 @@ impl World {
         [0.25, 0.5, 0.8].map(step).into()
     }
 
-    /// Share of samples that leave early, where uncertainties are uniform and independent.
+    /// Share of samples that leave early: uncertainties are uniform in `[0, 1)` and independent between exits.
     fn leaving(self, threshold: f64) -> f64 {
         1.0 - (1.0 - threshold).powi(self.exits as i32)
     }
 
-    /// Shares of lost and won samples among those that leave: their difference makes the risk of the last step the budget.
+    /// Shares of lost and won samples among the samples that leave; their difference gives the last step a risk of the budget.
     fn shares(self) -> (f64, f64) {
         let net = TARGET.loss / self.leaving(0.8);
         (net * (1.0 + self.wins), net * self.wins)
@@ -73,7 +73,7 @@ impl World {
         CalibrationPart { masks, units }
     }
 
-    /// Draws in which `makes_promise` promises the last step, whose risk is the budget.
+    /// Number of draws in which `makes_promise` promises the last step, whose risk is the budget.
     fn violations(
         self,
         makes_promise: impl Fn(&[Step], &CalibrationPart, u64) -> Option<usize> + Sync,
@@ -145,7 +145,7 @@ fn promises_of_the_losses_are_broken_as_often_as_the_binomial_distribution_says(
 fn promises_are_made_where_the_risk_leaves_room() {
     // Twice the risk of the last step: half of the budget is left.
     let target = Target { loss: 2.0 * TARGET.loss, ..TARGET };
-    // With wins the losses spread five times as far, and the room is 2.2 standard errors of their mean.
+    // With wins the variance of the losses is five times as large, and the room is 2.2 standard errors of their mean.
     let cases = [
         (Bound::Net, 1, 0.0, 0.9),
         (Bound::Net, 2, 0.0, 0.9),
@@ -161,7 +161,7 @@ fn promises_are_made_where_the_risk_leaves_room() {
     }
 }
 
-/// The bound that promises were made with before: measured losses and 1.64 standard errors.
+/// Normal approximation by which promises were made earlier: measured losses plus 1.64 standard errors.
 fn normal_approximation(path: &[Step], part: &CalibrationPart) -> Option<usize> {
     let samples = part.masks[0].len();
     let passes = |step: &&Step| {
@@ -180,8 +180,9 @@ fn the_normal_approximation_breaks_its_promise_too_often() {
     }
 }
 
-/// Draws in which each certificate promises the last step, whose risk is the budget, and draws in which any of three does where each has a third
-/// of the risk. Slots without a view are drawn for each sample by itself: 0, 1 or 2 of 6.
+/// Number of draws in which each of three certificates promises the last step, whose risk is the budget; and number of draws in
+/// which any certificate does, if each is tested at a third of the risk. In each sample 0, 1 or 2 of 6 slots have no view, drawn
+/// independently.
 fn violations_by_missing(world: World) -> ([u64; 3], u64) {
     let (path, target) = (world.path(), Target { bound: world.bound, ..TARGET });
     let share_of_risk = Target { confidence: 1.0 - TARGET.delta() / 3.0, ..target };

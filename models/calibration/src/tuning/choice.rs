@@ -1,4 +1,4 @@
-//! The choice of one setting by targets, or what stands against it.
+//! The choice of one setting by targets; if no setting keeps all targets, the nearest settings.
 
 use headwater_inference::policy::Bound;
 use thiserror::Error;
@@ -19,7 +19,7 @@ pub enum Measure {
     Macs,
 }
 
-/// Largest values that are asked for; `None` where a measure has no target.
+/// Largest values that are asked for; `None` if a measure has no target.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Targets {
     /// Loss against the last exit, in points.
@@ -36,34 +36,34 @@ pub enum TargetError {
     /// The loss is out of range, or NaN.
     #[error("--loss: expected points from {LEAST_LOSS_POINTS} to below 100, found {0}")]
     Loss(f64),
-    /// The bytes are below what every view sends.
+    /// The bytes are below the least that every view sends.
     #[error(
         "--bytes: expected a finite number of at least {least}, the body bytes that every view sends though all samples leave at the first exit, found {found}"
     )]
     Bytes {
-        /// Asked for.
+        /// Value that was asked for.
         found: f64,
-        /// Least possible.
+        /// Least possible value.
         least: f64,
     },
-    /// The compute is below that of the first exit.
+    /// The multiply-accumulates are below the mean up to the first exit.
     #[error(
         "--macs: expected a finite number of at least {least}, the mean multiply-accumulates up to the first exit on the validation part, found {found}"
     )]
     Macs {
-        /// Asked for.
+        /// Value that was asked for.
         found: f64,
-        /// Least possible.
+        /// Least possible value.
         least: f64,
     },
 }
 
-/// What decides among settings.
+/// Targets, and the measured or promised limit of the loss, by which a setting is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Criteria {
-    /// Largest values.
+    /// Largest allowed values.
     pub targets: Targets,
-    /// Measure of the loss.
+    /// Kind of loss: net of wins, or losses alone.
     pub bound: Bound,
     /// Index of the last setting that keeps the loss, by a promise or as measured; every earlier one keeps the loss too.
     pub last_within_loss: usize,
@@ -72,7 +72,7 @@ pub struct Criteria {
 /// Result of a choice; settings are given by their index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The setting that keeps every target: with a target of the loss the one that saves most, without one that which loses least.
+    /// The setting that keeps every target and saves most; without a target of the loss, the setting that loses least.
     Met(usize),
     /// No setting keeps every target.
     NotMet {
@@ -135,7 +135,7 @@ impl Targets {
     /// Checks the loss and the bytes, which need no data.
     ///
     /// # Errors
-    /// [`TargetError`] of the first target that nothing could keep; NaN is one.
+    /// [`TargetError`] of the first target that no setting could keep; NaN is such a target.
     pub fn check(&self, least_body_bytes: f64) -> Result<(), TargetError> {
         self.loss_points.map_or(Ok(()), check_loss)?;
         match self.body_bytes {
@@ -149,7 +149,7 @@ impl Targets {
     /// Checks the compute against the least on a part.
     ///
     /// # Errors
-    /// [`TargetError::Macs`] when nothing could keep the target; NaN is one.
+    /// [`TargetError::Macs`] if no setting could keep the target; NaN is such a target.
     pub fn check_macs(&self, least: f64) -> Result<(), TargetError> {
         match self.macs {
             Some(found) if !is_possible(found, least) => {
@@ -173,8 +173,8 @@ fn is_possible(found: f64, least: f64) -> bool {
 }
 
 impl Criteria {
-    /// The setting that keeps every target and saves most: fewest bytes, or least compute where that alone has a target. Without a target of the
-    /// loss it is the setting that loses least.
+    /// The setting that keeps every target and saves most: fewest bytes, or least compute if compute has a target and bytes have none.
+    /// Without a target of the loss, the setting that loses least.
     pub fn choose(&self, settings: &[Setting]) -> Choice {
         let asked = self.targets.measures();
         if let Some(setting) = self.best_keeping(settings, &asked) {
@@ -182,7 +182,7 @@ impl Criteria {
         }
         let is_unreachable = |measure: &Measure| self.best_keeping(settings, &[*measure]).is_none();
         let unreachable = asked.iter().copied().filter(is_unreachable).collect();
-        // Larger sets first: a set within one that can be kept tells nothing new.
+        // Larger sets first: a subset of a set that can be kept tells nothing new.
         let mut subsets: Vec<Vec<Measure>> = (0..1u32 << asked.len())
             .map(|bits| (0..asked.len()).filter(|at| bits >> at & 1 == 1).map(|at| asked[at]).collect())
             .collect();
@@ -231,7 +231,7 @@ impl Criteria {
         })
     }
 
-    /// The setting that keeps some targets, and whose largest excess over the others is the least.
+    /// Among the settings that keep the targets `kept`, the setting whose largest ratio of a given-up measure to its target is least.
     fn nearest_keeping(&self, settings: &[Setting], kept: &[Measure], given_up: &[Measure]) -> Option<usize> {
         let excess = |index: usize| {
             let of = |measure: &Measure| {

@@ -1,4 +1,4 @@
-//! The frontier: what each step of a path loses and costs on a part, without the steps that another one beats.
+//! The frontier: loss and cost of each step of a path on a part, without the steps that another step beats.
 
 use headwater_inference::policy::{Bound, Policy};
 use serde::Serialize;
@@ -56,7 +56,7 @@ impl Figures {
         bound.risk(self.lost, self.won)
     }
 
-    /// Whether no measure is worse than that of other figures, and one is better.
+    /// Whether no measure is worse than in `other`, and at least one is better.
     fn beats(&self, other: &Self, bound: Bound) -> bool {
         let measures = |of: &Self| [of.risk(bound), of.mean.body_bytes, of.mean.macs];
         let (own, others) = (measures(self), measures(other));
@@ -94,7 +94,7 @@ impl CostedPart<'_> {
         }
     }
 
-    /// The costs of a policy on the part with their intervals, over groups of samples where the part has groups.
+    /// The mean costs of a policy on the part with their intervals; groups are the independent units if the part has groups.
     ///
     /// # Panics
     /// When the logits belong to another part.
@@ -105,8 +105,8 @@ impl CostedPart<'_> {
     }
 }
 
-/// The settings of a path on its validation part: first the one without early exits, then one for each step. `watch` is told the number of
-/// settings that are done.
+/// The settings of a path on its validation part: first the setting without early exits, then one setting for each step. `watch` is
+/// told the number of finished settings before each setting.
 ///
 /// # Panics
 /// When the logits belong to another part.
@@ -120,7 +120,7 @@ pub fn settings(fitted: &Fitted, validation: &CostedPart<'_>, watch: &mut dyn Fn
     steps.enumerate().map(setting).collect()
 }
 
-/// Indices of the settings that no other beats in loss, bytes and compute together, in their order; of equal ones the first.
+/// Indices of the settings that no other setting beats in loss, bytes and compute together, ascending; of equal settings the first.
 pub fn frontier(settings: &[Setting], bound: Bound) -> Vec<usize> {
     let is_kept = |index: &usize| {
         let figures = &settings[*index].figures;

@@ -1,18 +1,19 @@
-//! Intervals of mean costs by the percentile bootstrap (Efron and Tibshirani 1993, section 13.3). They are approximate: nothing is promised by
-//! them.
+//! Intervals of mean costs by the percentile bootstrap (Efron and Tibshirani 1993, section 13.3). The intervals are approximate and
+//! make no promise.
 
 use serde::Serialize;
 
 use crate::random::Random;
 use crate::sample_cost::{CostSum, MeanCost};
 
-/// Share of intervals that hold the true mean, about.
+/// Approximate share of intervals that contain the true mean.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Independent units below which no interval is stated: resamples of so few differ too little (at 20 about 92 % of intervals hold the true mean, not 95 %).
+/// Least number of independent units for an interval: resamples of fewer units differ too little (at 20 units about 92 % of intervals
+/// contain the true mean, not 95 %).
 pub const LEAST_UNITS: usize = 20;
 
-/// Resamples of an interval.
+/// Number of resamples for an interval.
 const RESAMPLES: usize = 1000;
 
 /// Seed of the resamples: fixed, so that equal arguments give equal intervals.
@@ -74,7 +75,7 @@ impl MeasuredCost {
     }
 }
 
-/// The middle [`CONFIDENCE`] of values; `None` without values.
+/// Bounds of the middle share [`CONFIDENCE`] of the values; `None` without values.
 pub fn percentiles(mut values: Vec<f64>) -> Option<[f64; 2]> {
     values.sort_by(f64::total_cmp);
     let tail = (values.len() as f64 * (1.0 - CONFIDENCE) / 2.0).floor() as usize;

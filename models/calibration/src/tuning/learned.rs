@@ -10,7 +10,7 @@ use crate::part_logits::PartLogits;
 /// Least number of events at each early exit: ten for each weight.
 const LEAST_EVENTS: usize = 50;
 
-/// Precision of the weights before the fit: a ridge of one on standardised inputs, against weights without bound where an input separates.
+/// Ridge penalty on the weights of the standardised inputs: keeps the weights finite if an input separates the events.
 const RIDGE: f64 = 1.0;
 
 /// Newton steps from zero; about seven are needed.
@@ -22,14 +22,14 @@ const CONVERGED: f64 = 1e-9;
 /// Inputs of the regression, without the constant one.
 const INPUTS: usize = 4;
 
-/// Coefficients of the regression: the constant one first.
+/// Number of coefficients of the regression: one for the constant 1, which comes first, and one per input.
 const COEFFICIENTS: usize = INPUTS + 1;
 
 type Vector = [f64; COEFFICIENTS];
 
-/// The policy with the rule `learned` at every early exit, with weights of its own; the last exit keeps its rule, since none is better. `None`
-/// where an early exit has fewer than 50 samples that it has wrong and the last exit right, or a fit does not converge, or there is no early
-/// exit.
+/// The policy with the rule `learned` at every early exit, each exit with its own weights. The last exit keeps its rule, since no
+/// exit is better. `None` if there is no early exit, if an early exit has fewer than 50 samples on which it is wrong and the last
+/// exit right, or if a fit does not converge.
 pub(super) fn with_learned_rules(
     logits: &PartLogits,
     validation: &Samples,
@@ -97,13 +97,13 @@ impl Scale {
         let average = |of: &dyn Fn(&Row) -> f64| rows.iter().map(of).sum::<f64>() / rows.len() as f64;
         let mean = std::array::from_fn(|input| average(&|row| row.inputs[input]));
         let variance = |input: usize| average(&|row| (row.inputs[input] - mean[input]).powi(2));
-        // Rounding leaves a tiny variance where an input is always the same.
+        // Rounding leaves a tiny variance if an input is the same in every row.
         let deviation =
             |input| Some(variance(input)).filter(|variance| *variance > 1e-12).map_or(0.0, f64::sqrt);
         Self { mean, deviation: std::array::from_fn(deviation) }
     }
 
-    /// The constant one and the standardised inputs.
+    /// The constant 1, then the standardised inputs.
     fn standardised(&self, row: &Row) -> Vector {
         let Self { mean, deviation } = self;
         std::array::from_fn(|coefficient| match coefficient.checked_sub(1) {
@@ -113,7 +113,7 @@ impl Scale {
         })
     }
 
-    /// Weights of the inputs as they are; `None` where one is not finite.
+    /// Weights of the inputs before standardisation; `None` if a weight is not finite.
     fn weights(&self, coefficients: Vector) -> Option<LearnedWeights> {
         let raw: [f64; INPUTS] = std::array::from_fn(|input| match self.deviation[input] {
             0.0 => 0.0,
@@ -133,7 +133,7 @@ impl Scale {
     }
 }
 
-/// The solution of `(X' W X + ridge) step = X' (y - p) - ridge b`; `None` where it has no single solution.
+/// The solution of `(X' W X + ridge) step = X' (y - p) - ridge b`; `None` if there is no single solution.
 fn newton_step(rows: &[Row], scale: &Scale, coefficients: &Vector) -> Option<Vector> {
     let mut hessian = [[0.0; COEFFICIENTS]; COEFFICIENTS];
     let mut gradient = [0.0; COEFFICIENTS];

@@ -1,4 +1,4 @@
-//! Thresholds by a loss: how far along the path it is kept. `train`, `tune` and tables choose here.
+//! Thresholds by loss: the last step of the path that keeps a target. `train`, `tune` and tables choose here.
 
 use headwater_inference::policy::{Policy, Promise};
 
@@ -11,11 +11,12 @@ use crate::promise::{CalibrationPart, Target, Units};
 /// The last step of a path that keeps a target; all steps before it keep the target too.
 #[derive(Clone, Debug)]
 pub struct LossLimit {
-    /// Index of the step; `None` where no sample may leave early.
+    /// Index of the step; `None` if no sample may leave early.
     pub step: Option<usize>,
-    /// The part whose tests the steps have passed. Without one they keep the target as measured on the part of the path.
+    /// The calibration part on which the steps passed their tests; `None` if the loss was only measured, on the part that the path
+    /// was fitted on.
     pub tested: Option<CalibrationPart>,
-    /// Why the loss is measured; empty where it was tested, and where there is no calibration part.
+    /// Why the loss was measured and not tested; empty if the loss was tested, or if there is no calibration part.
     pub why_measured: String,
 }
 
@@ -25,7 +26,7 @@ impl LossLimit {
         self.step.map_or(0, |step| step + 1)
     }
 
-    /// The promise of a step within the limit. Without early exits nothing is lost, and nothing was tested.
+    /// The promise of a step within the limit; `None` if no sample leaves early (nothing is lost) or nothing was tested.
     pub fn promise(
         &self,
         step: Option<usize>,
@@ -36,8 +37,8 @@ impl LossLimit {
 }
 
 impl Fitted {
-    /// Tests the path on a calibration part. Measures on the part of the path where there is none, for the reason given, or where the part allows no
-    /// promise.
+    /// Tests the path on a calibration part. If there is no such part, for the reason given, or the part allows no promise, measures
+    /// the loss on the part that the path was fitted on.
     pub fn limit(&self, target: &Target, part: Result<CalibrationPart, String>) -> LossLimit {
         let tested = part.and_then(|part| {
             let step = target.last_step(&self.path, &part, ORDER_SEED).map_err(|error| error.to_string())?;
@@ -49,10 +50,10 @@ impl Fitted {
         }
     }
 
-    /// The calibration part of independent samples, or why it allows no promise; the reason is empty where there are no samples.
+    /// The calibration part of independent samples.
     ///
     /// # Errors
-    /// The reason.
+    /// The reason why the samples allow no promise, in words; empty if there are no samples.
     pub fn calibration_part(
         &self,
         logits: &PartLogits,
@@ -70,7 +71,7 @@ impl Fitted {
         Ok(CalibrationPart { masks: vec![outcomes], units: Units::Samples })
     }
 
-    /// The policy of the last step within a limit, with a promise on a data set where it was tested.
+    /// The policy of the last step within a limit, with a promise for the data set `data` if that step was tested.
     pub fn within(&self, limit: &LossLimit, target: &Target, data: &str) -> Policy {
         let promise = limit.promise(limit.step, |part| target.promise(data, part, 0.0));
         Policy { promises: Vec::from_iter(promise), ..self.with_thresholds(limit.step) }

@@ -1,5 +1,5 @@
-//! Tuning: temperature and rule of each exit and the order in which thresholds are tried, from the validation part; then thresholds, from the
-//! calibration part with a promise, or from the validation part without one.
+//! Tuning: temperature and rule of each exit, and the order in which thresholds are tried, from the validation part; then thresholds,
+//! from the calibration part with a promise, or from the validation part without a promise.
 //!
 //! `limit.rs` chooses thresholds by loss; `frontier.rs`, `interval.rs` and `choice.rs` by loss, bytes and compute.
 
@@ -27,10 +27,10 @@ use learned::with_learned_rules;
 pub use limit::LossLimit;
 pub use origin::{FittedPart, ThresholdOrigin};
 
-/// Rules that are compared, together with the learned one; they are the same at every exit.
+/// Rules that are compared, beside the rule `learned`; a policy has the same rule at every exit.
 const RULES: [ExitRule; 3] = [ExitRule::Entropy, ExitRule::MaxProbability, ExitRule::Margin];
 
-/// Seed of the order in which calibration samples are tested: fixed, so that nobody tries several.
+/// Seed of the order in which calibration samples are tested: fixed, so that nobody picks the best of several orders.
 pub const ORDER_SEED: u64 = 1;
 
 /// Policies that are compared: each has another rule, the same at every exit but the last one. Thresholds are the default ones.
@@ -38,7 +38,7 @@ pub const ORDER_SEED: u64 = 1;
 pub struct Candidates {
     /// The policy of the first rule.
     pub first: Policy,
-    /// Policies of the other rules. The learned rule is among them where its weights can be fitted.
+    /// Policies of the other rules, including the rule `learned` if its weights can be fitted.
     pub others: Vec<Policy>,
 }
 
@@ -93,7 +93,7 @@ impl Fitted {
         Ok(best)
     }
 
-    /// Work that the path saves when its part is taken as calibration part too.
+    /// Share of work that the path saves if the validation part is also the calibration part.
     fn saved_on_validation(&self, validation: Outcomes, target: &Target) -> f64 {
         let part = CalibrationPart { masks: vec![validation], units: Units::Samples };
         let step = match target.last_step(&self.path, &part, 0) {
@@ -103,13 +103,13 @@ impl Fitted {
         step.map_or(0.0, |step| self.path[step].saved)
     }
 
-    /// The last step up to which the loss that was measured on the validation part is within the target; `None` where the first one loses more.
+    /// The last step up to which the loss measured on the validation part is within the target; `None` if the first step loses more.
     fn measured_step(&self, target: &Target) -> Option<usize> {
         let is_within = |step: &&Step| step.risk(target.bound) <= target.loss;
         self.path.iter().take_while(is_within).count().checked_sub(1)
     }
 
-    /// The policy with the thresholds of a step; without one no sample leaves early. It has no promise yet.
+    /// The policy with the thresholds of a step, without a promise; if `step` is `None`, no sample leaves early.
     pub fn with_thresholds(&self, step: Option<usize>) -> Policy {
         let mut policy = self.policy.clone();
         for (index, exit) in self.exits.iter().enumerate() {
@@ -119,8 +119,8 @@ impl Fitted {
         policy
     }
 
-    /// The policy of certificates by number of slots without a view, from 0, for a network of `slots`. Where a number has no certificate, every
-    /// sample goes to the last exit. The policy has no promise yet: the caller knows the part.
+    /// The policy of certificates by number of slots without a view, from 0, for a network of `slots` slots. For a number without a
+    /// promised certificate, every sample goes to the last exit. The policy has no promise yet: the caller, who knows the part, adds it.
     pub fn by_missing(&self, slots: u32, certificates: &[Certificate]) -> Policy {
         let mut policy = self.policy.clone();
         for (index, exit) in self.exits.iter().enumerate() {
@@ -137,7 +137,7 @@ impl Fitted {
     }
 }
 
-/// A threshold of a path as the policy stores it; without one no sample leaves.
+/// A threshold of a path, clamped to `[0, 1]` for the policy; `None` becomes the threshold at which no sample leaves.
 fn stored(threshold: Option<f32>) -> ExitThreshold {
     threshold.map_or(ExitThreshold::NEVER, |threshold| {
         ExitThreshold::new(threshold.clamp(0.0, 1.0)).expect("clamped")

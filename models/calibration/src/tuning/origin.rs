@@ -13,9 +13,9 @@ use crate::promise::outcomes::Outcomes;
 pub struct ThresholdOrigin {
     /// Logits that were used, in words.
     pub from: String,
-    /// Samples.
+    /// Number of samples of the part.
     pub samples: usize,
-    /// Groups that they form where samples share a scene or an object.
+    /// Number of groups of samples that share a scene or an object; `None` for independent samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<usize>,
     /// Share of these samples with the last exit right and the given answer wrong, as measured: without a correction for the choice.

@@ -5,7 +5,7 @@
 //!                            └─> half: the population, so that the true risk of every step is known
 //!                                  └─> a calibration part of the real size, drawn with replacement ──> thresholds with a promise
 //! ```
-//! A promise is broken where the true risk of its thresholds is above the target. No network runs again.
+//! A promise is broken if the true risk of its thresholds is above the target. No network runs again.
 
 use std::num::NonZero;
 
@@ -31,9 +31,9 @@ pub struct Pool {
     samples: Samples,
     /// Samples of each independent unit.
     units: Vec<Vec<usize>>,
-    /// Units of the real calibration part.
+    /// Number of units in the real calibration part.
     calibration_units: usize,
-    /// Samples of the largest group that can occur, and of a typical one; `None` for independent samples.
+    /// Samples of the largest group that can occur, and mean size of a group; `None` for independent samples.
     group_sizes: Option<(u32, f64)>,
 }
 
@@ -48,8 +48,8 @@ pub struct SplitReport {
     pub violations: u32,
     /// Interval of the share of violations with 95 % confidence (Clopper and Pearson 1934).
     pub interval: [f64; 2],
-    /// Share of violations, at most: for `losses` the mean over splits of the exact probability that the first step above the target
-    /// passes its test; for `net` the risk of the target, which bounds that probability.
+    /// Upper bound on the expected share of violations: for `losses` the mean over splits of the exact probability that the first step
+    /// above the target passes its test; for `net` the risk of the target, which bounds that probability.
     pub predicted: f64,
     /// Mean share of the population that leaves at the first exit; 0 in a split without a promise.
     pub leaves_first: f64,
@@ -58,7 +58,7 @@ pub struct SplitReport {
 /// A split that cannot be evaluated.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum SplitError {
-    /// A half allows no promise.
+    /// The calibration part drawn from a half allows no promise.
     #[error(transparent)]
     Promise(#[from] PromiseError),
     /// A temperature is out of range.
@@ -76,7 +76,7 @@ struct SplitResult {
 }
 
 impl Pool {
-    /// The pool of two parts of a data set; `units` are those of the calibration part.
+    /// The pool of two parts of a data set, the second being the calibration part; `units` are the units of the calibration part.
     pub fn new(
         (mut logits, mut samples): (PartLogits, Samples),
         (more_logits, more_samples): (PartLogits, Samples),
@@ -106,7 +106,7 @@ impl Pool {
         Self { logits, samples, units, calibration_units, group_sizes }
     }
 
-    /// Splits the pool `splits` times, each by a seed of its own, and counts broken promises.
+    /// Splits the pool `splits` times, each time with another seed, and counts broken promises.
     ///
     /// # Errors
     /// [`SplitError`] of the first split that cannot be evaluated.
@@ -179,7 +179,8 @@ impl Pool {
         })
     }
 
-    /// A calibration part of the real size, drawn with replacement from the units of a half, whose samples follow each other in `population`.
+    /// A calibration part of the real size, drawn with replacement from the units `half`; `population` has the samples of these units, in
+    /// the order of `half`.
     fn draw(&self, population: &Outcomes, half: &[u32], random: &mut Random) -> CalibrationPart {
         let mut start = 0;
         let ranges = half.iter().map(|unit| {

@@ -1,4 +1,4 @@
-//! Thresholds and temperatures on made-up logits; `tests/costs.rs` choices by loss, bytes and compute.
+//! Thresholds and temperatures on made-up logits; `tests/costs.rs` tests choices by loss, bytes and compute.
 
 mod costs;
 
@@ -52,7 +52,7 @@ fn target(points: f64) -> Target {
     Target { bound: Bound::Losses, loss: points / 100.0, confidence: 0.95 }
 }
 
-/// The policy of the loss that was measured on the part of the path.
+/// The policy within the target by the loss that was measured on the part that the path was fitted on.
 fn measured(fitted: &Fitted, target: &Target) -> Policy {
     fitted.within(&fitted.limit(target, Err(String::new())), target, "made-up")
 }
@@ -148,7 +148,8 @@ fn a_promise_is_stricter_than_what_was_measured_and_names_its_part() {
     assert_eq!((few(148).len(), few(149).len()), (0, 1));
 }
 
-/// Two exits of which `local` is wrong on every tenth sample, at any margin. The device has the other class there, so that it alone tells.
+/// Two exits of which `local` is wrong on every tenth sample, at any margin. On these samples the device has the other class, so
+/// that its disagreement alone tells that `local` is wrong.
 fn part_with_disagreement(count: usize) -> (PartLogits, Samples) {
     let margin = |i: usize| 1.0 + (i * 7 % 100) as f32 / 25.0;
     let rows: Vec<_> = (0..count).map(|i| (margin(i), i % 10 != 3, true)).collect();

@@ -13,10 +13,10 @@ pub struct ConvSpec {
     /// Kernel size: pixels of a side.
     #[serde(default = "number::<3>")]
     pub kernel: usize,
-    /// Stride.
+    /// Stride in pixels, on both axes.
     #[serde(default = "number::<1>")]
     pub stride: usize,
-    /// Zero padding.
+    /// Zero padding on each side, in pixels.
     #[serde(default = "number::<1>")]
     pub pad: usize,
     /// Batch norm after the convolution; a bias when false.

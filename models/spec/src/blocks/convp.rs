@@ -1,4 +1,4 @@
-//! DDNN's binary block.
+//! DDNN's binary block: convolution, max pool, batch norm, sign.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,10 +13,10 @@ pub struct ConvpSpec {
     /// Kernel size: pixels of a side.
     #[serde(default = "number::<3>")]
     pub kernel: usize,
-    /// Stride of the convolution.
+    /// Stride of the convolution in pixels, on both axes.
     #[serde(default = "number::<1>")]
     pub stride: usize,
-    /// Zero padding of the convolution.
+    /// Zero padding of the convolution on each side, in pixels.
     #[serde(default = "number::<1>")]
     pub pad: usize,
     /// Pooling window size: pixels of a side.
@@ -25,7 +25,7 @@ pub struct ConvpSpec {
     /// Stride of the pooling; 2 on devices, 1 in DDNN's cloud.
     #[serde(default = "number::<2>")]
     pub pool_stride: usize,
-    /// Padding of the pooling; padding is never the maximum.
+    /// Padding of the pooling on each side, in pixels; a padding pixel is never the maximum.
     #[serde(default = "number::<1>")]
     pub pool_pad: usize,
 }

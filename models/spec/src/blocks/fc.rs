@@ -11,7 +11,7 @@ pub struct FcSpec {
     /// Outputs; the number of classes when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<usize>,
-    /// 1-bit weights and batch norm; float weights and a bias when false.
+    /// 1-bit weights and batch norm when true; otherwise float weights, with batch norm before an activation, else a bias.
     #[serde(default)]
     pub binary: bool,
     /// Activation after the batch norm; `none` for scores and logits.

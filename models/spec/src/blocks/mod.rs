@@ -33,12 +33,12 @@ pub trait BlockKind {
         false
     }
 
-    /// Whether the block takes a vector, and gives one: it has no rows and columns that a window could slide over.
+    /// Whether the block flattens its input and gives a vector, which has no rows and columns for the window of a later block.
     fn is_flat(&self) -> bool {
         false
     }
 
-    /// Output of a flat block that is not one number a class; `None` where the block may end a section.
+    /// Why a flat block may not end a section: its activation, or its number of outputs; `None` for one number per class.
     fn instead_of_classes(&self, _classes: usize) -> Option<String> {
         None
     }
@@ -47,9 +47,9 @@ pub trait BlockKind {
 /// A contradiction between a block and its input: what was expected, and what was found.
 #[derive(Clone, Debug)]
 pub struct BlockMisfit {
-    /// The expectation.
+    /// Values that fit, in words.
     pub expected: String,
-    /// The finding.
+    /// Value that was found.
     pub found: String,
 }
 
@@ -60,7 +60,7 @@ pub struct BlockCost {
     pub parameters: u64,
     /// Multiply-accumulates.
     pub macs: u64,
-    /// Values of the largest map inside the block; 0 where none is larger than the output.
+    /// Values of the map between a convolution and its pooling; 0 for blocks without such a map.
     pub intermediate: u64,
 }
 
@@ -117,10 +117,10 @@ pub enum HeadSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FloatActivation {
-    /// None.
+    /// No activation.
     #[default]
     None,
-    /// Relu.
+    /// `max(z, 0)`.
     Relu,
 }
 
@@ -128,7 +128,7 @@ pub enum FloatActivation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activation {
-    /// None: scores or logits.
+    /// No activation: scores or logits.
     #[default]
     None,
     /// `max(z, 0)`.
@@ -147,7 +147,7 @@ impl From<FloatActivation> for Activation {
 }
 
 impl HeadSpec {
-    /// The blocks, each with its span in the text; `head` has the span of the whole head.
+    /// The blocks, each with its span in the text; a single block has the span of the whole head.
     pub(super) fn blocks(head: &Spanned<Self>) -> Vec<Spanned<BlockSpec>> {
         match head.get_ref() {
             Self::One(block) => vec![Spanned::new(head.span(), block.clone())],
@@ -187,7 +187,7 @@ impl BlockMisfit {
     }
 }
 
-/// Positions of a window over a map, `[rows, columns]`.
+/// Number of positions of a window over a map, `[rows, columns]`.
 fn slide(window: Window, [_, h, w]: [usize; 3]) -> Result<[usize; 2], BlockMisfit> {
     let Window { kernel, stride, pad } = window;
     if !(1..=64).contains(&kernel) {
@@ -207,7 +207,7 @@ fn slide(window: Window, [_, h, w]: [usize; 3]) -> Result<[usize; 2], BlockMisfi
     Ok([window.positions(h), window.positions(w)])
 }
 
-/// Values of a map.
+/// Number of values in a map.
 fn len(shape: [usize; 3]) -> u64 {
     shape.iter().product::<usize>() as u64
 }

@@ -11,10 +11,10 @@ pub struct PoolSpec {
     /// Pooling window size: pixels of a side.
     #[serde(default = "number::<2>")]
     pub size: usize,
-    /// Stride.
+    /// Stride in pixels, on both axes.
     #[serde(default = "number::<2>")]
     pub stride: usize,
-    /// Padding; padding is never the maximum.
+    /// Padding on each side, in pixels; a padding pixel is never the maximum.
     #[serde(default)]
     pub pad: usize,
     /// Activation after the pool.

@@ -25,7 +25,7 @@ fn program() -> Result<String, Failure> {
     Ok(format!("headwater-train {} with SHA-256 {hash}", env!("CARGO_PKG_VERSION")))
 }
 
-/// Refuses one rank alone, a batch that does not divide, and ranks with other data, spec, recipe or version than rank 0.
+/// Refuses one rank alone, a batch that ranks and threads do not divide, and ranks with other data, spec, recipe or version than rank 0.
 pub(super) fn check(
     ranks: &dyn Communicator,
     spec: &Spec,

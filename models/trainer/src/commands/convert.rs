@@ -46,7 +46,6 @@ enum Format {
 }
 
 impl Convert {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let Format::Png = self.format;
         let parts = self.dataset.open(OpenOptions {

@@ -34,7 +34,8 @@ pub(crate) struct Dataset {
     /// Seed of the split for `folders` or `table` without parts; 0 when left out.
     #[arg(long, value_name = "N")]
     split_seed: Option<u64>,
-    /// Other division into parts, from 0, for data with several (`eth80`: 0 to 8); its usual parts when left out.
+    /// Number of the fold, from 0, for a data set that can be divided into parts in several ways (`eth80`: 0 to 8); the data set's usual
+    /// parts when left out.
     #[arg(long, value_name = "N")]
     fold: Option<usize>,
     /// New views of the same samples by the same cameras, for data whose views are simulated (`fashion-6cam`); results on them are not results on the
@@ -117,7 +118,7 @@ impl Dataset {
         parts.into_iter().flatten().collect()
     }
 
-    /// The arguments that open the same data again, for a command that a message tells.
+    /// The arguments that open the same data again, for a command line in a message.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let number = |flag: &str, value: Option<u64>| {
             value.map_or_else(Vec::new, |value| vec![flag.to_owned(), value.to_string()])
@@ -132,7 +133,7 @@ impl Dataset {
         all
     }
 
-    /// Whether data of this identity has the same samples in the same parts; new views show the same samples.
+    /// Whether data of this identity has the same samples in the same parts; data with other seeds of views has the same samples.
     pub(crate) fn has_samples_of(&self, identity: &str) -> bool {
         let samples =
             |identity: &str| identity.split(", views of seed").next().unwrap_or_default().to_owned();
@@ -170,7 +171,7 @@ fn help() -> String {
 /// Names of the parts on the command line.
 pub(crate) const PARTS: [&str; 4] = ["train", "validation", "test", "calibration"];
 
-/// The part of one of these names.
+/// The part with a name from [`PARTS`].
 pub(crate) fn part_named(name: &str) -> Part {
     Part::named(name).expect("every name in PARTS is that of a part")
 }

@@ -35,7 +35,6 @@ pub(crate) struct Eval {
 }
 
 impl Eval {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let bundle = open_bundle(&self.bundle)?;
         let manifest = bundle.manifest();

@@ -28,7 +28,6 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let Saved { folder, experiment, mut checkpoint } = Saved::open(&self.run)?;
         let _lock = folder.lock().map_err(Failure::usage)?;

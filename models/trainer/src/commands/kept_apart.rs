@@ -1,4 +1,4 @@
-//! Whether the weights of a network may have seen samples that are to judge it.
+//! Whether a network may have been trained on the samples on which it is to be measured.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use headwater_inference::bundle::Bundle;
 
 use super::dataset::Dataset;
 
-/// Why figures on this data may say nothing of new samples: the network was trained on other data, which may hold the same ones.
+/// Why figures on this data may say nothing of new samples: the network was trained on other data, which may hold some of its samples.
 pub(crate) fn learnt_samples_warning(bundle: &Bundle, file: &Path, dataset: &Dataset) -> Option<String> {
     let trained_on = trained_on(bundle).filter(|trained_on| !dataset.has_samples_of(trained_on))?;
     Some(format!(
@@ -16,8 +16,9 @@ pub(crate) fn learnt_samples_warning(bundle: &Bundle, file: &Path, dataset: &Dat
     ))
 }
 
-/// Why the weights of a network may have seen a calibration part of so many samples: it was trained on the same data when it had no such part or
-/// another one, or on other data, unless its user states (`is_stated`) that these are other samples.
+/// Why the weights of a network may have seen a calibration part of `samples` samples: the network has no training report, or was
+/// trained on the same data with no calibration part or one of another size, or on other data. `None` if nothing of this holds, or
+/// for other data if the user states (`is_stated`) that the network has seen none of the samples.
 pub(crate) fn learnt_calibration_part(
     bundle: &Bundle,
     file: &Path,

@@ -113,13 +113,13 @@ fn open_bundle(file: &Path) -> Result<Bundle, Failure> {
     Bundle::open(file).with_context(|| file.display().to_string()).map_err(Failure::usage)
 }
 
-/// The error with its causes, each once: an error whose text holds that of its cause is not followed by it.
+/// The error with its causes; a cause whose text is already part of the message is left out.
 fn message_of(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |message, cause| {
         match (message.is_empty(), message.contains(&cause)) {
             (true, _) => cause,
             (false, true) => message,
-            // A cause that begins with the file of its context names it itself.
+            // A cause that contains the message so far, such as the name of a file, replaces that message.
             (false, false) if cause.contains(&message) => cause,
             (false, false) => format!("{message}: {cause}"),
         }

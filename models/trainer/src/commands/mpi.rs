@@ -18,23 +18,23 @@ use super::output::print_error;
 /// Tag of the messages by which a rank says that it works while others wait.
 const WORKING: Tag = 1;
 
-/// Longest that rank 0 may export while others wait.
+/// Longest time that rank 0 may export while the other ranks wait.
 const LONGEST_EXPORT: Duration = Duration::from_mins(15);
 
 /// The ranks that `mpirun` started.
 pub(crate) struct Mpi {
     world: SimpleCommunicator,
-    /// Left to [`Mpi::finish`]: ending MPI waits for all ranks, and a rank that failed must not wait.
+    /// Dropped in [`Mpi::finish`] alone: dropping it ends MPI, which waits for all ranks, and a rank that failed must not wait.
     universe: ManuallyDrop<Universe>,
     sent: Cell<u64>,
     watch: Watch,
     /// Longest wait for another rank.
     limit: Duration,
-    /// When this rank told the others that it works.
+    /// Time at which this rank last told the others that it works.
     told: Cell<Instant>,
 }
 
-/// Ends the process when a rank waits for the others for too long: a rank that hangs must not hang all of them.
+/// Ends the process if this rank waits too long for the others, so that one rank that hangs does not hang all ranks.
 #[derive(Clone)]
 struct Watch {
     started: Instant,
@@ -69,12 +69,12 @@ impl Watch {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// This rank waits for others from now on, for as long as `limit`.
+    /// Begins a wait of this rank for others; the process ends if the wait is longer than `limit`.
     fn begin(&self, limit: Duration) {
         self.until.store(self.now() + limit.as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// This rank does not wait any more.
+    /// Ends the wait.
     fn end(&self) {
         self.until.store(0, Ordering::Relaxed);
     }
@@ -84,7 +84,7 @@ impl Mpi {
     /// Joins the ranks; `limit` is the longest wait for another rank.
     ///
     /// # Errors
-    /// In words, when MPI cannot start.
+    /// The reason in words, when MPI cannot start.
     pub(crate) fn start(limit: Duration) -> Result<Self, String> {
         let watch = Watch::start(limit);
         watch.begin(limit);
@@ -107,7 +107,8 @@ impl Mpi {
         self.watch.end();
     }
 
-    /// Waits until every rank is here, and leaves the core to others meanwhile; each word of a rank that works begins `limit` again.
+    /// Waits until every rank has called this function, without keeping a core busy. Each message of a rank that works begins `limit`
+    /// again.
     fn wait(&self, limit: Duration) {
         let mut request = self.world.immediate_barrier();
         self.watch.begin(limit);
@@ -123,7 +124,7 @@ impl Mpi {
         self.watch.end();
     }
 
-    /// Runs work that waits for other ranks.
+    /// Runs work that waits for other ranks; the process ends if the work takes longer than the limit.
     fn waits<R>(&self, work: impl FnOnce() -> R) -> R {
         self.watch.begin(self.limit);
         let result = work();
@@ -131,7 +132,8 @@ impl Mpi {
         result
     }
 
-    /// Sends `message_to(rank)` to every other rank, and returns the messages of all ranks, of the lengths `lens`; `own` is that of this rank.
+    /// Sends `message_to(rank)` to every other rank, and returns the messages of all ranks; `lens` has their lengths in bytes, and `own`
+    /// is the message of this rank to itself.
     fn exchange<'m>(
         &self,
         message_to: impl Fn(usize) -> &'m [u8],
@@ -195,7 +197,8 @@ impl Communicator for Mpi {
     }
 
     fn all_reduce(&self, values: &mut [f32]) {
-        // A ring sends each part of the vector twice, but for the own one.
+        // MPI does not tell what it sends. Counted as for a ring: two rounds, in each of which a rank sends all parts of the vector but
+        // one.
         let bytes = size_of_val(values);
         self.count_sent(2 * bytes * (self.ranks() - 1) / self.ranks());
         let own = values.to_vec();

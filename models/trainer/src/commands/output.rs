@@ -15,7 +15,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes a line to standard error. Nobody can be told of a failure, so there is none.
+/// Writes a line to standard error. A failure is ignored, since nobody can be told of it.
 pub(crate) fn print_error(line: &str) {
     print_status(&format!("{line}\n"));
 }

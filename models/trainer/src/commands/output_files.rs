@@ -18,7 +18,7 @@ impl<'a> OutputFile<'a> {
     }
 }
 
-/// Refuses a file in a folder that is not there, one that is no plain file, and two arguments with the same file.
+/// Refuses a file in a folder that does not exist, a path to something else than a plain file, and two arguments with the same file.
 pub(crate) fn check_output_files(files: &[OutputFile<'_>]) -> Result<(), anyhow::Error> {
     for (at, OutputFile { flag, file }) in files.iter().enumerate() {
         let shown = file.display();
@@ -56,7 +56,7 @@ fn same_file_error(written: &OutputFile<'_>, other: &OutputFile<'_>) -> anyhow::
     )
 }
 
-/// Whether two paths lead to the same file, through links too. It need not be there.
+/// Whether two paths lead to the same file, through links too. The file need not exist.
 fn is_same_file(one: &Path, other: &Path) -> bool {
     if let (Ok(one), Ok(other)) = (fs::metadata(one), fs::metadata(other)) {
         return (one.dev(), one.ino()) == (other.dev(), other.ino());

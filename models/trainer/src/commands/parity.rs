@@ -34,7 +34,6 @@ pub(crate) struct Compare {
 }
 
 impl Compare {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let Saved { folder, experiment, mut checkpoint } = Saved::open(&self.run)?;
         let bundle = open_bundle(&folder.file("bundle.hwb"))?;

@@ -3,7 +3,7 @@
 use headwater_calibration::account::PartReport;
 use headwater_training::run::Finished;
 
-/// Lines with the figures of the validation and the test part, and what the exits promise, or the origin of their thresholds.
+/// Lines with the figures of the validation and the test part, the promise and, without a promise, the origin of the thresholds.
 pub(crate) fn both(Finished { policy, reports, .. }: &Finished) -> String {
     let mut promise = format!("{}\n", policy.promise_line());
     if policy.promises.is_empty() {

@@ -33,7 +33,7 @@ impl Reporter {
         Self { fold: name + "  ", ..self }
     }
 
-    /// Prints one event; a step only if the last one was printed some time ago.
+    /// Prints one event; a step only if the last status is at least 0.5 s old, or 15 s outside a terminal.
     pub(crate) fn show(&mut self, event: &Event<'_>) {
         let Self { epochs, fold, .. } = self;
         let epochs = *epochs;
@@ -66,7 +66,7 @@ impl Reporter {
             }
             Event::Checkpoint(..) => {}
             Event::Epoch(record) => {
-                // Steps alone: neither evaluation nor checkpoints.
+                // The speed of the steps alone, without the time of the evaluation.
                 let speed = self.epoch.take().and_then(|[(started, first), (ended, last)]| {
                     let pace = Pace::of(last.saturating_sub(first), ended.duration_since(started))?;
                     Some(format!("  {:.0} samples/s", pace.per_second))
@@ -84,7 +84,7 @@ impl Reporter {
     }
 }
 
-/// `  loss 1.234  local 87.2 %  cloud 88.4 %`; nothing before ranks have exchanged theirs.
+/// `  loss 1.234  local 87.2 %  cloud 88.4 %`; empty before the first exchange of ranks.
 fn figures(sums: &LossSums) -> String {
     if sums.samples == 0 {
         return String::new();
@@ -109,7 +109,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// The pace of work that is done; `None` before the first piece, because nothing can be said then.
+    /// The pace of work that is done; `None` before the first piece is done.
     pub(crate) fn of(done: u64, elapsed: Duration) -> Option<Self> {
         (done > 0 && !elapsed.is_zero()).then(|| Self { per_second: done as f64 / elapsed.as_secs_f64() })
     }
@@ -137,7 +137,7 @@ impl StatusLine {
         Self { terminal: std::io::stderr().is_terminal(), shown: None }
     }
 
-    /// Shows a status, unless the last one was shown a moment ago.
+    /// Shows a status if the last status is at least 0.5 s old, or 15 s outside a terminal.
     pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
         let every = if self.terminal { Duration::from_millis(500) } else { Duration::from_secs(15) };
         if self.shown.is_some_and(|shown| shown.elapsed() < every) {
@@ -184,7 +184,7 @@ impl SlowStatus {
         self.show(|| text.to_owned());
     }
 
-    /// Shows a status, unless the work has just begun or the last one was shown a moment ago.
+    /// Shows a status, unless the work began less than 2 s ago, or the last status is too recent for [`StatusLine::show`].
     pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
         if self.started.elapsed() >= Duration::from_secs(2) {
             self.line.show(text);

@@ -1,4 +1,4 @@
-//! The shard of a rank, and what several ranks cannot train.
+//! The shard of a rank, and checks that refuse runs which several ranks cannot train.
 
 use anyhow::anyhow;
 use headwater_calibration::data::{Parts, Samples};
@@ -13,13 +13,13 @@ use super::Failure;
 /// Fewest rows of a batch norm: with fewer, its statistics say little.
 const LEAST_ROWS: f32 = 8.0;
 
-/// Most that the largest shard may have of the smallest one.
+/// Largest ratio of the size of the largest shard to the size of the smallest shard.
 const LARGEST_RATIO: f32 = 1.5;
 
-/// Bytes of a message that MPI's 32-bit counts allow, with room for what goes along.
+/// Largest size in bytes of the numbers in a message: MPI counts with 32 bits, and 64 MiB are left for everything else in the message.
 const LARGEST_MESSAGE: usize = i32::MAX as usize - (64 << 20);
 
-/// Train and validation shard of this rank. Refuses data of which a rank would have nothing to train on.
+/// Train and validation shard of this rank. Refuses data if a train shard would be empty, or if the sizes would differ too much.
 pub(super) fn shards(
     ranks: &dyn Communicator,
     parts: &Parts,
@@ -31,7 +31,7 @@ pub(super) fn shards(
     let sizes: Vec<usize> = train.iter().map(Vec::len).collect();
     let (least, most) = (sizes.iter().min().copied(), sizes.iter().max().copied());
     let (least, most) = (least.unwrap_or_default(), most.unwrap_or_default());
-    // Every rank gives as many samples to a step, so those of a small shard count for more.
+    // Every rank gives equally many samples to a step, so a sample of a small shard would count for more.
     if least == 0 || most as f32 > LARGEST_RATIO * least as f32 {
         return Err(Failure::usage(anyhow!(
             "train part: expected shards of nearly equal size for {} ranks, found {least} to {most} samples: a group stays together; start fewer ranks",
@@ -44,7 +44,7 @@ pub(super) fn shards(
 
 /// Refuses networks whose messages are larger than MPI counts.
 pub(super) fn check_size(experiment: &Experiment) -> Result<(), Failure> {
-    // A checkpoint and the state of a rank have four numbers a parameter; a step has one for each thread.
+    // Per parameter, a checkpoint and the state of a rank have four numbers, and a step has one number for each thread.
     let numbers = experiment.recipe.workers.max(4);
     let (most, found) = (LARGEST_MESSAGE / (numbers * 4), experiment.network.layout.parameter_count());
     if found <= most {

@@ -34,7 +34,6 @@ pub(crate) struct SingleCamera {
 }
 
 impl SingleCamera {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let mut recipe = Recipe::read(None).map_err(Failure::usage)?;
         (recipe.epochs, recipe.seed) = (self.epochs, self.seed);

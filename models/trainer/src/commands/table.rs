@@ -53,7 +53,6 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let plan = Plan::read(&self.experiment).map_err(Failure::usage)?;
         let folder = self.runs.clone().unwrap_or_else(|| PathBuf::from("runs/tables").join(&plan.name));
@@ -65,7 +64,7 @@ impl Table {
                 out.display()
             )));
         };
-        // A page is written over a page alone.
+        // Only a plain file NAME.md is overwritten.
         let is_page = |file: &Path| std::fs::symlink_metadata(file).map_or(true, |found| found.is_file());
         if out.extension().is_none_or(|extension| extension != "md") || !is_page(&out) {
             return Err(Failure::usage(anyhow::anyhow!(
@@ -118,7 +117,7 @@ impl Table {
                     let notify = |event: &Event<'_>| progress.show(run, event);
                     let result = complete(plan, run, (folder, commit()), &parts, notify);
                     if let Err(error) = &result {
-                        // The runs at work end; no other one begins.
+                        // Runs that have begun are finished; no further run begins.
                         print_error(&format!("{}: {error}", run.name(plan)));
                         queue.lock().by_ref().for_each(drop);
                     }
@@ -186,7 +185,7 @@ impl Table {
         fold: Option<usize>,
     ) -> Result<SimpleAnswers, Failure> {
         let network = &plan.rows[0].spec.network;
-        // Everything that the answers follow from.
+        // Everything on which the answers depend: stored answers to another text are not used.
         let asked = format!(
             "{:?} {:?} {} part, fold {fold:?}, views {:?} of {} slots",
             plan.simple,
@@ -270,7 +269,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// Makes the folder of the runs, and keeps other `table` commands out of it until the file is closed.
+/// Makes the folder of the runs, and keeps other `table` commands out of it until the returned file is closed.
 fn lock(folder: &Path) -> Result<File, Failure> {
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     let name = folder.join("lock");

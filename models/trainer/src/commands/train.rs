@@ -65,7 +65,7 @@ pub(crate) struct Train {
     json: bool,
 }
 
-/// Who trains.
+/// Threads or ranks that train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Workers {
     /// Threads of this process.
@@ -87,13 +87,12 @@ impl FromStr for Workers {
 }
 
 impl Train {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         if self.workers == Some(Workers::Mpi) {
             return self.run_on_ranks();
         }
         let (spec, recipe) = self.spec_and_recipe()?;
-        // `[scale_out]` is for ranks; a run of one process with it is the same run without.
+        // `[scale_out]` concerns ranks alone, so a run of one process has the same identity with and without it.
         let recipe = Recipe { scale_out: None, ..recipe };
         let parts = self.dataset.open_for(&spec)?;
         let out = self.out(&spec);
@@ -125,7 +124,7 @@ impl Train {
         Ok((spec, recipe))
     }
 
-    /// Refuses `--resume` where there is no run.
+    /// Refuses `--resume` if the folder `out` has no run.
     fn check_resume(&self, out: &Path) -> Result<(), Failure> {
         if self.resume && !out.join("run.json").exists() {
             let out = out.display();
@@ -161,7 +160,7 @@ impl Train {
             let data = (&parts, self.limit_train(), self.dataset.identity());
             let agreed = super::agreement::check(&ranks, &spec, &recipe, data);
             if agreed.is_err() && ranks.rank() != 0 {
-                // Every rank knows of it, and rank 0 says so: `mpirun` ends all ranks when one does.
+                // Every rank has the same error, and rank 0 prints it. The others wait, since `mpirun` ends all ranks when one rank ends.
                 std::thread::sleep(std::time::Duration::from_secs(2));
                 std::process::exit(2);
             }
@@ -252,8 +251,8 @@ impl Train {
         self.limit_train.map(NonZero::get)
     }
 
-    /// Trains the networks of the folds, where thresholds come from them and the run has not trained them yet. Every rank must come here; the folder
-    /// of rank 0 has the logits.
+    /// Trains the networks of the folds, if thresholds come from out-of-fold logits and the run has none yet. Every rank must call this
+    /// function; the logits are written to the folder of rank 0.
     fn train_folds(
         &self,
         experiment: &Experiment,
@@ -300,7 +299,7 @@ impl Train {
     }
 }
 
-/// The folds whose networks give the thresholds of a run; `None` where they come from the validation part.
+/// The folds whose networks give the thresholds of a run; `None` if thresholds do not come from out-of-fold logits.
 pub(crate) fn folds(experiment: &Experiment, parts: &Parts) -> Option<Folds> {
     let calibration = parts.data.len(Part::Calibration);
     let groups: BTreeSet<u32> = parts.groups(Part::Validation, None).into_iter().collect();

@@ -19,7 +19,7 @@ use crate::program::{Trained, trained};
 
 /// Tolerance of floats after up to three sections that sum in another order; relative for numbers above 1.
 const TOLERANCE: f32 = 1e-3;
-/// Samples of a comparison that may be outside the tolerance: one with a feature bit at its threshold.
+/// Number of samples of a comparison that may be outside the tolerance, for a feature bit at its threshold.
 const AT_THRESHOLD: usize = 1;
 
 const HEADER: &str = r#"

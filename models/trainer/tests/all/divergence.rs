@@ -1,4 +1,4 @@
-//! A run whose loss is no number any more: it stops, names the batch, and keeps what it had.
+//! A run whose loss is no longer finite stops, names the batch, and keeps its earlier checkpoints.
 
 use std::path::Path;
 

@@ -13,7 +13,7 @@ use headwater_training::recipe::Recipe;
 
 /// Step of the central difference; with `f32` losses of about 10, rounding adds some 1e-3 to the quotient.
 const STEP: f32 = 1e-2;
-/// Curvature over the step and rounding together.
+/// Tolerance for the curvature over the step and for rounding.
 const TOLERANCE: f32 = 2e-2;
 
 const SPEC: &str = r#"

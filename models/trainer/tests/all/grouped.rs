@@ -75,7 +75,7 @@ impl Fixture {
         Bundle::open(self.path(run).join("bundle.hwb")).unwrap().policy().clone()
     }
 
-    /// What `tune` says of a bundle when the data allows no promise.
+    /// Message of `tune` for a bundle whose data allows no promise.
     fn refusal(&self, bundle: &Path) -> String {
         let output = self.command(&["tune", bundle.to_str().unwrap(), "--loss", "0.5", "--require-promise"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -107,7 +107,7 @@ fn thresholds_come_from_out_of_fold_logits_which_a_run_trains_once() {
     assert!(!said.contains("fold "), "{said}");
     assert_eq!(data.policy("run"), policy);
 
-    // Parts of another fold are not those that the run kept apart.
+    // Another fold has other parts than the run kept apart, so `export` refuses it.
     let other = ["export", run.to_str().unwrap(), "--out", out.to_str().unwrap(), "--fold", "3"];
     let output = data.command(&other);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -120,7 +120,7 @@ fn thresholds_come_from_out_of_fold_logits_which_a_run_trains_once() {
             .contains("was trained on eth80; samples of eth80, fold 3 may be")
     );
 
-    // Without the file no other thresholds take its place.
+    // Without the file of logits, `export` fails and does not choose thresholds from other logits.
     let logits = data.path("run").join("out-of-fold.hwlogits");
     std::fs::rename(&logits, data.path("kept.hwlogits")).unwrap();
     let output = data.command(&["export", run.to_str().unwrap(), "--out", out.to_str().unwrap()]);
@@ -150,7 +150,7 @@ fn a_recipe_without_folds_takes_the_thresholds_from_validation() {
     assert_eq!(data.report("run")["thresholds"]["from"], "logits of 32 validation samples in 8 groups");
     assert!(!data.path("run").join("out-of-fold.hwlogits").exists());
 
-    // A network of the data is told the number that it would need, too.
+    // For a network that was trained on this data, the message also has the number of samples that a promise needs.
     let said = data.refusal(&data.path("run").join("bundle.hwb"));
     for part in [
         "eth80: expected a calibration part, found none",
@@ -244,7 +244,7 @@ fn a_recording_is_one_group_unless_a_block_length_is_stated() {
     let output = tune(&[&blocks[..], &["--json"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    // Every second block of 30.
+    // Every second block of 30 is a group: 15 groups.
     assert_eq!(
         (&found["promises"][0]["part"]["groups"], &found["promises"][0]["part"]["samples"]),
         (&15.into(), &120.into())

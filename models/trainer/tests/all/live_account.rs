@@ -180,7 +180,7 @@ fn the_account_of_training_equals_the_live_account_exit_by_exit() {
     class_prior[usize::from(samples.labels[0])] = 0.55;
 
     for policy in [Policy::default(), learned()] {
-        // Figures of a part count the class prior's answer to what no device sees.
+        // Figures of a part count the class prior's answer to a sample that no device sees.
         let policy = Policy { no_answer: NoAnswer::ClassPrior, ..with_threshold(policy, &trained, &samples) };
         let network = TrainedNetwork { layers: &experiment.network, state: &state };
         let manifest = manifest(&experiment.network.spec, class_prior.clone());

@@ -47,7 +47,7 @@ fn a_promise_is_made_and_written_and_ends_with_other_thresholds() {
     assert_eq!(promise.kind, Bound::Losses);
     assert!(promise.to_string().contains("at most 2 % of answers"), "{promise}");
 
-    // A wait leaves the promise, a threshold ends it.
+    // A change of `window_ms` leaves the promise; a change of a threshold ends it.
     let policy =
         |text: &str| PolicyChanges::parse(text).unwrap().apply_to(&after.policies().clone()).unwrap().0;
     assert_eq!(policy("window_ms = 20\n").promises, [promise]);
@@ -100,7 +100,7 @@ fn splits_report_how_often_such_a_promise_is_broken() {
     is_refused(&["--loss", "3", "--splits", "0"], "--splits");
 }
 
-/// The folder of Fashion-MNIST; `None`, and a line that says so, where it is not there.
+/// The folder of Fashion-MNIST; if it does not exist, `None` and a printed line.
 fn fashion_mnist() -> Option<PathBuf> {
     let data = std::env::var_os("HEADWATER_DATA")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);

@@ -1,4 +1,4 @@
-//! Run folders as commands use them: what does not belong to the run is refused before anything is computed.
+//! Run folders as commands use them: data and files that do not belong to the run are refused before anything is computed.
 
 use std::path::Path;
 use std::process::Output;

@@ -18,7 +18,7 @@ use crate::program::{Trained, trained};
 
 const SHIPPED: &str = include_str!("../../../networks/ddnn-c.toml");
 const PUBLISHED: &str = include_str!("../../../networks/ddnn-c-published.toml");
-/// Limit on a bundle for a board.
+/// Largest size of a bundle for a board.
 const MAX_BUNDLE_BYTES: usize = 400_000;
 /// Share of samples that the engine may decide otherwise than the trained network: bits at the threshold, equal logits.
 const DIFFERING_SHARE: f64 = 0.005;

@@ -59,7 +59,7 @@ fn a_page_is_made_again_from_logits_and_what_changed_is_named() {
     // Logits of another run are no logits of this one.
     std::fs::copy(dir.path().join("runs/rows/black/seed-1/logits/test-without-3.hwlogits"), &file).unwrap();
     check(&table(dir.path(), "page.md"), 1, "expected those of run");
-    // So are those of another presence pattern of the same run.
+    // Logits of another presence pattern of the same run are refused too.
     std::fs::copy(dir.path().join("runs/rows/masked/seed-1/logits/test-without-4.hwlogits"), &file).unwrap();
     check(&table(dir.path(), "page.md"), 1, "expected those of run");
     // Without the file the run is completed again, from its checkpoint.
@@ -67,7 +67,7 @@ fn a_page_is_made_again_from_logits_and_what_changed_is_named() {
     check(&table(dir.path(), "page.md"), 0, "2 runs, 1 to train");
     assert_eq!(std::fs::read_to_string(dir.path().join("page.md")).unwrap(), page);
 
-    // So it is without any other file that belongs to it, or with a marker that was cut off.
+    // The run is also completed again if any other file of the run is missing, or if its marker is cut off.
     let logits = dir.path().join("runs/rows/masked/seed-1/logits");
     for lost in ["calibration.hwlogits", "val.hwlogits", "done.json"] {
         std::fs::remove_file(logits.join(lost)).unwrap();

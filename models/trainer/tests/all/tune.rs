@@ -57,7 +57,7 @@ fn bytes_and_compute_are_kept_on_validation_and_stated_with_intervals() {
         let mean = number(&found, &format!("/chosen/measured/{key}/mean"));
         assert!(mean <= target.parse().unwrap(), "{found}");
         let [low, high] = [0, 1].map(|end| number(&found, &format!("/chosen/measured/{key}/interval/{end}")));
-        // Where all samples leave at the first exit, each view sends the same.
+        // If all samples leave at the first exit, each view sends equally many bytes, and the interval may be a single point.
         assert!(low <= mean && mean <= high, "{found}");
         assert_eq!(found["promises"], serde_json::json!([]));
         assert_eq!(found["loss_is"], Value::Null);

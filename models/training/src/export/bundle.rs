@@ -14,7 +14,7 @@ use super::parity::{COMPARED_SAMPLES, Parity, ParityError, Reference};
 use super::sections::onnx_sections;
 use headwater_calibration::data::Samples;
 
-/// Least width of a range of scores: equal scores must not allow these scores alone.
+/// Least width assumed for a measured range of scores: if all measured scores are equal, other scores must stay allowed.
 const MIN_SCORE_WIDTH: f32 = 1.0;
 
 /// A trained network that cannot be exported.
@@ -39,11 +39,12 @@ pub struct Exported {
     pub parity: Parity,
     /// Comparison of the packed device sections with the trained network, or why there is no packed form.
     pub packed: Result<Parity, NoPackedForm>,
-    /// The report as stored.
+    /// The report as stored in the bundle.
     pub report: serde_json::Value,
 }
 
-/// The bundle of a trained network with its training report, compared with the network on the first validation samples.
+/// The bundle of a trained network with its training report, compared with the network on the first [`COMPARED_SAMPLES`] validation
+/// samples.
 ///
 /// # Errors
 /// [`ExportError`] when an engine disagrees or the parts of the bundle contradict each other.
@@ -80,7 +81,8 @@ pub fn export(
     Ok(Exported { bytes, parity, packed, report })
 }
 
-/// Records the limits of the scores of devices and edges in their sections. Packed device sections have limits of their own.
+/// Records the score limits of the device and edge sections in the manifest. Packed device sections get none here: their limits
+/// follow from their numbers.
 fn record_score_limits(manifest: &mut NetworkManifest, reference: &Reference<'_>, devices_are_packed: bool) {
     let of_sections: Vec<(String, [f32; 2])> = manifest
         .sections

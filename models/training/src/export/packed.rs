@@ -1,7 +1,7 @@
 //! The packed form of a device section: weights as bits, batch norm and sign as one integer threshold per filter.
 //!
-//! A threshold is found by evaluating the trained float batch norm at every sum that the integers can reach, so that both agree by
-//! construction. The only difference left is the rounding of the float network itself, which sums `x / 255` and not `x`.
+//! A threshold is found by evaluating the trained float batch norm at every sum that the integers can reach, so that threshold and
+//! batch norm agree at every sum. The one difference left is rounding in the float network, which sums `x / 255` and not `x`.
 
 use headwater_kernels::{HeadParts, InputKind, Map, write};
 

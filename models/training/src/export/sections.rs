@@ -17,7 +17,7 @@ fn onnx(section: &SectionManifest, layers: &SectionLayers<'_>, trained: &Trained
     let mut graph = Graph::new(&section.name);
     let name = match (section.tier, layers) {
         (Tier::Device, _) => "view",
-        // An input cannot be `features` where that is the name of an output.
+        // The input of an edge cannot be named `features`: its output has that name.
         (Tier::Edge, SectionLayers::Exit(_)) => "maps",
         (Tier::Edge, SectionLayers::Logits(_)) => "scores",
         (Tier::Cloud, _) => "features",

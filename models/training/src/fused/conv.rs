@@ -1,8 +1,8 @@
 //! Convolution and its gradients as matrix products over patches (im2col), one sample at a time.
 //!
-//! `columns` is `[c_in * k * k, out_h * out_w]`: the row of `(channel, ky, kx)` holds that pixel of every output position, zero where
-//! the position falls into the padding. With `W` as `[c_out, c_in * k * k]`: `y = W columns`, `dW = dy columns^T`,
-//! `dcolumns = W^T dy`, and `dx` adds `dcolumns` back to where the patches came from.
+//! `columns` is `[c_in * k * k, out_h * out_w]`: the row of `(channel, ky, kx)` holds, for every output position, the input pixel
+//! under that tap of the window, zero in the padding. With `W` as `[c_out, c_in * k * k]`: `y = W columns`, `dW = dy columns^T`,
+//! `dcolumns = W^T dy`, and `dx` adds `dcolumns` back to the pixels that the patches came from.
 
 use std::ops::Range;
 
@@ -68,7 +68,7 @@ impl Sizes {
 
     /// The copies from a sample's input to its patches; the gradient adds the same pixels back.
     fn copies(&self) -> Copies {
-        // The output has the size of the input and the window moves by one pixel: a row of columns is the shifted plane.
+        // If the window moves by one pixel and the output has the size of the input, a row of columns is the shifted input plane.
         let shifts = self.window.stride == 1 && self.window.kernel == 2 * self.window.pad + 1;
         if shifts { Copies::Shifts { width: self.w, shifts: self.list_shifts() } } else { self.runs() }
     }
@@ -117,7 +117,7 @@ impl Sizes {
         (0..self.rows()).map(shift).collect()
     }
 
-    /// Gradients of the input and of the weight, where wanted, for the gradient of the output.
+    /// Gradients of the input and of the weight, each `None` unless wanted; `output` is the gradient of the output.
     fn gradient(
         self,
         x: &[f32],
@@ -150,7 +150,7 @@ impl Sizes {
     }
 }
 
-/// Pixels that are adjacent in the columns, and one step apart in the input.
+/// `count` pixels that are adjacent in `columns`, and one stride apart in the input; both fields are the offset of the first pixel.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     columns: usize,
@@ -161,15 +161,15 @@ struct Run {
 /// A row of columns that is the input's plane, shifted.
 #[derive(Clone, Debug)]
 struct Shift {
-    /// The row.
+    /// Range of the row in the columns.
     plane: Range<usize>,
     /// `columns` is an offset from the beginning of the row.
     run: Run,
-    /// Columns of the output whose input is padding.
+    /// Columns of the output plane whose input is padding.
     edges: Range<usize>,
 }
 
-/// The copies that build the patch matrix of a sample (im2col). Each row of the matrix is a shifted plane, or consists of short runs.
+/// The copies that build the patch matrix of a sample (im2col): each row of the matrix is a shifted plane, or consists of short runs.
 ///
 /// ```text
 /// Shifts                       Runs
@@ -258,7 +258,7 @@ mod tests {
 
     use super::*;
 
-    /// Sums of a few hundred products of order one, in another order.
+    /// Tolerance for sums of a few hundred products of order one, added in another order.
     const SUM_ORDER: f32 = 1e-4;
 
     #[track_caller]

@@ -20,8 +20,8 @@ pub struct JoinRows {
 ///
 /// # Shapes
 /// - `x`: `[rows, channels, h, w]`
-/// - returns `[batch, channels, h, w]` for MP and AP, `[batch, slots * channels + slots, h, w]` for CC: the slots' maps, absent
-///   ones zero, then one plane of mask values (0 or 1) a slot
+/// - returns `[batch, channels, h, w]` for MP and AP, `[batch, slots * channels + slots, h, w]` for CC: the slots' maps, zeros for
+///   absent maps, then one plane of mask values (0 or 1) per slot
 ///
 /// # Panics
 /// Unless `layout` has as many rows as `x`.
@@ -34,7 +34,7 @@ pub fn join(x: Tensor<4>, aggregation: Aggregation, layout: JoinRows) -> Tensor<
     }
 }
 
-/// No two rows share values, so each row gets its part of the gradient.
+/// Concatenation: no two rows share output values, so each row's gradient is its part of the output's gradient.
 fn concatenation(x: Tensor<4>, layout: JoinRows) -> Tensor<4> {
     let shape @ [_, channels, h, w] = x.dims();
     let (x, node) = operand(x);
@@ -57,7 +57,7 @@ fn concatenation(x: Tensor<4>, layout: JoinRows) -> Tensor<4> {
     })
 }
 
-/// Each row gets its share of the mean's gradient.
+/// Mean: each row's gradient is the gradient of the mean, divided by the number of rows of the sample.
 fn mean(x: Tensor<4>, layout: JoinRows) -> Tensor<4> {
     let shape @ [_, channels, h, w] = x.dims();
     let (x, node) = operand(x);
@@ -80,7 +80,7 @@ fn mean(x: Tensor<4>, layout: JoinRows) -> Tensor<4> {
     })
 }
 
-/// The row with the maximum gets all of the gradient.
+/// Maximum: for each value, the row with the maximum gets the whole gradient.
 fn maximum(x: Tensor<4>, layout: JoinRows) -> Tensor<4> {
     let shape @ [_, channels, h, w] = x.dims();
     let (x, node) = operand(x);
@@ -112,7 +112,7 @@ fn maximum(x: Tensor<4>, layout: JoinRows) -> Tensor<4> {
 }
 
 impl JoinRows {
-    /// One over the number of rows of each row's sample.
+    /// For each row, one over the number of rows of the same sample.
     fn shares(&self) -> Vec<f32> {
         let mut count = vec![0u32; self.batch];
         for &(sample, _) in &self.rows {

@@ -26,7 +26,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Storage of a product.
+/// Whether a product replaces or is added to the contents of `out`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Write {
     /// `out = a b`.
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Sums of seven products of order one, in another order.
+    /// Tolerance for sums of seven products of order one, added in another order.
     const SUM_ORDER: f32 = 1e-5;
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! burn-flex spends most of a training step of these small networks outside the matrix products (per-element pooling and batch
 //! norm, layout changes in the convolution and its gradients). Each operation here does the same mathematics in one pass over
-//! memory on one thread; each is tested against burn's own operation or against finite differences. burn keeps the tape.
+//! memory on one thread; each is tested against burn's own operation or against finite differences. burn keeps the tape: the record
+//! of operations from which gradients are computed.
 //!
 //! Conventions: `f32`, row-major, `[batch, channels, height, width]`; results depend on the inputs alone, never on threads.
 
@@ -34,7 +35,7 @@ pub use norm::{BatchStatistics, Folded, batch_norm};
 pub use pool::max_pool;
 pub use sign::{sign, sign_of};
 
-/// The numbers of an input of an operation, and while training its node on the tape.
+/// The numbers of an operation's input, and its node on the tape; no node outside training.
 fn operand<const D: usize>(tensor: Tensor<D>) -> (FlexTensor, Option<NodeGuard>) {
     match tensor.clone().try_into_primitive::<Autodiff<Flex>>() {
         Ok(tracked) => {
@@ -62,8 +63,8 @@ fn flex<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
 
 /// Puts `output` on the tape of its inputs, or returns a plain tensor when the inputs are on no tape.
 ///
-/// `gradient` gets the gradient of the output, and for each input whether its gradient is wanted. It returns the gradients of the
-/// inputs, `None` at most where the gradient is not wanted.
+/// `gradient` gets the gradient of the output, and for each input whether its gradient is wanted. `gradient` returns the gradients
+/// of the inputs; only a gradient that is not wanted may be `None`.
 fn record<const N: usize, const D: usize, F>(
     inputs: [Option<NodeGuard>; N],
     output: FlexTensor,
@@ -84,7 +85,7 @@ where
     Tensor::from_primitive::<Autodiff<Flex>>(tracked)
 }
 
-/// The gradient of an operation, with what it keeps of the forward pass.
+/// The gradient function of an operation, with the values that it keeps from the forward pass.
 #[derive(Clone)]
 struct Gradient<F>(F);
 

@@ -6,7 +6,7 @@ use super::simd::{dot, squares, sum, wide};
 use super::{flex, operand, record, sign_of, slice_of};
 use headwater_spec::Activation;
 
-/// Keeps the variance away from zero, as in DDNN's code.
+/// Summand that keeps the variance away from zero, as in DDNN's code.
 const EPSILON: f32 = 1e-5;
 
 /// The activation of a value.
@@ -41,8 +41,8 @@ pub struct BatchStatistics {
 }
 
 impl BatchStatistics {
-    /// Statistics of the values of all batches together, exact but for rounding: counts, sums and squares around the common mean add up. `None`
-    /// without a batch.
+    /// Statistics of the values of all batches together, exact up to rounding: counts, sums and squares around the common mean add up.
+    /// `None` without a batch.
     pub fn of_all<'a>(batches: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
         let batches: Vec<&Self> = batches.into_iter().collect();
         let first = batches.first()?;
@@ -197,7 +197,7 @@ impl Planes {
 struct Channel {
     index: usize,
     mean: f32,
-    /// One over the deviation.
+    /// One over the standard deviation.
     inverse: f32,
     scale: f32,
     shift: f32,
@@ -242,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// Means over 48 values of order one, in another order.
+    /// Tolerance for means over 48 values of order one, added in another order.
     const SUM_ORDER: f32 = 2e-4;
 
     /// The same layer from burn's elementwise operations.

@@ -58,11 +58,11 @@ wide! {
 
 /// Maxima along a row with their positions in the plane.
 ///
-/// Positions are floats, exact up to 2^24, so that the compiler selects both with the same vector instructions.
+/// Positions are floats, exact up to 2^24, so that the compiler selects values and positions with the same vector instructions.
 struct Line {
     value: Vec<f32>,
     at: Vec<f32>,
-    /// 0, 1, 2, ...
+    /// Number of each column as a float: 0, 1, 2, ...
     column: Vec<f32>,
 }
 

@@ -1,8 +1,8 @@
-//! Compiles plain loops for AVX2 too, and runs that version on processors with AVX2.
+//! Compiles plain loops a second time for AVX2, and runs the AVX2 version on processors that have AVX2.
 //!
 //! Rust neither reorders nor fuses float operations on its own, so both versions give the same bits.
 
-/// Defines a function that is compiled twice, for AVX2 too, and run as the processor allows.
+/// Defines a function that is compiled twice, plain and for AVX2; the AVX2 version runs if the processor has AVX2.
 ///
 /// A macro and not a function that takes a closure: a closure is a separate function, compiled without AVX2 unless the compiler
 /// happens to inline it. Functions that the body calls must be `#[inline(always)]` or as small as an iterator's adapter.

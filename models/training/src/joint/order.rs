@@ -1,8 +1,8 @@
 //! The order in which an epoch visits the samples.
 //!
 //! ```text
-//! one shard    a permutation of all samples, cut into batches; the last batch is what is left
-//! more shards  a permutation of each shard; a batch has as many samples of each, and a shard that ends begins again
+//! one shard    a permutation of all samples, cut into batches; the last batch of an epoch may be smaller
+//! more shards  a permutation of each shard; a batch has equally many samples of each shard, and a shard that ends begins again
 //! ```
 
 use crate::scale_out::shards;
@@ -14,21 +14,21 @@ use headwater_calibration::random::Random;
 pub struct Shard {
     /// Number of the shard, from 0.
     pub number: usize,
-    /// Its samples, as indices into the samples of this process.
+    /// The shard's samples, as indices into the samples of this process.
     pub members: Vec<u32>,
 }
 
 /// The shards of the train part that are in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnShards {
-    /// Shards of the whole run.
+    /// Number of shards in the whole run.
     pub all: usize,
-    /// Those in this process, in their order.
+    /// The shards in this process, by number.
     pub own: Vec<Shard>,
 }
 
 impl OwnShards {
-    /// The shards of process `rank` of `ranks`, each of which divides its train part into as many.
+    /// The shards of process `rank` of `ranks`; each process divides its train part into `shards` shards.
     pub fn of(samples: &Samples, shards: usize, (rank, ranks): (usize, usize)) -> Self {
         let own = shards::divide(&samples.groups, samples.len(), shards).into_iter().enumerate();
         let own = own.map(|(at, members)| Shard { number: rank * shards + at, members });
@@ -39,7 +39,7 @@ impl OwnShards {
     pub fn order(&self, (seed, stream): (u64, u64), epoch: u32, batch: usize) -> EpochOrder {
         let shuffled = |shard: &Shard| {
             let stream = [stream, u64::from(epoch), shard.number as u64];
-            // The number of the only shard is no part of the stream: weights of such runs are compared with recorded ones.
+            // The number of a single shard is not part of the stream, since weights of such runs are compared with recorded weights.
             let stream = if self.all == 1 { &stream[..2] } else { &stream[..] };
             let order = Random::new(seed, stream).permutation(shard.members.len());
             order.into_iter().map(|at| shard.members[at as usize]).collect()
@@ -53,7 +53,7 @@ impl OwnShards {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EpochOrder {
     shards: Vec<Vec<u32>>,
-    /// Samples of each shard in one step.
+    /// Number of samples from each shard in one step.
     step: usize,
     /// Whether a shard that ends begins again.
     repeats: bool,

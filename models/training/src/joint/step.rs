@@ -1,6 +1,6 @@
 //! One step: every worker takes its share of the batch, and the gradients are reduced in a fixed order.
 //!
-//! The result depends on the number of workers (batch norm sees a worker's share), never on timing.
+//! The result depends on the number of workers, since batch norm sees one worker's share, but never on timing.
 
 use crate::experiment::Experiment;
 use crate::fused::BatchStatistics;
@@ -44,9 +44,9 @@ fn gradients(experiment: &Experiment, state: &State, batch: &Batch, epoch: u32) 
     Gradients { gradient, statistics, sums: loss.sums }
 }
 
-/// Statistics of every batch norm over whole batches of the samples at `indices`, with the weights as they are: those of each worker of this process.
-/// Running statistics lag behind the weights; these do not (Wu and Johnson 2021, "Rethinking 'Batch' in `BatchNorm`", section 3). `batch` is
-/// the number of samples in a batch of one worker.
+/// For each worker of this process, statistics of every batch norm over the samples at `indices`, with the present weights. Running
+/// statistics lag behind the weights; exact statistics do not (Wu and Johnson 2021, "Rethinking 'Batch' in `BatchNorm`", section 3).
+/// `batch` is the number of samples in a batch of one worker.
 pub fn exact_statistics(
     experiment: &Experiment,
     state: &State,
@@ -79,7 +79,7 @@ pub fn combined(parts: &[Vec<Option<BatchStatistics>>], layout: &Layout) -> Vec<
     (0..layout.statistics.len()).map(of_norm).collect()
 }
 
-/// Appends the statistics of batch norms to a message, in their order; a count of 0 for one that took no part.
+/// Appends the statistics of batch norms to a message, in their order; a count of 0 for a batch norm that took no part.
 pub fn put_statistics(message: &mut Vec<u8>, statistics: &[Option<BatchStatistics>]) {
     for found in statistics {
         let Some(BatchStatistics { count, mean, variance }) = found else {
@@ -107,7 +107,7 @@ pub fn read_statistics(
     channels.map(one).collect()
 }
 
-/// Replaces the running statistics; a norm without any keeps them.
+/// Replaces the running statistics; a batch norm that is `None` in `found` keeps its running statistics.
 pub fn set_statistics(layout: &Layout, state: &mut State, found: &[Option<BatchStatistics>]) {
     for (range, found) in layout.statistics.iter().zip(found) {
         let Some(found) = found else { continue };

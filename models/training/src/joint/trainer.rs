@@ -26,15 +26,15 @@ pub struct Trainer<'a> {
     ranks: &'a dyn Communicator,
     rank: Rank<'a>,
     shards: OwnShards,
-    /// The recipe, with the batch and step size of all ranks.
+    /// The recipe, with batch and step size for all ranks together.
     recipe: Recipe,
-    /// Samples of the train part of all ranks.
+    /// Number of train samples over all ranks.
     samples: usize,
     /// Bytes that training had sent before this start.
     sent_before: u64,
-    /// Bytes that this start sent before training.
+    /// Bytes that this rank sent in this start before training, to find the checkpoint.
     sent_to_resume: u64,
-    /// Share of each class in the train part of all ranks.
+    /// Share of each class among the train samples of all ranks.
     class_prior: Vec<f32>,
     /// State and progress of the run.
     pub checkpoint: Checkpoint,
@@ -58,14 +58,14 @@ pub enum Event<'e> {
     },
     /// An epoch ended.
     Epoch(&'e EpochRecord),
-    /// The run should be saved now, with what this rank has and the others do not.
+    /// The run should be saved now, with the numbers that this rank alone has; `None` if it has none.
     Checkpoint(&'e mut Checkpoint, Option<RankState>),
 }
 
-/// Largest mean loss of a batch. A network that knows nothing has about `ln classes` for each term of the loss.
+/// Largest mean loss of a batch; above it training has diverged. An untrained network has about `ln classes` per term of the loss.
 const MAX_LOSS: f64 = 1e4;
 
-/// A step whose loss is no number or beyond all bounds. Its gradient was not applied.
+/// A step whose loss or gradient is not finite, or whose mean loss exceeds 10,000. Its gradient was not applied.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error(
     "training diverged at epoch {epoch}, step {step_in_epoch} (samples {samples:?} and others): the loss or a gradient is no number or too large, mean \
@@ -82,16 +82,16 @@ pub struct Diverged {
     pub loss: f64,
 }
 
-/// Stream of the order of the steps, and of the order of the samples for the statistics at the end.
+/// Random streams: for the order of the samples in steps, and for the choice of the samples for exact statistics.
 const STEPS: u64 = 2;
 const STATISTICS: u64 = 3;
 
-/// Samples of all ranks from which exact statistics are taken.
+/// Number of samples over all ranks from which exact statistics are taken.
 const STATISTICS_SAMPLES: usize = 10_000;
 
 impl<'a> Trainer<'a> {
-    /// One rank of a run, from its beginning, or from a checkpoint with the states of all ranks that wrote it, where ranks have some. `train` and
-    /// `validation` are the shards of this rank. Every rank must come here.
+    /// One rank of a run, from the beginning, or from a checkpoint with the states of all ranks that wrote it (empty if ranks have no
+    /// state). `train` and `validation` are the shards of this rank. Every rank must call this function, since ranks exchange messages.
     pub fn new(
         experiment: &'a Experiment,
         ranks: &'a dyn Communicator,
@@ -129,10 +129,10 @@ impl<'a> Trainer<'a> {
             progress.ranks = ranks.ranks();
         }
         if before != 0 && before != ranks.ranks() {
-            // The steps of the unfinished epoch are those of the new number of ranks.
+            // Converts the steps of the unfinished epoch to steps with the new number of ranks.
             let old = experiment.recipe.on_ranks(before).steps_per_epoch(samples);
             let new = recipe.steps_per_epoch(samples);
-            // Steps that were taken stay counted: files are numbered by them.
+            // The number of steps since the start stays, since files are numbered by it.
             let progress = &mut checkpoint.progress;
             progress.step_in_epoch =
                 (u64::from(progress.step_in_epoch) * u64::from(new) / u64::from(old)) as u32;
@@ -153,7 +153,7 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Numbers that this rank alone has; `None` where all ranks have the same.
+    /// Numbers that this rank alone has; `None` if all ranks have the same numbers.
     pub fn rank_state(&self) -> Option<RankState> {
         self.rank.has_state().then(|| self.rank.state(&self.checkpoint))
     }
@@ -182,7 +182,7 @@ impl<'a> Trainer<'a> {
                 on(Event::Step { progress, steps_per_epoch })?;
                 let inside = progress.step_in_epoch < steps_per_epoch;
                 is_due |= inside && progress.step.is_multiple_of(u64::from(self.recipe.checkpoint.steps));
-                // Between two exchanges each rank has weights of its own.
+                // Between two exchanges each rank has its own weights, so a checkpoint waits for the next exchange.
                 if is_due && self.rank.is_exchanged() {
                     is_due = false;
                     self.count_sent();
@@ -225,15 +225,15 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Step size of a step of the present epoch, from 1. It follows from the place in the run, not from the steps that were taken: another number of ranks
-    /// may take other steps in an epoch.
+    /// Step size of a step of the present epoch, from 1. The step size follows from the place in the run, not from the count of steps,
+    /// since another number of ranks may take another number of steps per epoch.
     fn rate(&self, step_in_epoch: u32) -> f32 {
         let per_epoch = u64::from(self.steps_per_epoch());
         let step = u64::from(self.checkpoint.progress.epoch) * per_epoch + u64::from(step_in_epoch);
         self.recipe.optimiser.rate(step, self.recipe.steps(self.samples))
     }
 
-    /// Takes the statistics of all batch norms anew, over the same samples every time.
+    /// Computes the statistics of all batch norms anew, over the same samples every time.
     fn set_exact_statistics(&mut self) {
         let (recipe, layout) = (&self.recipe, &self.experiment.network.layout);
         let order = self.shards.order((recipe.seed, STATISTICS), recipe.epochs, recipe.batch);
@@ -256,7 +256,7 @@ impl<'a> Trainer<'a> {
     }
 
     fn end_epoch(&mut self, epoch: u32) -> EpochRecord {
-        // Several ranks keep no running statistics while they train.
+        // Several ranks keep no running statistics while they train, so every epoch ends with exact statistics.
         if epoch == self.recipe.epochs || self.ranks.ranks() > 1 {
             self.set_exact_statistics();
         }
@@ -281,7 +281,7 @@ impl<'a> Trainer<'a> {
         self.checkpoint.progress.scale_out.sent_bytes = sent;
     }
 
-    /// Right answers on the validation part of all ranks.
+    /// Shares of right answers on the validation part, over all ranks.
     fn validation_shares(&self) -> ExitShares {
         let logits = evaluate(self.experiment, &self.checkpoint.state, self.validation);
         let network = &self.experiment.network.spec.network;
@@ -297,7 +297,7 @@ impl<'a> Trainer<'a> {
     }
 }
 
-/// The beginning of a run.
+/// The checkpoint before the first step of a run.
 fn first_checkpoint(experiment: &Experiment) -> Checkpoint {
     let layout = &experiment.network.layout;
     let state: State = layout.initial(experiment.recipe.seed);

@@ -16,7 +16,7 @@ pub struct Conv {
 }
 
 impl Conv {
-    /// A convolution; first weights for relu (He et al. 2015, section 2.2).
+    /// A convolution with initial weights for relu (He et al. 2015, section 2.2).
     pub fn new(layout: &mut Layout, name: &str, spec: &ConvSpec, of: &LayerShape) -> Self {
         let [inputs, ..] = of.input;
         let shape = [spec.filters, inputs, spec.kernel, spec.kernel];

@@ -1,6 +1,6 @@
 //! DDNN's `convp` block: binary convolution, max pool, batch norm, sign.
 //!
-//! DDNN adds a float bias to the convolution. The bias is left out here: batch norm subtracts the mean, and with the mean the bias.
+//! DDNN adds a float bias to the convolution. It is left out here, since batch norm subtracts the mean, and the bias with it.
 
 use burn::tensor::Tensor;
 use headwater_kernels::{Convp as Shape, Map, Threshold};
@@ -12,7 +12,7 @@ use crate::fused::{Folded, conv2d, max_pool};
 use crate::onnx::{Graph, Value, windowed};
 use headwater_spec::{Activation, ConvpSpec, LayerShape, Window};
 
-/// Limit on the sums over which thresholds are searched.
+/// Limit on the magnitude of the sums over which thresholds are searched.
 const MAX_SUM: usize = 1 << 24;
 
 /// Binary convolution, max pool, batch norm, sign.
@@ -25,7 +25,7 @@ pub struct Convp {
 }
 
 impl Convp {
-    /// A block whose latent weights begin normal with deviation `sqrt(1 / (k k c_in))`, as in DDNN's code.
+    /// A block with normal initial latent weights of deviation `sqrt(1 / (k k c_in))`, as in DDNN's code.
     pub fn new(layout: &mut Layout, name: &str, spec: &ConvpSpec, of: &LayerShape) -> Self {
         let [inputs, ..] = of.input;
         let shape = [spec.filters, inputs, spec.kernel, spec.kernel];

@@ -1,5 +1,5 @@
-//! The layers: each computes in training and inference, and lowers its trained numbers to ONNX and to the packed form. A kind of block is a file, and
-//! its row in `layers!`.
+//! The layers: each computes in training and inference, and lowers its trained numbers to ONNX and to the packed form. Each kind of
+//! block has a file and a row in `layers!`.
 
 mod conv;
 mod convp;
@@ -54,7 +54,7 @@ impl<'a> TrainedState<'a> {
         &self.layout.parameters[id.0].shape
     }
 
-    /// Whether each value of a weight is at least 0: the bits of a binary weight.
+    /// Bits of a binary weight: whether each latent value is at least 0.
     pub fn signs(&self, id: ParameterId) -> Vec<bool> {
         self.parameter(id).iter().map(|value| *value >= 0.0).collect()
     }
@@ -81,7 +81,7 @@ pub trait Layer {
     /// The packed form of the block; `index` counts the blocks of the section from 0.
     ///
     /// # Errors
-    /// [`NoPackedForm`], by default since the block is not binary.
+    /// [`NoPackedForm`]; the default refuses the block as not binary.
     fn packed(&self, _: &TrainedState<'_>, _: Map, index: usize) -> Result<PackedBlock, NoPackedForm> {
         Err(NoPackedForm::NotBinary(index))
     }
@@ -89,7 +89,7 @@ pub trait Layer {
     /// The packed form of the block as the head of a device.
     ///
     /// # Errors
-    /// [`NoPackedForm`], by default since the block is no binary head.
+    /// [`NoPackedForm`]; the default refuses the block as no binary head.
     fn packed_head(&self, _: &TrainedState<'_>) -> Result<PackedHead, NoPackedForm> {
         Err(NoPackedForm::Head)
     }
@@ -105,7 +105,7 @@ macro_rules! layers {
         }
 
         impl Block {
-            /// The block of that shape; `name` is the prefix of its parameters.
+            /// The block of that shape; `name` is the prefix of its parameters' names.
             pub fn new(layout: &mut Layout, name: &str, shape: &LayerShape) -> Self {
                 match &shape.block {
                     $(BlockSpec::$Kind(spec) => Self::$Kind($Kind::new(layout, name, spec, shape)),)*
@@ -125,7 +125,7 @@ macro_rules! layers {
 layers! {
     /// Binary convolution, max pool, batch norm, sign.
     Convp,
-    /// Float convolution, batch norm or bias, relu.
+    /// Float convolution, batch norm or bias, relu or nothing.
     Conv,
     /// Max pool.
     Pool,

@@ -52,7 +52,7 @@ impl Norm {
         Folded { activation: Activation::None, ..self.folded(&pass.trained) }.apply(x)
     }
 
-    /// The layer with its running statistics as one factor and one summand per channel.
+    /// Batch norm with running statistics, as one factor and one summand per channel.
     pub fn folded(&self, trained: &TrainedState<'_>) -> Folded {
         let (mean, variance) = trained.running(self.statistics);
         let (gamma, beta) = (trained.parameter(self.gamma), trained.parameter(self.beta));

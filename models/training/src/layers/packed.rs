@@ -3,7 +3,7 @@
 use headwater_kernels::{Affine, BlockParts, Convp, PackedError, Threshold};
 use thiserror::Error;
 
-/// Obstacle to the packed form of a device section, which runs as ONNX then.
+/// Obstacle to the packed form of a device section; the section then runs as ONNX.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoPackedForm {
     /// A block is not binary.
@@ -23,7 +23,7 @@ pub enum NoPackedForm {
         /// Weights of one filter.
         taps: usize,
     },
-    /// The batch norm of a block has numbers that are not finite.
+    /// The sign after the batch norm of a block changes more than once over the sums of a filter: no threshold computes it.
     #[error("the batch norm of block {0} changes its sign more than once")]
     Threshold(usize),
     /// The packed form does not support such a shape.
@@ -34,7 +34,7 @@ pub enum NoPackedForm {
 /// A packed block with its weights.
 #[derive(Clone, Debug)]
 pub struct PackedBlock {
-    /// Shape of the block.
+    /// Input, filters and windows of the block.
     pub shape: Convp,
     /// Whether each weight is +1, `[filters, channels, kernel, kernel]`.
     pub weights: Vec<bool>,
@@ -54,7 +54,7 @@ pub struct PackedHead {
 }
 
 impl PackedBlock {
-    /// The block as the packed form takes it.
+    /// The block as [`headwater_kernels::write`] takes it.
     pub fn parts(&self) -> BlockParts<'_> {
         BlockParts { shape: self.shape, weights: &self.weights, thresholds: &self.thresholds }
     }

@@ -4,7 +4,7 @@
 //! parameters  | device-0.0.weight | device-0.0.norm.gamma | device-0.0.norm.beta | ... | cloud.3.bias |
 //! statistics  | means, variances of the 1st batch norm | of the 2nd | ...
 //! ```
-//! Layers hold ids, not numbers. So workers share the layers, gradients are averaged as one vector, and a checkpoint is two vectors.
+//! Layers hold ids, not numbers: workers share the layers, gradients are averaged as one vector, and a network is saved as two vectors.
 
 use std::ops::Range;
 
@@ -26,16 +26,16 @@ pub enum ParameterKind {
     Binary,
     /// Float weight; weight decay applies.
     Weight,
-    /// Bias or batch norm: no weight decay.
+    /// Bias, or factor or summand of batch norm: no weight decay.
     Offset,
 }
 
 /// Initial values of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
-    /// Normal with this deviation.
+    /// Normal with mean 0 and this deviation.
     Normal(f32),
-    /// All equal.
+    /// All equal to this number.
     Constant(f32),
 }
 
@@ -69,12 +69,12 @@ pub struct State {
     pub parameters: Vec<f32>,
     /// Running means and variances of batch norm.
     pub statistics: Vec<f32>,
-    /// Coding of the devices' messages; `None` before it is fitted, and in networks of floats and plain maps.
+    /// Coding of the devices' messages; `None` before the coding is fitted, and in networks with float scores and plain maps.
     pub coding: Option<WireCoding>,
 }
 
 impl PartialEq for State {
-    /// Compares what is trained; the coding follows from it.
+    /// Compares the trained numbers alone, since the coding follows from these.
     fn eq(&self, other: &Self) -> bool {
         (&self.parameters, &self.statistics) == (&other.parameters, &other.statistics)
     }
@@ -112,7 +112,7 @@ impl Layout {
         self.statistics.last().map_or(0, |range| range.end)
     }
 
-    /// Initial numbers from `seed`; each parameter has a separate random stream, by name.
+    /// Initial numbers from `seed`; each parameter has its own random stream, named by the parameter.
     pub fn initial(&self, seed: u64) -> State {
         let mut parameters = Vec::with_capacity(self.parameter_count());
         for parameter in &self.parameters {

@@ -18,7 +18,7 @@ pub struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    /// A run that records gradients and normalises by the batch.
+    /// A run that records gradients and normalises by the statistics of the batch.
     pub fn training(trained: TrainedState<'a>) -> Self {
         let recorded = RefCell::new(vec![None; trained.layout.statistics.len()]);
         let pass = Self::on(Device::flex().autodiff(), trained);
@@ -55,7 +55,7 @@ impl<'a> Pass<'a> {
     /// A parameter as used by the network: the signs of a binary weight.
     ///
     /// # Panics
-    /// When the layout has another rank.
+    /// When the parameter does not have `D` dimensions.
     pub fn weight<const D: usize>(&self, id: ParameterId) -> Tensor<D> {
         let Parameter { shape, kind, .. } = &self.trained.layout.parameters[id.0];
         let shape: [usize; D] = shape.as_slice().try_into().expect("layers ask for the rank they laid out");
@@ -70,7 +70,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The statistics of the batch, without gradients.
+    /// The statistics of the batch; empty for inference.
     pub fn into_statistics(self) -> Vec<Option<BatchStatistics>> {
         self.recorded.map(RefCell::into_inner).unwrap_or_default()
     }

@@ -13,7 +13,7 @@ use headwater_spec::{FloatActivation, LayerShape, PoolSpec};
 pub struct Pool(PoolSpec);
 
 impl Pool {
-    /// A pool.
+    /// A pool with the window and activation of `spec`.
     pub fn new(_layout: &mut Layout, _name: &str, spec: &PoolSpec, _of: &LayerShape) -> Self {
         Self(*spec)
     }

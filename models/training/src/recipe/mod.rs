@@ -16,7 +16,7 @@ use headwater_spec::file_error::{self, FileError};
 
 pub use scale_out::{BatchOf, CompressionKind, RateScaling, Reduction, ScaleOutRecipe, Strategy};
 
-/// The recipe used when none is named.
+/// Text of the recipe that is used when none is named.
 pub const DEFAULT: &str = include_str!("../../../recipes/default.toml");
 
 table! {
@@ -104,7 +104,7 @@ table! {
 pub enum Teacher {
     /// The last exit.
     Last,
-    /// The exit after it: of device heads that are no exits the first one.
+    /// The next deeper exit; for device heads that are no exits, the first exit.
     Next,
 }
 
@@ -150,7 +150,7 @@ table! {
 /// Range of the weight of an exit.
 const WEIGHTS: std::ops::RangeInclusive<f32> = 0.0..=1e3;
 
-/// Most folds of a train part: each costs a training.
+/// Largest number of folds of a train part: each fold costs a training.
 const MAX_FOLDS: u32 = 64;
 
 impl From<ExitTarget> for Target {
@@ -165,7 +165,7 @@ impl Recipe {
         self.scale_out.unwrap_or_default()
     }
 
-    /// The recipe with the batch and step size of all ranks.
+    /// The recipe with batch and step size for all ranks together; a larger batch also gets the warm-up of `[scale_out]`.
     #[must_use]
     pub fn on_ranks(&self, ranks: usize) -> Self {
         let scale_out = self.scale_out();
@@ -178,19 +178,20 @@ impl Recipe {
         recipe
     }
 
-    /// Steps that ranks exchange uncompressed. At the end of the warm-up the mean of squared gradients, which 1-bit Adam freezes, is no longer that of
-    /// small steps.
+    /// Number of steps, from the first, that ranks exchange uncompressed. These steps include the warm-up: 1-bit Adam freezes the mean of
+    /// squared gradients after the last of these steps, and that mean must not come from small steps.
     pub fn uncompressed_steps(&self, samples: usize) -> u64 {
         let steps = self.steps(samples);
         share_of(self.scale_out().uncompressed, steps).max(self.optimiser.warm_up_steps(steps)).max(1)
     }
 
-    /// Steps in one epoch, to the nearest whole batch. Of one shard what is left over is left out, other samples in each epoch; more shards begin again.
+    /// Steps in one epoch: samples per batch, rounded to the nearest whole number, at least 1. With one shard, an epoch leaves out the
+    /// samples beyond its steps, other samples each time; with more, a shard that ends begins again.
     pub fn steps_per_epoch(&self, samples: usize) -> u32 {
         ((samples + self.batch / 2) / self.batch).max(1) as u32
     }
 
-    /// Steps of a run on a train part of so many samples.
+    /// Steps of a run on a train part of `samples` samples.
     pub fn steps(&self, samples: usize) -> u64 {
         u64::from(self.epochs) * u64::from(self.steps_per_epoch(samples))
     }
@@ -200,7 +201,8 @@ impl Recipe {
         share_of(self.loss.cloud_first, self.epochs.into())
     }
 
-    /// The loss of an epoch, from 1, of a network with these exits.
+    /// The loss of an epoch, from 1, for a network with these exits: in the first [`cloud_first_epochs`](Self::cloud_first_epochs) the
+    /// loss of the last exit alone.
     pub fn loss_of_epoch(&self, epoch: u32, exits: &[Exit]) -> LossRecipe {
         let mut loss = self.loss.clone();
         if u64::from(epoch) > self.cloud_first_epochs() {
@@ -245,7 +247,7 @@ impl Recipe {
     /// Reads a recipe file, or the default one for `None`.
     ///
     /// # Errors
-    /// [`FileError`]: unreadable, not TOML, or numbers out of range (all are named).
+    /// [`FileError`]: unreadable, not TOML, unknown keys, or numbers out of range; every mistake is named.
     pub fn read(file: Option<&Path>) -> Result<Self, FileError> {
         match file {
             None => Self::parse(Path::new("default recipe"), DEFAULT),
@@ -343,7 +345,7 @@ const REPLACED: [(&str, &str); 11] = [
     ("loss.distillation.edge", "`exits = { edge = 1.0 }`"),
 ];
 
-/// A mistake that says by what a former key is replaced.
+/// The mistake of a former key says what replaces the key; other mistakes stay.
 fn replaced(mistake: Mistake) -> Mistake {
     match REPLACED.iter().find(|(key, _)| *key == mistake.key) {
         Some((_, expected)) => Mistake { text: format!("expected {expected}"), ..mistake },
@@ -382,8 +384,8 @@ mod tests {
 
     #[test]
     fn the_shares_of_every_recipe_are_the_steps_that_its_runs_had() {
-        // Of the whole train part of `fashion-6cam`: epochs, and steps of the run, of the warm-up, uncompressed, of the warm-up on ranks with batches of
-        // their own.
+        // For the whole train part of `fashion-6cam`: epochs; then steps of the run, of the warm-up, without compression, and of the
+        // warm-up on ranks that each have the batch of the recipe.
         for (name, epochs, expected) in [
             ("default", 20, [7820, 200, 200, 391]),
             ("few-bytes", 20, [7820, 200, 200, 391]),

@@ -67,10 +67,10 @@ pub enum BatchOf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateScaling {
-    /// None.
+    /// The step size stays.
     None,
-    /// With the square root of the batch, for Adam (Malladi et al. 2022, "On the SDEs and scaling rules for adaptive gradient algorithms", who scale the
-    /// decay rates of the moments too).
+    /// With the square root of the batch, for Adam (Malladi et al. 2022, "On the SDEs and scaling rules for adaptive gradient
+    /// algorithms", who scale the decay rates of the moments too; these stay here).
     SquareRoot,
     /// With the batch, for gradient descent (Goyal et al. 2017, "Accurate, large minibatch SGD").
     Linear,
@@ -80,23 +80,24 @@ pub enum RateScaling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompressionKind {
-    /// None: 4 bytes a number.
+    /// None: 4 bytes per number.
     None,
-    /// A byte a number.
+    /// A byte per number.
     Int8,
-    /// A bit a number. With Adam, `synchronous` sends the mean of gradients, as 1-bit Adam.
+    /// A bit per number. With Adam, `synchronous` sends the mean of gradients, as 1-bit Adam.
     OneBit,
     /// The largest numbers with their indices, 8 bytes each.
     TopK,
 }
 
 impl ScaleOutRecipe {
-    /// Whether a rank has numbers that others do not have: moments of its own, or what its messages left out.
+    /// Whether a rank has numbers that others do not have: its own moments, or residuals of its compressed messages.
     pub fn has_rank_state(&self) -> bool {
         self.strategy == Strategy::LocalSteps || self.compression != CompressionKind::None
     }
 
-    /// Whether ranks exchange after step `step` of an epoch, from 1, with local steps: at equal distances, and at the end of the epoch.
+    /// Whether ranks exchange after step `step` of an epoch, from 1, with local steps: at equal distances of `every` steps or more, the
+    /// last time at the end of the epoch. An epoch of fewer steps has one exchange.
     pub fn is_exchange(&self, step: u32, steps_per_epoch: u32) -> bool {
         let (step, steps) = (u64::from(step), u64::from(steps_per_epoch));
         let exchanges = (steps / u64::from(self.every)).max(1);
@@ -111,9 +112,9 @@ impl ScaleOutRecipe {
         }
     }
 
-    /// Factor of the step size of synchronous training.
+    /// Factor by which synchronous training multiplies the step size, if each of `ranks` ranks has the batch of the recipe.
     pub fn rate_factor(&self, ranks: usize) -> f32 {
-        // A local step has the batch of one rank.
+        // A local step has the batch of one rank, so its step size does not grow.
         let is_larger = self.strategy == Strategy::Synchronous && self.batch == BatchOf::EachRank;
         match self.rate_scaling {
             RateScaling::None => 1.0,
@@ -123,7 +124,7 @@ impl ScaleOutRecipe {
         }
     }
 
-    /// Least share of `top_k`. Local steps have few exchanges, after which the weights that all have must have followed those of the ranks.
+    /// Least share of numbers that `top_k` may send: larger for local steps, whose few exchanges must carry all changes of the weights.
     pub(super) fn least_top_k_share(&self) -> f32 {
         match (self.strategy, self.compression) {
             (Strategy::LocalSteps, CompressionKind::TopK) => 0.1,

@@ -1,4 +1,4 @@
-//! A part of the data with what the trained network makes of it, evaluated by all ranks of a run.
+//! A part of the data with its logits from the trained network, evaluated by all ranks of a run.
 
 use headwater_protocol::SlotSet;
 use headwater_samples::Part;
@@ -14,9 +14,9 @@ use headwater_calibration::part_logits::PartLogits;
 
 /// A part with the logits of the trained network.
 pub struct EvaluatedPart {
-    /// The samples; without pixels where ranks have computed the views.
+    /// The samples; without pixels if the part was evaluated over ranks.
     pub samples: Samples,
-    /// Their logits.
+    /// Logits of the samples.
     pub logits: PartLogits,
 }
 
@@ -26,8 +26,8 @@ impl EvaluatedPart {
         Self { logits: evaluate(experiment, state, &samples), samples }
     }
 
-    /// Evaluates a part of the data: each rank computes the views and logits of a run of samples, and every rank gets all logits. Every rank
-    /// must come here.
+    /// Evaluates a part of the data: each rank computes views and logits of a range of samples, and every rank gets all logits. Every
+    /// rank must call this function.
     pub fn over_ranks(
         experiment: &Experiment,
         state: &State,
@@ -45,7 +45,7 @@ impl EvaluatedPart {
         for (message, samples) in ranks.all_gather(&message).iter().zip(of_rank) {
             let mut reader = Reader(message);
             seen.extend(samples.clone().map(|_| SlotSet::from_bits(reader.u64())));
-            // A rank without samples has no exits either.
+            // A rank without samples sends no logits.
             if !samples.is_empty() {
                 logits.append(PartLogits::read(&mut reader));
             }

@@ -24,26 +24,27 @@ use headwater_spec::manifest;
 
 /// The parts that are evaluated after training.
 pub struct EvaluationParts {
-    /// For choices, where there are no out-of-fold logits.
+    /// Validation part: for choices, if there are no out-of-fold logits, and for the report.
     pub validation: EvaluatedPart,
     /// Samples with their views, on which the bundle is compared with the trained network.
     pub compared: Samples,
-    /// For the promise; empty where the data has no such part.
+    /// Calibration part: for the promise; empty if the data has no such part.
     pub calibration: EvaluatedPart,
-    /// Why the calibration part allows no promise, in words; `None` where nothing speaks against one.
+    /// Why the calibration part allows no promise, in words; `None` if nothing speaks against a promise.
     pub promise_obstacle: Option<String>,
-    /// For the report.
+    /// Test part: for the report.
     pub test: EvaluatedPart,
     /// Name of the data set with its split, for the promise.
     pub data: String,
     /// Share of each class in the train part.
     pub class_prior: Vec<f32>,
-    /// For choices.
+    /// Train samples with out-of-fold logits: for choices; `None` if the run has no such logits.
     pub out_of_fold: Option<PartFile>,
 }
 
 impl EvaluationParts {
-    /// Fits the coding of messages, and evaluates the parts of the data of the run in a folder; `data` is their name with the split. Every rank must come here.
+    /// Fits the coding of messages, and evaluates the parts of the data for the run in a folder; `data` is the name of the data set with
+    /// its split. Every rank must call this function.
     ///
     /// # Errors
     /// The out-of-fold logits of the run cannot be used.
@@ -81,11 +82,11 @@ pub struct Finished {
     pub exported: Exported,
     /// The policy that was chosen.
     pub policy: Policy,
-    /// Figures of both parts under the policy.
+    /// Figures of the validation and test parts under the policy.
     pub reports: PartReports,
 }
 
-/// Chooses the policy, with a promise where the calibration part allows one, measures validation and test part, writes the bundle.
+/// Chooses the policy, with a promise if the calibration part allows one; measures validation and test part; makes the bundle.
 ///
 /// # Errors
 /// [`ExportError`] when a number is out of range or an engine disagrees.

@@ -7,7 +7,7 @@
 //!     resume.txt               how to go on with an unfinished run on ranks
 //!     metrics.jsonl            one line per epoch
 //!     checkpoint-*.hwck        the last two checkpoints
-//!     out-of-fold.hwlogits         out-of-fold logits, where thresholds come from them
+//!     out-of-fold.hwlogits         out-of-fold logits, if thresholds come from such logits
 //!     bundle.hwb, report.json  after the last epoch
 //! ```
 
@@ -63,7 +63,7 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// Keeps other commands out of the run until the file is closed.
+    /// Keeps other commands out of the run until the returned file is closed.
     ///
     /// # Errors
     /// Another command is at work on the run (`WouldBlock`), or the file cannot be made.
@@ -87,7 +87,7 @@ impl RunFolder {
     /// The experiment of the run.
     ///
     /// # Errors
-    /// The first file that cannot be used, files that are not those with which the run began, or a thread that the system refuses.
+    /// The first file that cannot be used, a spec or recipe that changed since the run began, or a thread that the system refuses.
     pub fn experiment(&self) -> io::Result<Experiment> {
         let spec = Spec::read(&self.file("spec.toml")).map_err(io::Error::other)?;
         let recipe = Recipe::read(Some(&self.file("recipe.toml"))).map_err(io::Error::other)?;

@@ -1,9 +1,9 @@
-//! Folds of a train part: whole groups, so that no network is asked about an object that it has learnt. Frames of a recording are divided into runs: only
-//! at their borders a network is asked about a frame whose neighbour it has learnt.
+//! Folds of a train part: whole groups, so that no network is evaluated on an object on which it was trained. Successive frames of a
+//! recording form a fold: only at the borders of a fold is a network evaluated on a frame whose neighbour it was trained on.
 //!
 //! ```text
 //! groups of scenes, in the order of time    | fold 1 | fold 2 | fold 3 | fold 4 |     neighbours resemble each other
-//! groups of one class each, such as objects   the same within each class, so that each fold leaves out every class
+//! groups of one class each, such as objects   divided so within each class: each fold has objects of every class
 //! ```
 
 use std::collections::BTreeMap;
@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 use crate::recipe::ExitTarget;
 use headwater_calibration::promise::{Target, binomial};
 
-/// Folds of small grouped data where the recipe names no number.
+/// Number of folds of small grouped data if the recipe names no number.
 const AUTOMATIC_FOLDS: u32 = 4;
 
-/// Number of samples of the parts beside the train part.
+/// Sizes of the parts beside the train part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherParts {
-    /// Samples of the validation part, or its groups where samples form groups.
+    /// Number of samples of the validation part, or of its groups if samples form groups.
     pub validation: usize,
-    /// Samples of the calibration part.
+    /// Number of samples of the calibration part.
     pub calibration: usize,
 }
 
@@ -32,8 +32,8 @@ pub struct Folds {
 }
 
 impl Folds {
-    /// Number of folds that a recipe asks for. Where it leaves the number out there are 4, if train samples form groups and neither a calibration
-    /// part nor a validation part is large enough to show the target.
+    /// Number of folds that a recipe asks for; 0 for none. If the recipe names no number: 4, if train samples form groups, there is no
+    /// calibration part, and the validation part is too small to show the target; otherwise 0.
     pub fn asked(exit: ExitTarget, is_grouped: bool, others: OtherParts) -> u32 {
         let target = Target::from(exit);
         let is_small = others.calibration == 0
@@ -41,8 +41,8 @@ impl Folds {
         exit.folds.unwrap_or(if is_small && is_grouped { AUTOMATIC_FOLDS } else { 0 })
     }
 
-    /// Divides samples with these labels and groups: whole groups into `count` folds, or into as many as there are groups; `None` below two. Without groups
-    /// samples are independent, groups of one.
+    /// Divides samples with these labels and groups into `count` folds of whole groups, or into one fold per group if there are fewer
+    /// groups. Without groups each sample is a group. `None` for fewer than two folds, or if a fold would be empty.
     pub fn divide(labels: &[u16], groups: &[u32], count: u32) -> Option<Self> {
         let alone: Vec<u32> = (0..labels.len() as u32).collect();
         let groups = if groups.is_empty() { &alone } else { groups };
@@ -56,7 +56,7 @@ impl Folds {
         }
         let has_one_class = |labels: &Vec<u16>| labels.iter().all(|label| *label == labels[0]);
         let by_class = classes.values().all(has_one_class);
-        // Groups that are divided among the folds together, in their order.
+        // Lists of groups, each divided among all folds by itself: one list per class if every group has one class, else one list.
         let mut strata: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
         for (group, labels) in &classes {
             strata.entry(if by_class { labels[0] } else { 0 }).or_default().push(*group);
@@ -64,7 +64,7 @@ impl Folds {
         let mut fold_of: BTreeMap<u32, u32> = BTreeMap::new();
         for (first, stratum) in strata.values().enumerate() {
             for (at, group) in stratum.iter().enumerate() {
-                // The first fold differs from class to class, which makes the folds equally large.
+                // The list of each class begins with another fold, which makes the folds about equally large.
                 let run = (at * count as usize / stratum.len()) as u32;
                 fold_of.insert(*group, (run + first as u32) % count);
             }
@@ -80,7 +80,7 @@ impl Folds {
         self.count
     }
 
-    /// Samples of a fold, which its network does not see.
+    /// Samples of a fold: the network of the fold is not trained on them.
     pub fn left_out(&self, fold: u32) -> Vec<usize> {
         (0..self.of.len()).filter(|sample| self.of[*sample] == fold).collect()
     }

@@ -1,5 +1,5 @@
-//! Out-of-fold logits: of each train sample from a network that was trained without its fold. Temperatures, rule and thresholds come from
-//! them where the validation part is too small.
+//! Out-of-fold logits: the logits of each train sample come from a network that was trained without the sample's fold. They give
+//! temperatures, rule and thresholds if the validation part is too small.
 
 use std::io;
 
@@ -17,9 +17,9 @@ use headwater_calibration::part_logits::PartLogits;
 /// Name of the file in a run folder.
 const FILE: &str = "out-of-fold.hwlogits";
 
-/// Trains a network for each fold with the recipe and seed of the experiment, and evaluates the fold: logits of all train samples, in their order.
-/// Each rank trains some of the folds, each as one process does, and every rank must come here. `notify` gets the number of the fold, from 0,
-/// and the events of its training. Nothing is chosen on the fold: it only watches.
+/// Trains a network for each fold with the recipe and seed of the experiment, and evaluates the fold: logits of all train samples, in
+/// their order. Each rank trains some of the folds alone, as one process does, and every rank must call this function. `notify` gets
+/// the number of the fold, from 0, and the events of its training. The fold serves as validation part, and nothing is chosen on it.
 ///
 /// # Errors
 /// [`Diverged`] names the step of a fold.
@@ -41,11 +41,11 @@ pub fn train(
             Ok::<(), Diverged>(())
         })?;
         let state = &mut trainer.checkpoint.state;
-        // The fold stands for unseen data: nothing is fitted on it.
+        // The fold stands for unseen data, so the coding is fitted on the other folds.
         state.coding = fitted_coding(experiment, state, &kept, &kept);
         evaluate(experiment, state, &fold_samples).put(&mut message);
     }
-    // Others may train a fold more.
+    // Other ranks may train one fold more.
     ranks.wait_for_all();
     let all = ranks.all_gather(&message);
     let mut readers: Vec<Reader<'_>> = all.iter().map(|message| Reader(message)).collect();
@@ -67,7 +67,7 @@ pub fn write(folder: &RunFolder, run: &str, samples: &Samples, logits: &PartLogi
     logits_file::write(&folder.file(FILE), run, samples, logits).map_err(io::Error::other)
 }
 
-/// The train samples of a run with their out-of-fold logits; `None` where its folder has none.
+/// The train samples of a run with their out-of-fold logits; `None` if the run folder has no such file.
 ///
 /// # Errors
 /// The file cannot be read, is damaged, or belongs to another run.
@@ -76,7 +76,7 @@ pub fn read(folder: &RunFolder, run: &str) -> io::Result<Option<PartFile>> {
     found.transpose().map_err(io::Error::other)
 }
 
-/// Whether a run folder has the logits.
+/// Whether a run folder has out-of-fold logits.
 pub fn is_in(folder: &RunFolder) -> bool {
     folder.file(FILE).exists()
 }

@@ -1,4 +1,4 @@
-//! The files of ranks beside a checkpoint: what one rank has and the others do not, as a [file of numbers](headwater_calibration::number_file).
+//! The files of ranks beside a checkpoint: the numbers that one rank alone has, as a [file of numbers](headwater_calibration::number_file).
 //!
 //! ```text
 //! RUN/checkpoint-000000400.hwck              of rank 0, written last
@@ -16,7 +16,7 @@ use crate::scale_out::RankState;
 use headwater_calibration::number_file::{self, Magic, write_whole};
 
 const MAGIC: Magic = *b"HWRANK01";
-/// Files of one rank that are kept in a folder, as many as checkpoints.
+/// Number of files of one rank that are kept in a folder, equal to the number of checkpoints.
 const KEPT: usize = 2;
 
 /// Identity of a file.
@@ -26,7 +26,7 @@ pub(super) struct RankFile {
     pub(super) run: String,
     /// Step of the checkpoint.
     pub(super) step: u64,
-    /// The rank, of how many.
+    /// Number of the rank, from 0.
     pub(super) rank: usize,
     /// Number of ranks.
     pub(super) ranks: usize,
@@ -56,13 +56,13 @@ impl RankFile {
         Ok(())
     }
 
-    /// The bytes of the file in `folder`; `None` where there is no whole one.
+    /// The bytes of the file in `folder`; `None` if the file is missing or damaged.
     pub(super) fn read(&self, folder: &Path) -> Option<Vec<u8>> {
         let bytes = fs::read(self.path(folder)).ok()?;
         self.decode(&bytes).is_some().then_some(bytes)
     }
 
-    /// The state in the bytes of the file; `None` for other bytes.
+    /// The state in the bytes of the file; `None` if the bytes are damaged or of another run, step or rank.
     pub(super) fn decode(&self, bytes: &[u8]) -> Option<RankState> {
         let (header, lists): (Self, Vec<Vec<f32>>) = number_file::decode(MAGIC, bytes).ok()?;
         let [first, second, sent_residual, owned_residual] = <[Vec<f32>; 4]>::try_from(lists).ok()?;

@@ -1,5 +1,5 @@
-//! Training in run folders, from the newest checkpoint: rank 0 writes the checkpoints; each rank writes what it alone has into the run folder of its
-//! machine, which may be the same folder. A run of one process is a run of one rank.
+//! Training in run folders, from the newest checkpoint: rank 0 writes the checkpoints; each rank writes the numbers that it alone has
+//! into the run folder on its machine, which may be the same folder. A run of one process is a run of one rank.
 
 use std::io;
 use std::time::Instant;
@@ -23,13 +23,13 @@ pub enum RunError {
     /// A checkpoint cannot be written, or belongs to another run.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// The loss is no number any more.
+    /// The loss or a gradient is not finite, or the loss is too large.
     #[error(transparent)]
     Diverged(#[from] Diverged),
-    /// There are checkpoints, all of them damaged.
+    /// There are checkpoints, but all are damaged.
     #[error("expected a whole checkpoint, found damaged ones only ({0}); remove them to begin anew")]
     AllDamaged(String),
-    /// Files of ranks that belong to a checkpoint are on none of the machines.
+    /// A checkpoint needs files of ranks, and no machine has a whole file of some rank.
     #[error(
         "checkpoint of step {step}: expected the files checkpoint-{step:09}-rank-R.hwrank of {ranks} ranks in the run folders, found no whole one of rank \
          {missing}; copy them from the machines of these ranks, or remove the checkpoints to begin anew"
@@ -37,9 +37,9 @@ pub enum RunError {
     MissingRankFiles {
         /// Step of the checkpoint.
         step: u64,
-        /// Ranks that wrote it.
+        /// Number of ranks that wrote the checkpoint.
         ranks: usize,
-        /// Ranks without a file.
+        /// Numbers of the ranks without a file, as text.
         missing: String,
     },
 }
@@ -51,8 +51,8 @@ impl RunError {
     }
 }
 
-/// Trains to the end of the recipe on all ranks, from the newest checkpoint of rank 0, and returns the last checkpoint. `train` and `validation` are
-/// the shards of this rank. Every rank must come here.
+/// Trains to the end of the recipe on all ranks, from the newest checkpoint of rank 0, and returns the last checkpoint. `train` and
+/// `validation` are the shards of this rank. Every rank must call this function.
 ///
 /// # Errors
 /// [`RunError`]: a folder cannot be written, has checkpoints of another run, or lacks the file of a rank.
@@ -79,7 +79,7 @@ pub fn train(
                 let step = checkpoint.progress.step;
                 let file = RankFile { run: identity.clone(), step, rank: ranks.rank(), ranks: ranks.ranks() };
                 file.write(&folder.path, state)?;
-                // Every rank has written its file before the checkpoint says that there are files.
+                // Waits until every rank has written its file, before the checkpoint that needs these files is written.
                 ranks.all_gather(&[]);
             }
             if ranks.rank() == 0 {
@@ -91,7 +91,7 @@ pub fn train(
     Ok(trainer.checkpoint)
 }
 
-/// Writes a checkpoint, and the figures of its epochs, after `seconds` of training.
+/// Writes a checkpoint after `seconds` of training, and `metrics.jsonl` with its epochs.
 fn save(
     checkpoint: &mut Checkpoint,
     folder: &RunFolder,
@@ -103,7 +103,8 @@ fn save(
     Ok(folder.write_metrics(&checkpoint.progress.epochs)?)
 }
 
-/// The newest checkpoint of rank 0 whose files of ranks are there, with these states, wherever the files are. `skipped` gets why newer ones are not used.
+/// The newest checkpoint of rank 0 for which the files of all ranks exist on any machine, with the states in these files. `skipped`
+/// gets the reasons why newer checkpoints are not used.
 fn newest(
     experiment: &Experiment,
     ranks: &dyn Communicator,
@@ -145,7 +146,7 @@ fn newest(
     }
 }
 
-/// The states of `before` ranks at a step, each from the first rank that has its file.
+/// The states of all `before` ranks at a step; each state comes from the first present rank whose folder has the file.
 fn rank_states(
     ranks: &dyn Communicator,
     folder: &RunFolder,

@@ -14,7 +14,7 @@ pub struct RankFacts {
 }
 
 impl RankFacts {
-    /// The first difference to rank 0, in words; `None` where all ranks have the same.
+    /// The first difference to rank 0, in words; `None` if all ranks have the same texts.
     pub fn difference(&self, ranks: &dyn Communicator) -> Option<String> {
         let own = serde_json::json!(self).to_string().into_bytes();
         let all = ranks.all_gather(&own);

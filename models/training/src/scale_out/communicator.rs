@@ -1,8 +1,9 @@
-//! The ranks of a run: processes that train one network together, as one of them sees the others.
+//! The ranks of a run: processes that train one network together. The trait is one rank's means to exchange messages with the others.
 
 use headwater_calibration::message::{Reader, put_u64};
 
-/// Exchange of messages among all ranks. Every rank calls the same functions in the same order; each call returns when all ranks have called it.
+/// Exchange of messages among all ranks. Every rank must call the same functions in the same order; a call returns when all ranks have
+/// made it.
 pub trait Communicator {
     /// Number of this rank, from 0.
     fn rank(&self) -> usize;
@@ -10,16 +11,17 @@ pub trait Communicator {
     /// Number of ranks.
     fn ranks(&self) -> usize;
 
-    /// Sends a message to every rank, and returns the messages of all ranks in their order; `lens` are their lengths, which every rank knows.
+    /// Sends a message to every rank, and returns the messages of all ranks in the order of ranks; `lens` has the length of each rank's
+    /// message in bytes, which every rank knows.
     fn all_gather_of(&self, message: &[u8], lens: &[usize]) -> Vec<Vec<u8>>;
 
-    /// Sends `messages[rank]` to each rank, and returns what each rank sent to this one; all messages to this rank have the length `len`.
+    /// Sends `messages[rank]` to each rank, and returns the messages of all ranks to this rank, each of `len` bytes.
     ///
     /// # Panics
     /// When there is not one message for each rank.
     fn all_to_all(&self, messages: Vec<Vec<u8>>, len: usize) -> Vec<Vec<u8>>;
 
-    /// Sends a message of any length to every rank, and returns the messages of all ranks in their order.
+    /// Sends a message of any length to every rank, and returns the messages of all ranks in the order of ranks.
     fn all_gather(&self, message: &[u8]) -> Vec<Vec<u8>> {
         let mut len = Vec::new();
         put_u64(&mut len, message.len() as u64);
@@ -31,11 +33,11 @@ pub trait Communicator {
     /// Replaces `values` by their sums over all ranks, added in an order that the implementation chooses. Every rank gets the same sums.
     fn all_reduce(&self, values: &mut [f32]);
 
-    /// Waits until every rank is here, and leaves the core to others meanwhile; for as long as those that are not say that they
-    /// [work](Self::is_working).
+    /// Waits until every rank has called this function, without keeping a core busy. Waits for as long as the missing ranks report that
+    /// they [work](Self::is_working).
     fn wait_for_all(&self);
 
-    /// Tells ranks that wait that this one works. Cheap: call it often.
+    /// Tells waiting ranks that this rank still works. Cheap enough to be called in every step.
     fn is_working(&self) {}
 
     /// Bytes that this rank has sent to others, without the headers of the transport.

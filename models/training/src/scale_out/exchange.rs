@@ -1,4 +1,5 @@
-//! The sum of a vector over all ranks, in two legs: each rank owns a slice of the vector, adds it over all ranks, and sends the sum to everyone.
+//! The sum of a vector over all ranks, in two legs: each rank owns a slice of the vector, adds the slice over all ranks, and sends the
+//! sum to every rank.
 //!
 //! ```text
 //!            slice 0   slice 1   slice 2                      sum 0     sum 1     sum 2
@@ -15,18 +16,18 @@ use super::compression::{Compression, encode_with_feedback};
 use crate::layers::Layout;
 use headwater_calibration::message::{Reader, put_f32s};
 
-/// Sums over ranks, with what earlier messages left out.
+/// Sums over ranks, with the residuals of earlier compressed messages.
 pub struct Exchange<'a> {
     ranks: &'a dyn Communicator,
     compression: Box<dyn Compression>,
     slices: Vec<Slice>,
-    /// Left out of earlier messages to the owners of the slices; a number for each parameter.
+    /// Residual of earlier messages to the owners of the slices, one number per parameter.
     pub sent_residual: Vec<f32>,
-    /// Left out of earlier sums of the own slice.
+    /// Residual of earlier sums of the slice that this rank owns, one number per parameter of the slice.
     pub owned_residual: Vec<f32>,
 }
 
-/// A part of the vector that one rank owns.
+/// The part of the vector that one rank owns.
 #[derive(Clone, Debug)]
 struct Slice {
     range: Range<usize>,
@@ -38,7 +39,7 @@ struct Slice {
 pub struct Summed {
     /// The sums, the same on every rank.
     pub values: Vec<f32>,
-    /// Message that each rank sent beside its vector.
+    /// For each rank, the message that the rank sent beside its vector.
     pub tails: Vec<Vec<u8>>,
 }
 
@@ -63,9 +64,9 @@ impl<'a> Exchange<'a> {
         self.ranks
     }
 
-    /// Adds the vectors of all ranks: every vector of a rank by itself, in the order of ranks and of their vectors, as [`sum`] adds them in one
-    /// process. `tail` goes to every rank with the first leg. Every rank has as many
-    /// vectors, and a tail of the same length. Nothing is compressed.
+    /// Adds the vectors of all ranks one by one, in the order of ranks and of each rank's vectors, as [`sum`] adds them in one process.
+    /// `tail` goes to every rank with the first leg. Every rank must have the same number of vectors, and a tail of the same length.
+    /// Nothing is compressed.
     pub fn sum_in_order(&self, vectors: &[Vec<f32>], tail: &[u8]) -> Summed {
         let message = |slice: &Slice| {
             let mut message = Vec::with_capacity(slice.range.len() * 4 * vectors.len() + tail.len());
@@ -145,7 +146,7 @@ pub fn slice_ranges(len: usize, ranks: usize) -> impl Iterator<Item = Range<usiz
     (0..ranks).map(move |rank| len * rank / ranks..len * (rank + 1) / ranks)
 }
 
-/// Most numbers that share a scale of 4 bytes: 64 bytes of one-bit numbers.
+/// Largest number of numbers that share one scale: with one bit each, 64 bytes of numbers to 4 bytes of scale.
 const BLOCK: usize = 512;
 
 /// Pieces of the parameter tensors that lie in a slice, from the beginning of the slice.
@@ -182,7 +183,7 @@ mod tests {
     #[test]
     fn sums_in_order_equal_those_of_one_process_bit_for_bit() {
         for ranks in [1, 2, 3, 5] {
-            // Two vectors a rank.
+            // Two vectors per rank.
             let all: Vec<Vec<f32>> = (0..2 * ranks as u64).map(vector).collect();
             let expected = sum(&all, 23);
             let found = in_process::run(ranks, |rank| {

@@ -7,12 +7,12 @@ use super::Communicator;
 
 /// State that all threads share.
 struct Shared {
-    /// The messages of each rank, one to each rank.
+    /// Element `[from][to]` is the message of rank `from` to rank `to`.
     messages: Mutex<Vec<Vec<Vec<u8>>>>,
     barrier: Barrier,
 }
 
-/// One thread.
+/// One rank, as a thread.
 struct ThreadRank<'a> {
     shared: &'a Shared,
     rank: usize,
@@ -71,7 +71,7 @@ impl Communicator for ThreadRank<'_> {
         headwater_calibration::message::put_f32s(&mut message, values);
         let all = self.all_gather(&message);
         values.fill(0.0);
-        // Another order than that of the ranks.
+        // Adds in the reverse order of ranks, as an MPI library may choose any order.
         for message in all.iter().rev() {
             let of_rank = headwater_calibration::message::Reader(message).f32s(values.len());
             values.iter_mut().zip(of_rank).for_each(|(sum, value)| *sum += value);

@@ -5,9 +5,9 @@
 //! agreement     whether all ranks have the same data, spec and recipe
 //! shards        which samples each rank has
 //! exchange      sums of a vector over all ranks ── compression
-//! rank          synchronous steps or local steps, by the recipe; rank_state is what a checkpoint keeps of it
+//! rank          synchronous steps or local steps, by the recipe; rank_state: the numbers of one rank that a checkpoint keeps
 //! ```
-//! Nothing here opens a socket: the transport is the communicator's.
+//! Nothing here opens a socket: the communicator transports the messages.
 
 pub mod agreement;
 mod communicator;

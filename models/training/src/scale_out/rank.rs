@@ -1,8 +1,8 @@
-//! The training of one rank: what it computes alone, and what it exchanges.
+//! The training of one rank: its steps, alone and in exchange with the other ranks.
 //!
 //! ```text
 //! synchronous  gradients of all ranks ──[sum]──> one step of the optimiser, the same on every rank
-//! local steps  steps of each rank alone, with moments of its own; every few steps
+//! local steps  steps of each rank alone, with its own moments; every few steps
 //!                weights of the last exchange - own weights ──[mean]──> one step of the outer optimiser, the same on every rank
 //! ```
 
@@ -25,11 +25,11 @@ pub struct Rank<'a> {
     exchange: Exchange<'a>,
     /// Weights after the last exchange (local steps).
     exchanged: Vec<f32>,
-    /// Steps since the last exchange, and the sums of this rank over them (local steps).
+    /// Number of steps since the last exchange, and this rank's loss sums over these steps (local steps).
     since: (u32, LossSums),
 }
 
-/// The part of a run's plan that a rank needs beside its recipe.
+/// Numbers of a run that a rank needs beside the recipe.
 #[derive(Clone, Copy, Debug)]
 pub struct RankPlan {
     /// Samples of a step over all ranks.
@@ -40,11 +40,11 @@ pub struct RankPlan {
     pub exits: &'static [Exit],
 }
 
-/// A loss or gradient of this rank, or of all ranks, that is no number.
+/// A loss or gradient of this rank, or summed over all ranks, that is not finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotFinite;
 
-/// A step of the optimiser, and where it is in the epoch.
+/// A step of the optimiser, and its place in the epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct RankStep {
     /// The step.
@@ -82,8 +82,8 @@ impl<'a> Rank<'a> {
         self.since.0 == 0
     }
 
-    /// Prepares the weights of the next step. After an exchange of local steps a rank goes on from the weights that all have and from what it alone has
-    /// learnt: what its messages left out. Otherwise a coarse compression would throw the rank back in every exchange.
+    /// Prepares the weights of the next step. After an exchange of local steps, a rank adds to the common weights the changes that its
+    /// compressed message left out. Otherwise a coarse compression would undo most of the rank's own progress in every exchange.
     pub fn begin_step(&mut self, state: &mut State) {
         if self.recipe.strategy == Strategy::LocalSteps && self.is_exchanged() {
             let ranks = self.ranks().ranks() as f32;
@@ -94,11 +94,11 @@ impl<'a> Rank<'a> {
         }
     }
 
-    /// Takes one step with the gradients of the workers of this rank. Returns the sums over the samples of all ranks since the last exchange; nothing
-    /// between two exchanges.
+    /// Takes one step with the gradients of the workers of this rank. Returns the sums over the samples of all ranks since the last
+    /// exchange; zeros after a step without an exchange.
     ///
     /// # Errors
-    /// [`NotFinite`]: the step was not taken.
+    /// [`NotFinite`]: the step, or the outer step after a local step, was not taken.
     pub fn step(
         &mut self,
         RankStep { step, in_epoch, steps_per_epoch }: RankStep,
@@ -106,7 +106,7 @@ impl<'a> Rank<'a> {
         checkpoint: &mut Checkpoint,
         workers: &[Gradients],
     ) -> Result<LossSums, NotFinite> {
-        // A number that is none would spoil the messages to other ranks; in a run of one rank the sum tells.
+        // A gradient that is not finite would spoil the messages to other ranks; a run of one rank checks the reduced gradient instead.
         let is_alone = self.ranks().ranks() == 1;
         if !is_alone
             && !workers.iter().all(|worker| worker.sums.loss.is_finite() && is_finite(&worker.gradient))
@@ -146,7 +146,7 @@ impl<'a> Rank<'a> {
         own.put(self.plan.exits, &mut tail);
         let is_compressed =
             self.recipe.compression != CompressionKind::None && step.number > self.plan.uncompressed_steps;
-        // 1-bit Adam: each rank sends its share of the new mean of gradients.
+        // 1-bit Adam: each rank sends its share of the new mean of gradients, not its gradient.
         let is_mean = is_compressed
             && self.recipe.compression == CompressionKind::OneBit
             && step.optimiser.algorithm == Algorithm::Adam;
@@ -177,12 +177,12 @@ impl<'a> Rank<'a> {
         Ok(sums)
     }
 
-    /// The sums of a vector and of the figures of a step over all ranks, in one buffer.
+    /// The sums over all ranks of a vector and of the loss sums of a step, exchanged in one buffer.
     fn all_reduce(&self, mut values: Vec<f32>, own: &LossSums) -> (Vec<f32>, LossSums) {
         let len = values.len();
         let hits = |sums: &LossSums, exit| sums.correct.get(exit).copied();
         values.extend([own.samples as f32, own.loss as f32]);
-        // A share without a view has no exits; the buffer is the same on every rank.
+        // A rank without any view has no counts of exits; zeros keep the buffer equally long on every rank.
         values.extend(self.plan.exits.iter().map(|exit| hits(own, *exit).unwrap_or(0) as f32));
         self.ranks().all_reduce(&mut values);
         let figures = values.split_off(len);
@@ -250,7 +250,7 @@ impl<'a> Rank<'a> {
     }
 }
 
-/// A step of a run of one rank. It keeps running statistics, and copies no gradient for an exchange.
+/// A synchronous step in a run of one rank, which updates running statistics and copies no gradient for an exchange.
 fn lone_step(
     step: OptimiserStep,
     layout: &Layout,
@@ -271,7 +271,7 @@ fn is_finite(values: &[f32]) -> bool {
 }
 
 impl Summed {
-    /// The sums of the vector, and those over the samples of all ranks, which were its tails.
+    /// The sums of the vector, and the loss sums of all ranks, which are read from the tails.
     fn with_sums(self, exits: &[Exit]) -> (Vec<f32>, LossSums) {
         let mut all = LossSums::default();
         self.tails.iter().for_each(|tail| all.add(&LossSums::read(exits, &mut Reader(tail))));

@@ -8,15 +8,16 @@ use crate::optimiser::Moments;
 pub struct RankState {
     /// State of the rank's optimiser.
     pub moments: Moments,
-    /// Left out of earlier messages of the rank; a number for each parameter.
+    /// Residual of earlier messages of the rank, one number per parameter.
     pub sent_residual: Vec<f32>,
-    /// Left out of earlier sums of the rank's slice.
+    /// Residual of earlier sums of the rank's slice, one number per parameter of the slice.
     pub owned_residual: Vec<f32>,
 }
 
 impl RankState {
-    /// The state with which rank `rank` of `ranks` continues from those of an earlier start, in their order. With as many ranks it has its own again.
-    /// With another number the residuals are added, so that nothing is lost, and the moments are averaged.
+    /// The state with which rank `rank` of `ranks` continues from the states of an earlier start, in the order of ranks. With the same
+    /// number of ranks, a rank gets its own state again. With another number, residuals are added up and divided among the new ranks, so
+    /// that nothing is lost, and moments are averaged.
     ///
     /// # Panics
     /// When there is no state.

@@ -1,10 +1,11 @@
-//! Shards of the train part: every rank holds one. Samples that share a scene or an object stay together.
+//! Shards of the train part: every rank holds one shard. Samples that share a scene or an object stay together.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Divides `samples` samples into `count` shards of nearly equal size: their indices, ascending. `groups` has the group of each sample, and is empty
-/// where samples are independent. Groups go to the shard that has least so far, the largest group first.
+/// Divides `samples` samples into `count` shards of nearly equal size, each the ascending indices of its samples. `groups` has the
+/// group of each sample, and is empty if samples are independent. Each group, the largest first, goes to the shard with the fewest
+/// samples so far.
 pub fn divide(groups: &[u32], samples: usize, count: usize) -> Vec<Vec<u32>> {
     let mut shards = vec![Vec::new(); count.max(1)];
     if groups.is_empty() {

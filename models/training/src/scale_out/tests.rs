@@ -1,4 +1,4 @@
-//! Strategies on ranks that are threads of one process: what they must equal, and that they resume.
+//! Strategies on ranks that are threads of one process: equality with other runs, and resuming.
 
 use super::*;
 use crate::checkpoint::Checkpoint;
@@ -12,7 +12,7 @@ use headwater_samples::Part;
 use headwater_spec::Spec;
 use std::path::{Path, PathBuf};
 
-/// Divisible by two and three ranks.
+/// Samples of a step: divisible by two and three ranks.
 const BATCH: usize = 48;
 
 /// A run of one process, or of the ranks of a recipe.
@@ -109,7 +109,7 @@ impl Job {
         })
     }
 
-    /// The checkpoint at the end on ranks, which all ranks must have but for their moments.
+    /// The checkpoint at the end of a run on ranks; all ranks must end with the same weights and statistics.
     fn end(&self, ranks: usize) -> Checkpoint {
         let found = self.ranks(ranks, None, None);
         assert!(found.iter().all(|(checkpoint, _)| checkpoint.state == found[0].0.state), "ranks differ");
@@ -136,7 +136,7 @@ fn synchronous_ranks_equal_as_many_threads_bit_for_bit() {
         assert_eq!(found.state.parameters, threads.state.parameters, "weights of {ranks} ranks");
         assert_eq!(found.state.statistics, threads.state.statistics, "statistics of {ranks} ranks");
         assert_eq!(found.moments, threads.moments);
-        // Threads have running statistics before the last epoch.
+        // Only the last epoch is compared: before it, a run of one process has running statistics, ranks have exact ones.
         let last = |checkpoint: &Checkpoint| checkpoint.progress.epochs.last().unwrap().clone();
         assert_eq!(last(&found).validation, last(&threads).validation);
     }
@@ -157,7 +157,7 @@ fn ranks_of_two_threads_equal_twice_as_many_threads() {
 #[test]
 fn all_reduce_differs_by_rounding_alone() {
     let all_reduce = ScaleOutRecipe { reduction: Reduction::AllReduce, ..ScaleOutRecipe::default() };
-    // Fifty steps and more of a float network: 13 an epoch.
+    // 52 steps of a float network, 13 per epoch.
     let found = difference(
         &Job::float(all_reduce).epochs(4).end(3),
         &Job::float(ScaleOutRecipe::default()).epochs(4).end(3),
@@ -315,7 +315,7 @@ fn a_rank_goes_on_from_what_its_messages_left_out() {
         for ((before, now), left_out) in exchanged.iter().zip(&checkpoint.state.parameters).zip(left_out) {
             assert_eq!(*now, before - 2.0 * left_out);
         }
-        // It is in the weights now, and is not sent twice.
+        // The residual is in the weights now, and must not be sent again.
         assert!(rank.state(&checkpoint).sent_residual.iter().all(|number| *number == 0.0));
     });
 }

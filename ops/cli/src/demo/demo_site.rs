@@ -20,7 +20,7 @@ use crate::args::DemoArgs;
 use crate::option_values::MAX_UNSETTLED;
 use crate::security_args::SecurityArgs;
 
-/// Limit for all services to find each other.
+/// Longest wait for all services to find each other.
 pub(super) const READY_LIMIT: Duration = Duration::from_secs(60);
 
 /// The running services of the demo.
@@ -35,7 +35,7 @@ pub(super) enum DemoSite {
     },
 }
 
-/// Address of the broker, and the embedded one unless the arguments name another.
+/// Address of the broker that the arguments name; without one, of an embedded broker, which is returned too and must be kept.
 pub(super) fn broker(args: &DemoArgs) -> anyhow::Result<(Endpoint, Option<EmbeddedBroker>)> {
     if let Some(address) = &args.broker {
         return Ok((address.clone(), None));
@@ -45,7 +45,7 @@ pub(super) fn broker(args: &DemoArgs) -> anyhow::Result<(Endpoint, Option<Embedd
     Ok((broker.address(), Some(broker)))
 }
 
-/// Names and `QoS` of the demo.
+/// Site, group and `QoS` of the demo, and its queues: long enough that `--rate max` sheds no view.
 pub(super) fn site_settings(args: &DemoArgs, broker: Endpoint) -> anyhow::Result<SiteSettings> {
     let mut settings = SiteSettings::new(SiteId::new("demo")?, GroupId::new("cameras")?, broker);
     settings.qos = if args.qos == 0 { QoS::AtMostOnce } else { QoS::AtLeastOnce };
@@ -54,7 +54,7 @@ pub(super) fn site_settings(args: &DemoArgs, broker: Endpoint) -> anyhow::Result
     Ok(settings)
 }
 
-/// Certificate of the operator of an enrolled site, for the demo's connection to the broker.
+/// Files of the operator in an enrolled site, by which the demo connects to the broker. No files without `--site-dir`.
 pub(super) fn operator(args: &DemoArgs, group: &GroupId) -> SecurityArgs {
     let own = args.site_dir.as_ref().map(|folder| folder.join(group.as_str()).join("operator"));
     let file = |name: &str| own.as_ref().map(|own| own.join(name));
@@ -69,7 +69,7 @@ pub(super) fn operator(args: &DemoArgs, group: &GroupId) -> SecurityArgs {
 }
 
 impl DemoSite {
-    /// Starts every service. Services in this process have found each other when the function returns.
+    /// Starts every service. Services in this process have found each other when the function returns; programs may need longer.
     pub(super) async fn start(
         args: &DemoArgs,
         mut site: SiteSettings,
@@ -95,7 +95,7 @@ impl DemoSite {
             frames: inputs.frames_origin.file(&folder.path().join("frames.tar.gz"))?,
             policy: Some(policy_file),
             site_dir: args.site_dir.clone(),
-            // The programs log to the demo's stderr, so only errors by default.
+            // The programs write to the demo's stderr, so they log only errors unless `RUST_LOG` is set.
             log: std::env::var_os("RUST_LOG").is_none().then(|| "error".into()),
         };
         let mut group = Box::new(ProgramGroup::new(settings)?);
@@ -103,7 +103,7 @@ impl DemoSite {
         Ok(Self::Programs { group, folder })
     }
 
-    /// A service that ended by itself, and how.
+    /// A program that ended without being killed, with its exit status. Services in this process do not end by themselves.
     pub(super) fn ended(&mut self) -> Option<String> {
         match self {
             Self::InProcess(_) => None,
@@ -129,7 +129,7 @@ impl DemoSite {
     }
 }
 
-/// Each program by its own argument, in the folder of the arguments, or beside this program.
+/// Path of each program: its own argument, else in the folder of `--programs`, else beside this program or one folder above.
 fn program_paths(args: &DemoArgs) -> anyhow::Result<ProgramPaths> {
     let path = |own: &Option<PathBuf>, name| match (own, &args.programs) {
         (Some(path), _) => Ok(path.clone()),

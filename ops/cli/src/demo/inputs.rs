@@ -13,7 +13,7 @@ use headwater_samples::{Part, Shape, catalogue};
 use crate::args::DemoArgs;
 use crate::{BadUsage, shipped};
 
-/// Samples of a data set that become frames. A longer run repeats these frames.
+/// Most samples of a data set that become frames. A longer run repeats these frames.
 const MAX_RECORDED: usize = 2000;
 
 /// Bundle and frames of a run.
@@ -24,7 +24,7 @@ pub(super) struct Inputs {
     pub(super) frames_origin: Origin,
 }
 
-/// Where an input was read from.
+/// Source of an input: a file, or bytes in memory.
 pub(super) enum Origin {
     File(PathBuf),
     Memory(Cow<'static, [u8]>),
@@ -51,7 +51,7 @@ pub(super) fn read(args: &DemoArgs) -> anyhow::Result<Inputs> {
     Ok(Inputs { bundle: Arc::new(bundle), frames: Arc::new(frames), bundle_origin, frames_origin })
 }
 
-/// The test part of a data set as an archive, in the network's shape.
+/// The test part of a data set as an archive of frames, with views of the network's shape.
 fn test_part(name: &str, dir: &Path, bundle: &Bundle) -> anyhow::Result<Vec<u8>> {
     let network = bundle.manifest();
     let view = network.preprocessing;
@@ -66,7 +66,7 @@ fn test_part(name: &str, dir: &Path, bundle: &Bundle) -> anyhow::Result<Vec<u8>>
 }
 
 impl Origin {
-    /// Path of the input. An input from memory is written to `path`.
+    /// Path of a file with the input. An input in memory is first written to `path`.
     pub(super) fn file(&self, path: &Path) -> anyhow::Result<PathBuf> {
         match self {
             Self::File(path) => {

@@ -45,7 +45,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
             .into());
         }
         policy.of_mut(Exit::LOCAL).threshold = Threshold::One(threshold);
-        // The promises are about the calibrated threshold.
+        // The bundle's promises were measured with the calibrated threshold, so they do not hold for this one.
         policy.promises.clear();
     }
     policy.check().map_err(|e| BadUsage(e.to_string()))?;

@@ -1,4 +1,4 @@
-//! Report of a run: `headwater demo --json` prints it, and the table is made from it.
+//! Report of a run. `headwater demo --json` prints it as JSON; without `--json` it is printed as a table.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ pub struct DemoReport {
     pub samples: u64,
     /// Samples that were decided.
     pub decided: u64,
-    /// Share of the decided samples whose class was right.
+    /// Share of the decided samples whose class was right, from 0 to 1.
     pub accuracy: f64,
-    /// Promises of the policy about the exits; none where their loss was measured at most.
+    /// Promises of the policy about the exits; empty if the loss at the exits was only measured, not bounded for new data.
     pub promises: Vec<Promise>,
-    /// The promise as a line of text.
+    /// The promises as a line of text.
     #[serde(skip)]
     pub promise_line: String,
-    /// Samples by exit; exits at which none left are absent.
+    /// Samples by exit; an exit at which no sample left is absent.
     pub exits: BTreeMap<Exit, ExitReport>,
     /// Bytes on each link.
     pub bytes: BytesReport,
@@ -33,15 +33,15 @@ pub struct DemoReport {
     pub degraded: BTreeMap<Degraded, u64>,
     /// Samples that were dropped, by reason.
     pub dropped: BTreeMap<Dropped, u64>,
-    /// Views that the devices answered: summaries, inputs and decisions. Bytes are per view.
+    /// Messages that the devices sent for views: summaries, inputs and decisions. `bytes` are averages over these.
     pub views: u64,
-    /// Sample-slot pairs that were down, late or refused.
+    /// Pairs of sample and slot without a view, because the device was down, late or refused; decided samples only.
     pub missing: u64,
-    /// Triggered samples that were neither decided nor dropped.
+    /// Triggered samples that were neither decided nor dropped when the run ended.
     pub lost: u64,
     /// Samples with two different decisions.
     pub duplicated: u64,
-    /// Decided samples over the time from the first trigger to the last decision.
+    /// Decided samples per second, from the first trigger to the last decision.
     pub decisions_per_second: f64,
 }
 
@@ -123,15 +123,15 @@ impl ExitSamples {
 pub struct ExitReport {
     /// Samples that left at the exit.
     pub count: u64,
-    /// Share of these samples whose class was right.
+    /// Share of these samples whose class was right, from 0 to 1.
     pub accuracy: f64,
-    /// Time from the trigger to the decision, both at this program. The broker is passed at both ends.
+    /// Milliseconds from the trigger to the decision, both measured in this program: the way through the broker counts twice.
     pub latency_ms: Percentiles,
-    /// Median milliseconds from capture to the end of each of [`STAGES`], at the leader; 0 for a stage that the samples do not pass.
+    /// Median milliseconds from capture to the end of each of [`STAGES`], as the leader measured; 0 for a stage that the samples skipped.
     pub stages_ms: BTreeMap<&'static str, f64>,
 }
 
-/// Microseconds from capture to the end of one stage.
+/// Reads the microseconds from capture to the end of one stage.
 pub type StageEnd = fn(&Stages) -> u64;
 
 /// Stages of a sample, in order, by name.
@@ -155,33 +155,33 @@ pub struct Percentiles {
     pub p99: f64,
 }
 
-/// Bytes per view, that is per sample and device that sees the sample; `cloud` is per sample.
+/// Average bytes per view, that is for each sample and device that sees the sample; only `cloud` is per sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct BytesReport {
-    /// Pixels.
+    /// Size of the uncompressed pixels.
     pub raw: f64,
     /// The view as JPEG at quality 75, computed before the run.
     pub jpeg: f64,
     /// The view as lossy WebP at quality 75, computed before the run.
     pub webp: f64,
-    /// Scores and feature bits: DDNN's `4|C| + (1 - l) f o / 8`.
+    /// Message bodies: mostly scores and feature maps. DDNN's formula for these is `4|C| + (1 - l) f o / 8`.
     pub body: f64,
-    /// Bodies and our headers.
+    /// Message bodies and our headers, without topics and MQTT headers.
     pub payload: f64,
     /// All bytes that the device wrote to its socket.
     pub wire_sent: f64,
     /// All bytes that the device read from its socket.
     pub wire_received: f64,
-    /// Body bytes from the leader to the cloud, per sample.
+    /// Body bytes from the leader to the cloud, averaged over all decided samples.
     pub cloud: f64,
 }
 
 /// Quality of the compressed images, on the encoders' scale of 1 to 100.
 const QUALITY: u8 = 75;
 
-/// Mean sizes over every view of an archive, without broken frames: pixels, JPEG and lossy WebP.
+/// Mean sizes of all views of an archive as pixels, JPEG and lossy WebP. Broken frames do not count.
 ///
-/// They are computed before the run, so that the run is not slowed down.
+/// Called before the run, since encoding would slow the run down.
 ///
 /// # Errors
 /// When an encoder refuses a view.
@@ -202,7 +202,7 @@ pub(super) fn image_sizes(archive: &Archive) -> anyhow::Result<BytesReport> {
 }
 
 impl Percentiles {
-    /// Percentiles of milliseconds in any order; zeros for an empty list.
+    /// Percentiles of milliseconds, which may come in any order; zeros for an empty list.
     pub fn of(mut milliseconds: Vec<f64>) -> Self {
         milliseconds.sort_by(f64::total_cmp);
         let rank = |share: f64| {

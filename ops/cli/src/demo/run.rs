@@ -1,4 +1,4 @@
-//! A run of the demo: starts the services, triggers samples at the asked rate, kills services, waits for the last decision.
+//! A run of the demo: starts the services, triggers samples at the given rate, kills services, and waits for the last decision.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,13 +16,13 @@ use crate::args::DemoArgs;
 use crate::option_values::{Kill, MAX_UNSETTLED, Rate};
 use crate::progress::{Progress, waiting};
 
-/// Limit for the broker to accept the demo.
+/// Longest wait for the broker to accept the demo.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 /// Time between two checks whether a program has ended by itself.
 const END_POLL: Duration = Duration::from_millis(250);
-/// Ids before those of a run, for the trial samples: four a second are tried until services have found each other.
+/// Ids kept free below a run's first id for trial samples: four a second, for up to [`READY_LIMIT`].
 const TRIAL_IDS: u64 = 500;
-/// Time after a sample's deadline, without any news, at which the sample counts as lost.
+/// If nothing changes for this long after the deadline of the latest sample, all samples without an end count as lost.
 const LOST_AFTER: Duration = Duration::from_secs(12);
 
 pub(super) async fn run(args: &DemoArgs, inputs: &Inputs, policy: Policy) -> anyhow::Result<DemoReport> {
@@ -53,7 +53,7 @@ pub(super) async fn run(args: &DemoArgs, inputs: &Inputs, policy: Policy) -> any
     let mut services = DemoSite::start(args, site, inputs, policy).await?;
     let frame_count = inputs.frames.len() as u64;
     let first = first_sample(frame_count, args.broker.is_some());
-    // Programs cannot be asked whether they have found each other, so trial samples show it.
+    // Programs cannot be asked whether they have found each other: they have when a trial sample is decided with every view.
     if let DemoSite::Programs { .. } = services {
         client.wait_limit = READY_LIMIT;
         let trial = SampleId(first.0 - TRIAL_IDS);
@@ -85,13 +85,13 @@ struct Run<'a> {
     client: GroupClient,
     first: SampleId,
     triggered: u64,
-    /// Kills that are still to come, the next one last.
+    /// Kills that are still due, the next one last.
     kills: Vec<Kill>,
     lost_after: Duration,
     start: Instant,
-    /// Samples without an end at the last event.
+    /// Samples without a decision or drop when the last event was recorded.
     unsettled: u64,
-    /// When a sample was last triggered or came to its end.
+    /// When a sample was last triggered, decided or dropped.
     last_change: Instant,
     progress: Progress,
 }
@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
         loop {
             let now = Instant::now();
             self.kill_due(services, now).await;
-            // Each poll asks the operating system about every process, so it does not happen at each message.
+            // Each poll asks the operating system about every process, so polls are less frequent than messages.
             if now >= next_end_poll {
                 next_end_poll = now + END_POLL;
                 if let Some(ended) = services.ended() {
@@ -159,7 +159,7 @@ impl<'a> Run<'a> {
         self.triggered < self.args.samples && is_due
     }
 
-    /// When the next trigger, the next kill or the end of the run is due.
+    /// Time of the next trigger, of the next kill, or of the end of the run, whichever is first.
     fn next_due(&self) -> Instant {
         let end = self.last_change + self.lost_after + Duration::from_millis(1);
         let trigger = match self.args.rate {
@@ -198,9 +198,9 @@ impl<'a> Run<'a> {
     }
 }
 
-/// First id of a run: a multiple of the number of frames, so that the first sample is the first frame. A broker of the demo's own knows no
-/// earlier run, so its ids are small and take few bytes. At another broker, seconds since 1970 in the upper bits make ids grow from
-/// run to run, up to a million samples a second.
+/// First id of a run: a multiple of the number of frames, so that the run begins with the first frame. An embedded broker knows no earlier
+/// run, so ids are small and take few bytes. At a broker that is shared, the upper bits are the seconds since 1970: each run has higher
+/// ids than the runs before, if these triggered at most 2^20 (about a million) samples a second.
 fn first_sample(frames: u64, is_foreign_broker: bool) -> SampleId {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let least = if is_foreign_broker { seconds << 20 } else { TRIAL_IDS };

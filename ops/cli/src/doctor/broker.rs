@@ -12,31 +12,31 @@ use headwater_settings::{Finding, split_advice};
 /// Room for topic, properties and header of a packet: a topic has at most three names of 64 bytes.
 const PACKET_OVERHEAD_BYTES: usize = 256;
 
-/// Bytes of a birth, a status or a claim with its names.
+/// Largest birth, status or claim in bytes, names included.
 const NOTICE_BYTES: usize = 1024;
 
-/// Bytes of a result without its label and what it says of each slot: times, byte counts, ids, at most four exits.
+/// Largest result in bytes, without its label and without what it says about each slot: times, byte counts, ids, at most four exits.
 const RESULT_BYTES: usize = 2048;
 
-/// Bytes of a result for each slot: a word of its presence, and the name of a missing device (64 bytes), each with quotes and comma.
+/// Most bytes that a result has for each slot: a word of presence, and a missing device's name (64 bytes), with quotes and comma.
 const RESULT_SLOT_BYTES: usize = 14 + 67;
 
 /// Bytes of the longest sample id with its comma.
 const ID_BYTES: usize = 21;
 
-/// Bytes of a leader's account with all of its late ids, ranges (`[first,last],`) and refused devices, and 1 KiB of counts.
+/// Largest account of a leader in bytes: all late ids, ranges (`[first,last],`) and refused devices that fit, and 1 KiB for counts.
 const ACCOUNT_BYTES: usize = SettledNotice::MAX_LATE * ID_BYTES
     + SettledNotice::MAX_RANGES * (2 * ID_BYTES + 2)
     + SettledNotice::MAX_REFUSED * REFUSED_BYTES
     + 1024;
 
-/// Bytes of a refused device's name and reason, with quotes, in an account. JSON takes up to six bytes for a character.
+/// Most bytes of a refused device's name and reason in an account, with quotes. JSON takes up to six bytes for a character.
 const REFUSED_BYTES: usize = 64 + 6 * SettledNotice::MAX_REASON_CHARS + 6;
 
-/// Bytes that the shipped configuration of Mosquitto allows for a packet.
+/// Largest packet in bytes that the shipped configuration of Mosquitto allows.
 const SHIPPED_PACKET_BYTES: usize = 262_144;
 
-/// Judges the broker of a tier.
+/// Checks the broker as each member of a tier.
 pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<Finding> {
     let Some(broker) = tier.broker() else { return Vec::new() };
     let address = broker.address.to_string();
@@ -49,7 +49,7 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
     for (index, member) in tier.members.iter().enumerate() {
         let check = tier.check_name("broker", member);
         match facts.brokers.get(index).and_then(Option::as_ref) {
-            // The checks of settings and files say why.
+            // This member was not probed: the checks of settings and files say why.
             None => {}
             Some(Err(failure)) => findings.push(refused(&check, &address, failure)),
             Some(Ok(probe)) => {
@@ -74,17 +74,18 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
     findings
 }
 
-/// Largest messages of a group, in bytes. The broker's limit holds for all of its members.
+/// Largest messages of a group in bytes. Every member checks the binary size; only a leader sends results.
 #[derive(Clone, Copy, Debug)]
 struct MessageSizes {
-    /// Binary messages: features, views, scores.
+    /// Features, views or scores.
     binary: usize,
-    /// Results.
+    /// A result, which is JSON.
     result: usize,
 }
 
 impl MessageSizes {
-    /// Sizes under the networks of a group; without a network those of the most slots.
+    /// The largest sizes among the group's networks. Without a network: results of as many slots as there can be, and no binary messages,
+    /// whose size is not known.
     fn of(networks: Option<&Networks>) -> Self {
         let result = |label: usize, slots: usize| RESULT_BYTES + label + slots * RESULT_SLOT_BYTES;
         let Some(networks) = networks else { return Self { binary: 0, result: result(0, Slot::MAX) } };
@@ -99,7 +100,7 @@ impl MessageSizes {
     }
 }
 
-/// Why the broker does not take a client, and what to do.
+/// The finding for a broker that does not answer or does not accept the client.
 fn refused(check: &str, address: &str, failure: &ConnectFailure) -> Finding {
     let fail = |found: String, advice: &str| Finding::fail(check, format!("{address}: {found}"), advice);
     match failure {
@@ -129,7 +130,7 @@ fn refused(check: &str, address: &str, failure: &ConnectFailure) -> Finding {
                 reason,
                 "compare `tls.authority_file` with the authority of the broker's certificate",
             );
-            // The link knows no command of ours.
+            // The link's advice does not name our command that renews the certificate.
             fail(found.into(), if advice == RENEW { RENEW_BROKER } else { advice })
         }
         ConnectFailure::Later(reason) => {
@@ -145,7 +146,7 @@ fn refused(check: &str, address: &str, failure: &ConnectFailure) -> Finding {
     }
 }
 
-/// Advice of the link about a certificate of the other end that has expired.
+/// Advice of the link if the other end's certificate has expired.
 pub(super) const RENEW: &str = "renew it";
 
 const RENEW_BROKER: &str = "renew the certificate of the broker: `headwater enroll renew broker`, copy the new files to its machine, then \
@@ -154,7 +155,7 @@ const RENEW_BROKER: &str = "renew the certificate of the broker: `headwater enro
 const ALLOW: &str =
     "allow it in the broker's access rules (Mosquitto: acl_file; `headwater enroll` writes one)";
 
-/// Judges the limits that the broker names.
+/// Checks the limits that the broker announces.
 fn limits(check: &str, limits: &BrokerLimits, role: &MemberRole, sizes: MessageSizes) -> Vec<Finding> {
     let BrokerLimits { max_packet_bytes, receive_max, topic_alias_max, keeps_retained, max_qos } = *limits;
     let mut findings = Vec::new();
@@ -198,9 +199,9 @@ fn limits(check: &str, limits: &BrokerLimits, role: &MemberRole, sizes: MessageS
     findings
 }
 
-/// Subscriptions that the broker refuses. Brokers may accept one and deliver nothing: Mosquitto does.
+/// Findings for subscriptions that the broker refuses. Mosquitto accepts forbidden subscriptions and delivers nothing: none is seen here.
 fn rules(check: &str, member: &Member, refused: &[RefusedSubscription]) -> Vec<Finding> {
-    // Only leaders need the claims.
+    // Only a leader subscribes to claims. For other members the doctor does, to read the leader's clock: a refusal does not matter.
     let claims = Topics::new(&member.site, &member.group).name(&Topic::Leader);
     let needed = refused.iter().filter(|own| member.role == MemberRole::Leader || own.filter != claims);
     needed
@@ -214,7 +215,7 @@ fn rules(check: &str, member: &Member, refused: &[RefusedSubscription]) -> Vec<F
         .collect()
 }
 
-/// A certificate of the broker that ends soon.
+/// The finding for a certificate of the broker that expires soon or has expired.
 fn certificate(probe: &BrokerProbe) -> Vec<Finding> {
     probe.certificate.iter().flat_map(|of| expiry("certificate of the broker", of, RENEW_BROKER)).collect()
 }

@@ -13,7 +13,7 @@ use super::tier::{Tier, TierNetworks, TierSettings};
 use headwater_settings::expiry;
 use headwater_settings::{Finding, split_advice};
 
-/// Judges the cloud service of an aggregator.
+/// Checks the cloud service of an aggregator.
 pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<Finding> {
     let TierSettings::Aggregator(loaded) = &tier.settings else { return Vec::new() };
     let Some(CloudFacts { url, ready, models }) = &facts.cloud else {
@@ -53,7 +53,7 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
     findings
 }
 
-/// A cloud service without an answer. A scheme that is not that of the server has its own advice.
+/// The finding for a cloud service that gave no answer. Says so if the scheme of `cloud.url` may be the wrong one of `http` and `https`.
 fn no_answer(url: &Endpoint, reason: &str) -> Finding {
     const OTHER_PROTOCOL: [&str; 4] =
         ["invalid HTTP", "before message completed", "reset by peer", "corrupt message"];
@@ -74,7 +74,7 @@ fn no_answer(url: &Endpoint, reason: &str) -> Finding {
     Finding::fail("cloud", format!("{url}: {found}"), advice)
 }
 
-/// Judges one model for the groups that ask for it.
+/// Checks the answer about one model, for all groups that use the model.
 fn model(name: &str, answer: &Result<Answer, String>, groups: &[(&str, &Networks)]) -> Vec<Finding> {
     const CHECK: &str = "cloud model";
     let answer = match answer {
@@ -136,14 +136,14 @@ fn model(name: &str, answer: &Result<Answer, String>, groups: &[(&str, &Networks
     }
 }
 
-/// Networks that the metadata of a model name.
+/// Ids of the current and the next network in a model's metadata.
 fn served(body: &[u8]) -> Vec<NetworkId> {
     let metadata: Value = serde_json::from_slice(body).unwrap_or_default();
     let parameters = ["network", "next_network"].map(|key| metadata["parameters"][key].clone());
     parameters.into_iter().filter_map(|id| serde_json::from_value(id).ok()).collect()
 }
 
-/// Reason in the body of a refusal, clipped.
+/// Reason in the body of a refusal, at most 300 characters.
 fn reason(answer: &Answer) -> String {
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     body["error"].as_str().unwrap_or("no reason is given").chars().take(300).collect()

@@ -1,4 +1,4 @@
-//! Answers of brokers, clouds and running programs. Every wait has a limit; what does not answer is a fact too.
+//! Answers of brokers, clouds and running programs. Every wait has a limit; that something does not answer is a fact too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use tokio::time::timeout;
 use super::http::{Answer, get, own_address};
 use super::tier::{Tier, TierSettings};
 
-/// Answers to a tier.
+/// What a tier's broker, cloud and own admin port answered.
 #[derive(Default)]
 pub(super) struct Facts {
-    /// The broker's answer to each member; `None` for a member whose files cannot be used.
+    /// The broker's answer to each member; `None` for a member whose settings or files cannot be used.
     pub(super) brokers: Vec<Option<Result<BrokerProbe, ConnectFailure>>>,
-    /// The cloud service that an aggregator asks; `None` without one.
+    /// The cloud service of an aggregator; `None` if the settings name none.
     pub(super) cloud: Option<CloudFacts>,
-    /// The admin port; `None` where the settings name none.
+    /// The tier's admin port; `None` if the settings name no port.
     pub(super) admin: Option<AdminFacts>,
 }
 
-/// Answers of a cloud service.
+/// Answers of a cloud service, or the reasons why there is none.
 pub(super) struct CloudFacts {
     pub(super) url: Endpoint,
     /// `GET /v2/health/ready`.
@@ -31,28 +31,28 @@ pub(super) struct CloudFacts {
     pub(super) models: Vec<(String, Result<Answer, String>)>,
 }
 
-/// Answers of an admin port.
+/// Answer of an admin port, or the reason why there is none.
 pub(super) struct AdminFacts {
     pub(super) address: Endpoint,
     /// `GET /status`.
     pub(super) status: Result<Answer, String>,
 }
 
-/// Asks everybody whom a tier needs, all at once.
+/// Asks broker, cloud and admin port of a tier, all at the same time.
 pub(super) async fn gather(tier: Arc<Tier>, limit: Duration) -> Facts {
     let (brokers, cloud, admin) =
         tokio::join!(ask_brokers(&tier, limit), ask_cloud(&tier, limit), ask_admin(&tier, limit));
     Facts { brokers, cloud, admin }
 }
 
-/// Probes the broker as each member, with another client id than that of its program.
+/// Probes the broker as each member. The client ids are new, so that the broker does not end the connections of running programs.
 async fn ask_brokers(tier: &Tier, limit: Duration) -> Vec<Option<Result<BrokerProbe, ConnectFailure>>> {
     let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     let mut probes = JoinSet::new();
     for (index, member) in tier.members.iter().enumerate() {
         let Ok(access) = tier.access(member) else { continue };
         let config = member.link(access, format!("doctor.{:08x}", random() as u32), limit_ms);
-        // Connection, subscriptions and retained messages have limits of their own.
+        // Connection, subscriptions and retained messages may each take up to `limit`.
         let whole = limit * 3;
         probes.spawn(async move {
             let late = || ConnectFailure::NoAnswer(format!("no end within {} s", whole.as_secs()));
@@ -77,7 +77,7 @@ async fn ask_cloud(tier: &Tier, limit: Duration) -> Option<CloudFacts> {
     let key: Result<Option<Secret>, String> = cloud.secret();
     let (identity, key) = match (identity, key) {
         (Ok(identity), Ok(key)) => (identity, key),
-        // The checks of the files name them.
+        // The checks of the files report the same reason.
         (Err(reason), _) | (_, Err(reason)) => {
             return Some(CloudFacts { url, ready: Err(reason), models: Vec::new() });
         }

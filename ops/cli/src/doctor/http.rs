@@ -1,4 +1,4 @@
-//! One bounded GET, with what it tells of the server: its certificate and its clock.
+//! One HTTP GET with a limit of time and bytes. The answer comes with the server's certificate and clock.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,28 +15,28 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::time::timeout;
 
-/// Largest answer, bytes: the status of an aggregator with 50 groups is under 1 MB.
+/// Largest body that is read, bytes: the status of an aggregator with 50 groups is under 1 MB.
 const MAX_BODY_BYTES: usize = 8 << 20;
 
-/// An answer.
+/// Answer of a server to a GET.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) body: Bytes,
     /// The server's certificate; `None` without TLS.
     pub(super) certificate: Option<Certificate>,
-    /// Header `Date`, in whole seconds.
+    /// Header `Date`: the server's clock, in whole seconds.
     pub(super) date: Option<OffsetDateTime>,
-    /// This machine's clock when the answer came.
+    /// This machine's clock when the head of the answer came.
     pub(super) received: OffsetDateTime,
-    /// Time from the connection to the answer.
+    /// Time from the start of the connection to the head of the answer.
     pub(super) took: Duration,
 }
 
-/// Asks a server.
+/// Sends a GET to the endpoint, and reads the answer within `limit`.
 ///
 /// # Errors
-/// The reason why there is no answer, with its causes.
+/// The reason why there is no answer, with its causes as text.
 pub(super) async fn get(
     connector: &Connector,
     endpoint: &Endpoint,
@@ -50,7 +50,7 @@ pub(super) async fn get(
     asked.await.unwrap_or_else(|_| Err(format!("{SILENT}: no answer within {} s", limit.as_secs_f32())))
 }
 
-/// Begin of the reason where a server takes the connection alone.
+/// Beginning of the reason if a server accepts the connection and sends nothing in time.
 const SILENT: &str = "it takes the connection and says nothing";
 
 /// Whether a server took the connection and did not answer.
@@ -86,17 +86,17 @@ async fn ask(
     tokio::select! {
         biased;
         answer = &mut exchange => answer,
-        // The connection may end before its answer is read.
+        // The connection has ended; the answer may have arrived before and is read.
         _ = driver => exchange.await,
     }
 }
 
-/// An error with its causes.
+/// An error and its causes in one text.
 fn chain(error: hyper::Error) -> String {
     format!("{:#}", anyhow::Error::from(error))
 }
 
-/// The address at which a server of this machine is reached that listens on `listen`; `None` for port 0.
+/// Address by which this machine reaches its own server that listens on `listen`; `None` for port 0.
 pub(super) fn own_address(scheme: Scheme, listen: SocketAddr) -> Option<Endpoint> {
     let reached = reachable_address(listen);
     Endpoint::new(scheme, reached.ip().to_string(), reached.port()).ok()
@@ -112,7 +112,7 @@ mod tests {
     /// Longer than any answer over loopback takes on a busy machine.
     const LIMIT: Duration = Duration::from_secs(20);
 
-    /// Answers one request with these headers, and gives what was read of the answer.
+    /// Answers one request with these headers, and returns what [`get`] read.
     async fn answered(headers: &str) -> Answer {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let server = own_address(Scheme::Http, listener.local_addr().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! This machine: its clock against those of others, as far as others tell theirs, and its processor.
+//! This machine: its clock, compared with other clocks that are known, its processor, and the user who runs the doctor.
 
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
@@ -15,25 +15,25 @@ use super::http::Answer;
 use super::tier::{Tier, TierSettings};
 use headwater_settings::Finding;
 
-/// Name of the check.
+/// Name of the check of the clock.
 const CLOCK: &str = "clock";
 
-/// First second of 2024: earlier is the time of a board without a clock.
+/// First second of 2024. A clock before that was never set, or lost its time.
 const EARLIEST_UNIX_S: i64 = 1_704_067_200;
 
-/// Difference above which a clock is named although nothing breaks, ms.
+/// Difference above which a clock gets a warning although nothing breaks, ms.
 const NOTABLE_MS: f64 = 2_000.0;
 
-/// Another clock, and the least difference to it that its precision shows.
+/// Another clock, and the smallest difference from it that fits its precision.
 struct Reference {
     name: String,
-    /// This machine's clock minus the other one, ms; 0 where they may be equal.
+    /// This machine's clock minus the other one, ms; 0 if they may be equal.
     ahead_ms: f64,
-    /// Whether the clock is certainly this machine's own one.
+    /// Whether the other clock is certainly this machine's own clock.
     is_this_machine: bool,
 }
 
-/// Judges the machine.
+/// Checks clock, processor and user.
 pub(super) fn check(tiers: &[(&Tier, &Facts)]) -> Vec<Finding> {
     let now = OffsetDateTime::from(SystemTime::now());
     let mut findings = clock(now, &references(tiers), allowed_ms(tiers));
@@ -41,7 +41,7 @@ pub(super) fn check(tiers: &[(&Tier, &Facts)]) -> Vec<Finding> {
         "processor",
         format!("packed sections run with {} instructions", PackedEngine.path()),
     ));
-    // The owner of this process's entry is its user.
+    // `/proc/self` belongs to the user that this process runs as.
     if std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
         findings.push(Finding::ok(
             "user",
@@ -51,7 +51,7 @@ pub(super) fn check(tiers: &[(&Tier, &Facts)]) -> Vec<Finding> {
     findings
 }
 
-/// Difference that stops something, ms: a quarter of a device's period, or the difference up to which a leader believes ids.
+/// Smallest difference that stops something, ms: a quarter of a device's period, or the difference up to which a leader accepts ids.
 fn allowed_ms(tiers: &[(&Tier, &Facts)]) -> Option<f64> {
     let limits = tiers.iter().flat_map(|(tier, _)| match &tier.settings {
         TierSettings::Device(settings) => {
@@ -107,8 +107,8 @@ fn clock(now: OffsetDateTime, references: &[Reference], allowed_ms: Option<f64>)
     }]
 }
 
-/// Clocks of the cloud and of leaders. The program of a tier has this machine's own clock, which says nothing. Where nobody else tells a
-/// time, the settings files do: a clock behind the time at which a file was written was set back, or lost its time.
+/// Clocks of clouds and leaders, which may be on other machines. If none is certainly elsewhere, times at which settings files were
+/// written: a clock that is behind such a time was set back, or lost its time.
 fn references(tiers: &[(&Tier, &Facts)]) -> Vec<Reference> {
     let mut all = Vec::new();
     for (tier, facts) in tiers {
@@ -130,12 +130,12 @@ fn references(tiers: &[(&Tier, &Facts)]) -> Vec<Reference> {
             let claims = claims.filter_map(|message| LeaderClaim::read(&message.payload).ok());
             let up = claims.filter(|claim| claim.state == DeviceState::Up);
             let since = up.filter_map(|claim| OffsetDateTime::parse(&claim.since, &Rfc3339).ok());
-            // A claim of the past tells nothing; one of the future is that of a clock that goes ahead.
+            // A leader claimed in the past, so only a claim in the future tells something: the leader's clock is ahead of this one.
             let name = format!("the leader of {}, which leads since then", member.group);
             all.extend(since.filter_map(|since| behind(&name, since)));
         }
     }
-    // A program on this machine has the same clock, right or wrong.
+    // A program on this machine has the same clock, so it does not show whether the clock is right.
     if all.iter().all(|reference| reference.is_this_machine) {
         let written = tiers.iter().filter_map(|(tier, _)| {
             let written = std::fs::metadata(&tier.file).and_then(|file| file.modified()).ok()?;
@@ -146,7 +146,7 @@ fn references(tiers: &[(&Tier, &Facts)]) -> Vec<Reference> {
     all
 }
 
-/// A reference of the future; `None` for a time that has passed.
+/// A clock that wrote `time`, if `time` is in the future here, so that this machine's clock is behind; `None` if `time` has passed.
 fn behind(name: &str, time: OffsetDateTime) -> Option<Reference> {
     let ahead_ms = (OffsetDateTime::from(SystemTime::now()) - time).as_seconds_f64() * 1000.0;
     (ahead_ms < 0.0).then(|| Reference { name: name.to_owned(), ahead_ms, is_this_machine: false })
@@ -157,8 +157,8 @@ fn is_this_machine(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// This machine's clock minus that of an answer, ms. The answer was written between question and receipt, and its time may be
-/// up to `precision_ms` later than it says.
+/// This machine's clock minus the clock of the server that answered, ms. The server wrote `time` between question and receipt, and its
+/// clock was up to `precision_ms` later than `time`.
 fn ahead_ms(answer: &Answer, time: OffsetDateTime, precision_ms: f64) -> f64 {
     let received = (answer.received - time).as_seconds_f64() * 1000.0;
     let (least, most) = (received - answer.took.as_secs_f64() * 1000.0 - precision_ms, received);

@@ -1,11 +1,11 @@
-//! `headwater doctor`: looks at every tier of this machine from its settings file on, and says what is wrong and what to do.
+//! `headwater doctor`: checks every tier of this machine, starting from the settings files, and says what is wrong and what to do.
 //!
 //! ```text
 //! settings files ──> Tier ──┬── files of this machine ────────────────> findings
 //!                           └── broker, cloud, admin port ──> Facts ──> findings
 //! ```
 //!
-//! It publishes nothing, changes no file, and waits for nobody without a limit.
+//! The doctor publishes nothing, changes no file, and has a limit for every wait.
 
 mod broker;
 mod cloud;
@@ -68,10 +68,10 @@ pub struct DoctorArgs {
     pub unnamed: Option<PathBuf>,
 }
 
-/// Longest time for the files of one tier, their sections loaded included.
+/// Longest time to check the files of one tier and to load its sections.
 const READ_LIMIT: Duration = Duration::from_secs(60);
 
-/// Looks for mistakes and prints the findings. Returns whether none is a fail.
+/// Looks for mistakes and prints the findings. Returns whether no finding is a fail.
 ///
 /// # Errors
 /// [`BadUsage`] without a settings file, and a standard output that cannot be written.
@@ -81,13 +81,13 @@ pub fn run(args: &DoctorArgs) -> Result<bool> {
     let runtime = runtime.context("starting the runtime")?;
     let diagnosis =
         runtime.block_on(diagnose(files, args.site_dir.clone(), Duration::from_secs(args.timeout_s)));
-    // A thread that is still busy is not waited for.
+    // Threads that still read a file are not waited for.
     runtime.shutdown_background();
     crate::print(&if args.json { diagnosis.json() } else { diagnosis.text() })?;
     Ok(diagnosis.count(Level::Fail) == 0)
 }
 
-/// Settings files of the arguments, or those at the conventional places.
+/// Settings files that the arguments name; without any, the files at the usual places that are there.
 fn files(args: &DoctorArgs, exists: impl Fn(&str) -> bool) -> Result<Vec<(TierKind, PathBuf)>, BadUsage> {
     if let Some(file) = &args.unnamed {
         let file = file.display();
@@ -114,7 +114,7 @@ fn files(args: &DoctorArgs, exists: impl Fn(&str) -> bool) -> Result<Vec<(TierKi
     Ok(found)
 }
 
-/// A tier with what is known of it.
+/// A tier with its networks, answers and findings.
 struct Examined {
     tier: Arc<Tier>,
     networks: TierNetworks,
@@ -122,7 +122,7 @@ struct Examined {
     findings: Vec<Finding>,
 }
 
-/// Looks at every tier, and at what they have in common.
+/// Checks every tier, then compares the tiers with each other.
 async fn diagnose(files: Vec<(TierKind, PathBuf)>, site_dir: Option<PathBuf>, limit: Duration) -> Diagnosis {
     let site = site_dir.clone().map(|folder| tokio::spawn(site::check(folder, limit)));
     let (mut sections, mut examining) = (Vec::new(), JoinSet::new());
@@ -167,12 +167,12 @@ async fn diagnose(files: Vec<(TierKind, PathBuf)>, site_dir: Option<PathBuf>, li
     Diagnosis(all)
 }
 
-/// A fault of the doctor itself.
+/// The finding for a task of the doctor that panicked.
 fn broken(error: &JoinError) -> Finding {
     Finding::fail("doctor", error.to_string(), "please report this fault of the doctor")
 }
 
-/// Looks at one tier: asks others and reads its files at the same time.
+/// Checks one tier: asks others and reads the tier's files at the same time.
 async fn examine(tier: Arc<Tier>, limit: Duration) -> Examined {
     let asking = tokio::spawn(gather(Arc::clone(&tier), limit));
     let reading = Arc::clone(&tier);
@@ -187,7 +187,7 @@ async fn examine(tier: Arc<Tier>, limit: Duration) -> Examined {
     let policies: Vec<_> = policies.into_iter().map(Option::flatten).collect();
     let facts = match asking.await {
         Ok(facts) => facts,
-        // Without facts the checks that follow would say that nothing is set.
+        // Without answers the later checks would report that no broker and no cloud is set.
         Err(error) => {
             findings.push(broken(&error));
             return Examined { tier, networks, facts: Facts::default(), findings };
@@ -199,11 +199,11 @@ async fn examine(tier: Arc<Tier>, limit: Duration) -> Examined {
     Examined { tier, networks, facts, findings }
 }
 
-/// Adds to findings about missing files to which folder a relative path is relative.
+/// Adds to each finding about a missing file with a relative path which folder that path starts from.
 fn name_working_directory(findings: &mut [Finding]) {
     let Ok(folder) = std::env::current_dir() else { return };
     for Finding { found, advice, .. } in findings {
-        // The path stands between the key and the reason of the system.
+        // Such a finding reads `key: path: reason of the system`.
         let path = found.split(": ").nth(1).map(|path| path.trim_start_matches("opening "));
         if !found.contains("os error 2)") || path.is_none_or(|path| Path::new(path).is_absolute()) {
             continue;

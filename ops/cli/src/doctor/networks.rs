@@ -1,4 +1,4 @@
-//! Networks: whether all tiers have the same one.
+//! Networks: whether tiers that work together have the same ones.
 
 use headwater_inference::bundle::Networks;
 use headwater_protocol::NetworkId;
@@ -6,11 +6,11 @@ use headwater_settings::Finding;
 
 use super::tier::{Tier, TierNetworks, TierSettings};
 
-/// Advice for tiers with different networks.
+/// Advice if tiers have different networks.
 pub(super) const SAME_BUNDLE: &str =
     "give all tiers the same bundle, or both bundles while the network is replaced (docs/rollover.md)";
 
-/// Compares the networks of all tiers; gives findings with the index of the tier that they are about.
+/// Compares the networks of all tiers. Each finding comes with the index of the tier that it is about.
 pub(super) fn compare(tiers: &[(&Tier, &TierNetworks)]) -> Vec<(usize, Finding)> {
     let mut findings = Vec::new();
     let has_aggregator = tiers.iter().any(|(tier, _)| matches!(tier.settings, TierSettings::Aggregator(_)));
@@ -30,7 +30,7 @@ pub(super) fn compare(tiers: &[(&Tier, &TierNetworks)]) -> Vec<(usize, Finding)>
                     (TierSettings::Device(_), TierSettings::Cloud(_)) if !has_aggregator => {
                         theirs.iter().flatten().next()
                     }
-                    // The cloud must have every network of a group, if the group asks it.
+                    // The cloud must have every network of a group, if the aggregator's settings name a cloud.
                     (TierSettings::Aggregator(loaded), TierSettings::Cloud(_)) => {
                         theirs.iter().flatten().next().filter(|_| loaded.shared.cloud.url.is_some())
                     }
@@ -59,12 +59,12 @@ pub(super) fn compare(tiers: &[(&Tier, &TierNetworks)]) -> Vec<(usize, Finding)>
     findings
 }
 
-/// Ids of the current and the next network.
+/// Ids of the current network and, if there is one, of the next.
 pub(super) fn ids(networks: &Networks) -> Vec<NetworkId> {
     networks.bundles().iter().map(|(_, bundle)| bundle.network_id()).collect()
 }
 
-/// Short names of networks.
+/// Short ids of the networks, joined to a text.
 pub(super) fn names(networks: &[NetworkId]) -> String {
     networks.iter().map(|network| network.short()).collect::<Vec<_>>().join(" and ")
 }

@@ -1,4 +1,4 @@
-//! Reading a page `/status`. Texts that a finding repeats are short.
+//! Reads a program's page `/status`. Texts from the page are shortened before a finding repeats them.
 
 use headwater_protocol::status::{AggregatorStatus, CloudStatus, DeviceStatus, GroupStatus, StatusPage};
 use serde_json::{Map, Value};
@@ -8,10 +8,10 @@ use super::tier::TierKind;
 /// Longest text of a page that a finding repeats, in characters.
 const MAX_CHARS: usize = 300;
 
-/// A page whose own part is not read yet.
+/// A page whose part of its own tier is not read yet.
 pub(super) type AnyPage = StatusPage<Map<String, Value>>;
 
-/// Own part of a page.
+/// The part of a page that differs from tier to tier.
 #[derive(Debug)]
 pub(super) enum OwnStatus {
     Device(Box<DeviceStatus>),
@@ -22,7 +22,7 @@ pub(super) enum OwnStatus {
 /// A page that was read.
 pub(super) type Page = StatusPage<OwnStatus>;
 
-/// Reads the own part of a page; the reason where it has another form.
+/// Reads the part of a page that belongs to a tier of this kind; an error says why it has another form.
 pub(super) fn read_own(kind: TierKind, page: AnyPage) -> Result<Page, String> {
     let StatusPage { schema, program, version, time, uptime_s, live, ready, unready_reason, own } = page;
     let own = Value::Object(own);
@@ -35,7 +35,7 @@ pub(super) fn read_own(kind: TierKind, page: AnyPage) -> Result<Page, String> {
     Ok(Page { schema, program, version, time, uptime_s, live, ready, unready_reason, own })
 }
 
-/// Groups of a page; none but of an aggregator.
+/// Groups of an aggregator's page; empty for every other page.
 pub(super) fn groups(page: Option<&Page>) -> &[GroupStatus] {
     match page.map(|page| &page.own) {
         Some(OwnStatus::Aggregator(own)) => &own.groups,
@@ -43,12 +43,12 @@ pub(super) fn groups(page: Option<&Page>) -> &[GroupStatus] {
     }
 }
 
-/// A reason after a colon; nothing without one.
+/// A reason as a text after a colon; empty without a reason.
 pub(super) fn because(reason: Option<&String>) -> String {
     reason.map(|reason| format!(": {}", clipped(reason))).unwrap_or_default()
 }
 
-/// The first characters of a text, without control characters.
+/// The first [`MAX_CHARS`] characters of a text, without control characters.
 pub(super) fn clipped(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(MAX_CHARS).collect()
 }

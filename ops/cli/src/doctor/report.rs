@@ -11,7 +11,7 @@ use serde_json::json;
 pub struct Section {
     /// `device`, `aggregator`, `cloud`, `machine` or `site`.
     pub tier: &'static str,
-    /// Settings file of the tier, or folder of the site.
+    /// Settings file of the tier, or folder of the site; `None` for the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
     /// The findings, in the order of the checks.
@@ -23,12 +23,12 @@ pub struct Section {
 pub struct Diagnosis(pub Vec<Section>);
 
 impl Diagnosis {
-    /// Findings of a level.
+    /// Number of findings of a level.
     pub fn count(&self, level: Level) -> usize {
         self.0.iter().flat_map(|section| &section.findings).filter(|finding| finding.level == level).count()
     }
 
-    /// Lines for people.
+    /// The findings as lines of text, for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for Section { tier, file, findings } in &self.0 {

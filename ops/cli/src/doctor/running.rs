@@ -1,4 +1,4 @@
-//! The running program of a tier, as its page `/status` tells: readiness, version, and its links to broker and cloud.
+//! The running program of a tier, by its page `/status`: whether it is ready, its version, and its links to broker and cloud.
 
 use headwater_end_device::{CaptureWord, SourceWord};
 use headwater_protocol::PolicyId;
@@ -12,7 +12,7 @@ use super::running_group::{devices, is_of, policy, retained_devices, state, wait
 use super::tier::{Tier, TierNetworks, TierSettings};
 use headwater_settings::Finding;
 
-/// Judges the running program. `policies` are those of the settings, by member.
+/// Checks the running program. `policies` has the policy by the settings for each member of the tier.
 pub(super) fn check(
     tier: &Tier,
     networks: &TierNetworks,
@@ -33,7 +33,7 @@ pub(super) fn check(
     for (index, member) in tier.members.iter().enumerate() {
         let own = groups.iter().find(|group| is_of(member, group));
         match own {
-            // The broker's finding says it all: without a broker a leader knows no device.
+            // The finding about the broker suffices: without a broker a leader knows no device.
             Some(group) if group.broker().is_some_and(has_lost) => {}
             Some(group) => match waits(group) {
                 Some(finding) => findings.push(finding),
@@ -48,7 +48,7 @@ pub(super) fn check(
     findings
 }
 
-/// Whether the program runs, is ready and is the right one; its page, if it has one.
+/// Checks whether the program runs, is ready and is the right one. Returns its page, if the right program answered with one.
 fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Page> {
     const CHECK: &str = "running";
     let (program, file) = (tier.kind.program(), tier.file.display());
@@ -127,7 +127,7 @@ fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Pa
     Some(page)
 }
 
-/// Names of a program of the same kind with other settings, expected and found; `None` where they fit, or the page has none.
+/// Compares the names in the settings with the names on the page. `None` if they are equal or the page has none.
 fn other_names(tier: &Tier, page: &Page) -> Option<String> {
     let differs = |expected: String, found: String| {
         (expected != found).then(|| format!("expected {expected}, found {found}"))
@@ -157,18 +157,18 @@ fn other_names(tier: &Tier, page: &Page) -> Option<String> {
     }
 }
 
-/// Periods of a clock after which a camera without a frame is named.
+/// Periods of a device's clock after which a finding names a camera that has had no frame.
 const PERIODS_WITHOUT_FRAME: f64 = 3.0;
 
-/// Time after which a camera without a clock's period is named, s.
+/// Seconds after which a finding names a camera that has had no frame, if the device captures without a period.
 const S_WITHOUT_FRAME: f64 = 10.0;
 
-/// A device that runs and has had no frame yet.
+/// The finding for a device that has run for a while without a single frame.
 fn frames(tier: &Tier, page: &Page) -> Option<Finding> {
     let (TierSettings::Device(settings), OwnStatus::Device(own)) = (&tier.settings, &page.own) else {
         return None;
     };
-    // The frames of an archive are not counted.
+    // An archive's frames are not counted, so 0 says nothing.
     if settings.source.kind == SourceWord::Archive || own.source.frames > 0 {
         return None;
     }
@@ -179,14 +179,14 @@ fn frames(tier: &Tier, page: &Page) -> Option<Finding> {
     let limit_s = by_clock.map_or(S_WITHOUT_FRAME, |period| {
         PERIODS_WITHOUT_FRAME * f64::from(u32::try_from(period).unwrap_or(u32::MAX)) / 1000.0
     });
-    // A device that was never asked for a sample has taken no frame.
+    // A device that captures by triggers and was never asked for a sample has taken no frame.
     let is_asked =
         settings.capture != CaptureWord::Trigger || !faults.is_empty() || own.captures.captured > 0;
     (is_asked && up_s > limit_s).then(|| {
         let named = if faults.is_empty() { String::new() } else { format!(" ({})", faults.join(", ")) };
         let found = format!("{} has had no frame in {up_s:.0} s{named}", settings.id);
         let advice = "look at the camera and at section `[source]`: its path or address (docs/sources.md); the device's log names the fault";
-        // Without a fault no image has come: a watched folder may be empty for long.
+        // Without a fault this is a warning only: a watched folder may stay empty for long.
         if faults.is_empty() {
             Finding::warn("frames", found, advice)
         } else {
@@ -195,16 +195,16 @@ fn frames(tier: &Tier, page: &Page) -> Option<Finding> {
     })
 }
 
-/// Whether a program has no connection to its broker, as its page says.
+/// Whether a program has no connection to its broker, by its page.
 fn has_lost(broker: &BrokerStatus) -> bool {
     !broker.connected
 }
 
-/// Links of the running program to broker and cloud.
+/// Checks the links of the running program to broker and cloud.
 fn links(page: &Page) -> Vec<Finding> {
     let mut findings = Vec::new();
     let groups = groups(Some(page));
-    // A group that failed has shut its own connections.
+    // A group that failed has closed its connections itself.
     let running = groups.iter().filter(|group| group.state != Some(GroupState::Failed));
     let of_device = match &page.own {
         OwnStatus::Device(own) => Some(&own.broker.link),
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
     use headwater_settings::Level;
 
-    /// A tier with these settings.
+    /// A tier of a kind, read from these settings.
     fn tier(kind: TierKind, settings: &str) -> Tier {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), settings).unwrap();
@@ -272,7 +272,7 @@ mod tests {
     const DEVICE: &str = "site = \"hall\"\ngroup = \"gate\"\nid = \"cam-0\"\nslot = 0\nbundle = \"a.hwb\"\n\
                           capture = \"clock\"\nperiod_ms = 2000\n[source]\nkind = \"http\"\n[source.http]\nurl = \"http://cam.local/snap\"\n";
 
-    /// A page with this own part over that of a running program.
+    /// The page of a running program in which these fields of its own part are changed.
     fn page(kind: TierKind, changes: &[(&str, Value)]) -> Page {
         let common = json!({
             "schema": 1, "program": kind.program(), "version": "0.1.0", "time": "2026-01-01T00:00:00.000Z", "uptime_s": 9, "live": true,

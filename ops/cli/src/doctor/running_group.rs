@@ -1,4 +1,4 @@
-//! A group of the running program, as its page `/status` tells: its state, its policy, and every device that is not up.
+//! A group of the running program, by its page `/status`: its state, its policy, and every device that is not up.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::page::because;
 use super::tier::{Member, MemberRole, Tier};
 use headwater_settings::Finding;
 
-/// Whether a group works: that it has not failed, is led, and its journal has room.
+/// Checks whether a group works: it has not failed, it has a leader, and its journal has room.
 pub(super) fn state(group: &GroupStatus) -> Vec<Finding> {
     let GroupStatus { group: name, state, reason, .. } = group;
     let failed = match state {
@@ -43,7 +43,7 @@ pub(super) fn state(group: &GroupStatus) -> Vec<Finding> {
     failed.into_iter().chain(full).collect()
 }
 
-/// A group that waits for another leader, whose devices that one knows; `None` for every other group.
+/// The finding for a leader that waits while another one leads, which knows the devices; `None` if it does not wait.
 pub(super) fn waits(group: &GroupStatus) -> Option<Finding> {
     let state = match group.state {
         Some(GroupState::Waiting) => "waiting",
@@ -58,12 +58,12 @@ pub(super) fn waits(group: &GroupStatus) -> Option<Finding> {
     Some(Finding::ok("devices", found))
 }
 
-/// Whether a group of the status is that of the member.
+/// Whether a group on the page is the member's group.
 pub(super) fn is_of(member: &Member, group: &GroupStatus) -> bool {
     group.group == member.group && group.site == member.site
 }
 
-/// Whether the running program has the policy of the settings.
+/// Compares the policy of the running program with the policy by the settings; `None` if one of them is not known.
 pub(super) fn policy(tier: &Tier, group: &GroupStatus, policies: &[Option<PolicyId>]) -> Option<Finding> {
     let member = tier.members.iter().position(|member| is_of(member, group))?;
     let running = group.leader()?.policy?;
@@ -77,7 +77,7 @@ pub(super) fn policy(tier: &Tier, group: &GroupStatus, policies: &[Option<Policy
     })
 }
 
-/// Every device that is not up, and every slot without a device, as a page tells.
+/// Findings for every device that is not up and for every slot without a device, by the leader's page.
 pub(super) fn devices(group: &GroupStatus) -> Vec<Finding> {
     let (name, Some(LeaderStatus { devices, empty_slots, .. })) = (&group.group, group.leader()) else {
         return Vec::new();
@@ -110,7 +110,7 @@ pub(super) fn devices(group: &GroupStatus) -> Vec<Finding> {
     findings
 }
 
-/// Whether a state of a device is a fail, and what to do; `None` for a device that is up.
+/// Whether a device in this state is a fail, and what to do; `None` for a device that is up.
 fn advice(state: ReportedState) -> Option<(bool, &'static str)> {
     Some(match state {
         ReportedState::Up => return None,
@@ -138,7 +138,7 @@ fn advice(state: ReportedState) -> Option<(bool, &'static str)> {
 /// Advice for a device that is down.
 const ADVICE_DOWN: &str = "start it; on its machine its log and `headwater doctor` say why it ended";
 
-/// Devices whose retained messages at the broker name a fault, for a leader without a page.
+/// Findings about devices from their retained messages at the broker, for a leader that shows no page.
 pub(super) fn retained_devices(
     member: &Member,
     facts: &Facts,
@@ -158,7 +158,7 @@ pub(super) fn retained_devices(
         };
         probe.retained.iter().filter_map(move |message| Some((of_device(message)?, &message.payload)))
     };
-    // A device that was revoked or removed leaves its status behind, and no birth.
+    // A device that was revoked or removed has no birth any more, but its last status is still retained.
     let births = messages().filter(|((_, leaf), payload)| *leaf == DeviceTopic::Birth && !payload.is_empty());
     let known: BTreeSet<DeviceId> = births.map(|((id, _), _)| id).collect();
     let mut findings = Vec::new();

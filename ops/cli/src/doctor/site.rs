@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use headwater_settings::Finding;
 use headwater_settings::SOON;
 
-/// Checks the folder of a site. Another command may hold its lock.
+/// Checks the folder of a site. If another command keeps it locked beyond `limit`, the finding says so.
 pub(super) async fn check(folder: PathBuf, limit: Duration) -> Vec<Finding> {
     let shown = folder.display().to_string();
     let opened = timeout(limit, spawn_blocking(move || judge(&folder))).await;

@@ -1,4 +1,4 @@
-//! Settings files of the tiers, read by the code of their programs.
+//! Settings files of the tiers, read by the code of the tiers' own programs.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -23,14 +23,14 @@ pub(super) enum TierKind {
 }
 
 impl TierKind {
-    /// Every kind, with the place of its settings by convention.
+    /// Every kind, with the usual place of its settings file.
     pub(super) const PLACES: [(Self, &'static str); 3] = [
         (Self::Device, "/etc/headwater/device.toml"),
         (Self::Aggregator, "/etc/headwater/aggregator.toml"),
         (Self::Cloud, "/etc/headwater/cloud.toml"),
     ];
 
-    /// Name in the report.
+    /// Name of the tier in the report.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Device => "device",
@@ -48,7 +48,7 @@ impl TierKind {
         }
     }
 
-    /// Address of the admin port by convention.
+    /// Usual address of the admin port.
     pub(super) const fn admin_address(self) -> &'static str {
         match self {
             Self::Device => "127.0.0.1:9602",
@@ -63,7 +63,7 @@ pub(super) struct Tier {
     pub(super) kind: TierKind,
     pub(super) file: PathBuf,
     pub(super) settings: TierSettings,
-    /// Parts that the tier has in groups: one for a device, one for each group of an aggregator, none for the cloud.
+    /// The groups in which the tier takes part: one for a device, any number for an aggregator, none for the cloud.
     pub(super) members: Vec<Member>,
 }
 
@@ -74,18 +74,18 @@ pub(super) enum TierSettings {
     Cloud(Box<CloudSettings>),
 }
 
-/// Part that a tier has in a group.
+/// One group in which a tier takes part.
 pub(super) struct Member {
     pub(super) site: SiteId,
     pub(super) group: GroupId,
     pub(super) role: MemberRole,
     /// Filters to which the program of this member subscribes.
     pub(super) subscriptions: Vec<String>,
-    /// Files of the identity at the broker.
+    /// Files with the certificate that the member shows the broker.
     pub(super) tls: TlsSettings,
 }
 
-/// Role of a member.
+/// What the tier is in the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MemberRole {
     Device(DeviceId),
@@ -94,10 +94,10 @@ pub(super) enum MemberRole {
 }
 
 impl Tier {
-    /// Reads a settings file. The environment is not read.
+    /// Reads a settings file. Variables of the environment, which a program would read too, are not read.
     ///
     /// # Errors
-    /// Every mistake.
+    /// Every mistake in the file.
     pub(super) fn read(kind: TierKind, file: &Path) -> Result<Self, Vec<String>> {
         let sources = Sources::of_file(file);
         let mistakes = |stop: Stop| match stop {
@@ -121,7 +121,7 @@ impl Tier {
         Ok(Self { kind, file: file.into(), members: settings.members(), settings })
     }
 
-    /// Identity and trust.
+    /// Settings about certificates, keys and passwords.
     pub(super) fn security(&self) -> &SecuritySettings {
         match &self.settings {
             TierSettings::Device(settings) => &settings.security,
@@ -130,7 +130,7 @@ impl Tier {
         }
     }
 
-    /// Address of the admin port.
+    /// Address of the admin port; `None` if the settings name none.
     pub(super) fn admin(&self) -> Option<SocketAddr> {
         match &self.settings {
             TierSettings::Device(settings) => settings.admin.listen,
@@ -148,8 +148,8 @@ impl Tier {
         }
     }
 
-    /// Looks at the files of the tier, as its program does with `--check-config`; with the networks of each member, or of the cloud, and their
-    /// policies.
+    /// Checks the files of the tier, as its program does with `--check-config`. Returns the findings, and for each member, or for the
+    /// cloud, its networks and policy.
     pub(super) fn check(&self) -> (Vec<Finding>, Vec<CheckedMember>) {
         match &self.settings {
             TierSettings::Device(settings) => {
@@ -164,7 +164,7 @@ impl Tier {
         }
     }
 
-    /// Access of a member to the broker.
+    /// Address of the broker, and the certificate or password that a member shows there.
     ///
     /// # Errors
     /// Every setting and file that cannot be used.
@@ -173,7 +173,7 @@ impl Tier {
         SecuritySettings { tls: member.tls.clone(), ..self.security().clone() }.broker_access(broker)
     }
 
-    /// Name of a check, with the group where the tier has several.
+    /// Name of a check; with the group's name if the tier is in several groups.
     pub(super) fn check_name(&self, check: &str, member: &Member) -> String {
         if self.members.len() > 1 { format!("{check} of {}", member.group) } else { check.to_owned() }
     }
@@ -208,30 +208,30 @@ impl TierSettings {
     }
 }
 
-/// Filters of a device's program.
+/// Topic filters to which a device's program subscribes.
 fn device_subscriptions(settings: &DeviceSettings) -> Vec<String> {
     let topics = Topics::new(&settings.site, &settings.group);
     let own = headwater_end_device::subscriptions(&topics, &settings.id, settings.capture());
     own.into_iter().map(|subscription| subscription.filter).collect()
 }
 
-/// Filters of a group's leader or edge.
+/// Topic filters to which a group's leader or edge subscribes.
 fn group_subscriptions(group: &GroupSettings) -> Vec<String> {
     let topics = Topics::new(&group.site, &group.group);
     match group.role() {
         Ok(Role::Leader { .. }) => leader_subscriptions(&topics),
         Ok(Role::Edge { id, .. }) => edge_subscriptions(&topics, &id),
-        // Settings that do not fit the role are refused with the file.
+        // Settings that do not fit the role are refused when the file is read.
         Err(_) => Vec::new(),
     }
 }
 
 impl Member {
-    /// Settings of a connection that reads what this member reads, and publishes nothing.
+    /// Settings of a connection that subscribes to what this member subscribes to, and publishes nothing.
     pub(super) fn link(&self, access: BrokerAccess, client_id: String, limit_ms: u64) -> LinkConfig {
         let mut config = LinkConfig::new(access, client_id);
         config.connect_timeout_ms = limit_ms;
-        // The claim tells the leader's clock. Access rules do not depend on the QoS, and QoS 0 asks for no acknowledgement.
+        // A claim tells the leader's clock. `QoS` 0 suffices: access rules do not depend on the `QoS`, and nothing need be acknowledged.
         let claim = Topics::new(&self.site, &self.group).name(&Topic::Leader);
         let claim = Some(claim).filter(|claim| !self.subscriptions.contains(claim));
         let filters = self.subscriptions.iter().cloned().chain(claim);
@@ -239,8 +239,8 @@ impl Member {
     }
 }
 
-/// Networks of a member, and the policy in effect; `None` for settings that cannot be opened.
+/// Networks of a member, and the policy in effect; `None` if the settings or bundles cannot be used.
 pub(super) type CheckedMember = Option<(Networks, Option<PolicyId>)>;
 
-/// Networks of each member, or of the cloud; `None` for bundles that cannot be used.
+/// Networks of each member, or of the cloud; `None` if the bundles cannot be used.
 pub(super) type TierNetworks = Vec<Option<Networks>>;

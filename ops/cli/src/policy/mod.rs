@@ -123,10 +123,10 @@ pub fn run(args: &PolicyArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Fails where the file cannot be read; a mistake in a file that can be read is bad usage.
+/// Fails if the file cannot be opened. The callers treat a mistake inside the file differently: as bad usage.
 fn check_readable(file: &Path) -> anyhow::Result<()> {
     let of = || format!("reading the policy {}", file.display());
-    // Opening a pipe would wait for its writer.
+    // Opening a pipe would wait until another program writes into it.
     if !std::fs::metadata(file).with_context(of)?.is_file() {
         bail!("{}: expected a regular file, found something else", of());
     }

@@ -14,10 +14,10 @@ use super::set::edits;
 use crate::BadUsage;
 use crate::progress::waiting;
 
-/// Limit of the connection, and of each answer: the leader waits up to 10 s for its devices.
+/// Longest wait for the connection, and for each answer: the leader itself waits up to 10 s for its devices.
 const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
-/// Sends the changes, and prints the answer.
+/// Sends the changes, and prints the answer. A refusal of the leader is an error.
 pub(super) fn run(args: &SendArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let answer = runtime.context("starting the async runtime")?.block_on(send(args))?;
@@ -31,7 +31,7 @@ async fn send(args: &SendArgs) -> anyhow::Result<PolicyAnswer> {
     let origin = if args.plan { Origin::Plan } else { Origin::Operator };
     let edits = if args.release { Vec::new() } else { edits(&args.values, &[])? };
     let changes = edits.iter().map(|edit| {
-        // A key of a file is TOML; its value as JSON is what the leader writes there again.
+        // Values are given in TOML, sent in JSON, and written in TOML again by the leader.
         let value =
             edit.value().map(|value| toml::from_str::<BTreeMap<String, Value>>(&format!("value = {value}")));
         let value = value.transpose().map_err(|error| BadUsage(error.to_string()))?;
@@ -53,7 +53,7 @@ async fn send(args: &SendArgs) -> anyhow::Result<PolicyAnswer> {
     };
     waiting("the leader's answer", WAIT_LIMIT);
     if command.replaces.is_none() {
-        // A command without changes is refused, and names the policy in effect.
+        // A command without changes is refused, and the refusal names the policy in effect.
         let question = PolicyCommand { changes: BTreeMap::new(), release: false, ..command.clone() };
         command.replaces = Some(client.ask(&question).await?.policy);
     }

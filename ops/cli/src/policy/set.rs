@@ -23,7 +23,7 @@ pub(super) fn run(args: &SetArgs) -> anyhow::Result<()> {
     let without_effect = bundle.as_ref().map(|bundle| without_effect(bundle, &edits)).transpose()?;
     let calibrated = bundle.as_ref().map(Bundle::policies);
     let file = target(&args.file)?;
-    // Held until the function returns. Services run as another user: a policy is no secret.
+    // The lock is held until the function returns. All may read the file: services run as other users, and a policy is no secret.
     let _lock = lock_folder_of(&file).map_err(|reason| anyhow!("{}: {reason}", file.display()))?;
     let old = read(&file)?;
     let change = Change::new(&file, old.as_deref().unwrap_or_default(), &edits, calibrated)?;
@@ -34,7 +34,7 @@ pub(super) fn run(args: &SetArgs) -> anyhow::Result<()> {
     crate::print(&(without_effect.unwrap_or_default() + &change.report(&args.file)))
 }
 
-/// The changes of the arguments, at least one.
+/// The changes that the arguments ask for, at least one.
 pub(super) fn edits(values: &[String], unset: &[String]) -> Result<Vec<PolicyEdit>, BadUsage> {
     let of_values = values.iter().map(|argument| PolicyEdit::parse(argument));
     let edits = of_values.chain(unset.iter().map(|key| PolicyEdit::unset(key)));
@@ -45,10 +45,10 @@ pub(super) fn edits(values: &[String], unset: &[String]) -> Result<Vec<PolicyEdi
     }
 }
 
-/// Lines about keys that have no effect in the network of a bundle.
+/// A line for each changed key that has no effect in the bundle's network: the threshold of the last exit.
 ///
 /// # Errors
-/// A value for an exit that the network does not have.
+/// A changed value of an exit that the network does not have.
 fn without_effect(bundle: &Bundle, edits: &[PolicyEdit]) -> Result<String, BadUsage> {
     let exits = bundle.manifest().exits();
     let mut lines = String::new();
@@ -67,14 +67,14 @@ fn without_effect(bundle: &Bundle, edits: &[PolicyEdit]) -> Result<String, BadUs
     Ok(lines)
 }
 
-/// The file that is changed: a new one, a regular file, or the regular file behind a link.
+/// The file to change: a new file, a regular file, or the regular file behind a link.
 fn target(file: &Path) -> anyhow::Result<PathBuf> {
     match fs::symlink_metadata(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(file.to_owned()),
         Err(error) => bail!("{}: {error}", file.display()),
         Ok(_) => {}
     }
-    // The file behind a link is changed, and the link stays.
+    // The link stays; the file behind it is changed.
     let real = fs::canonicalize(file).with_context(|| {
         format!("{}: expected a file or a link to one, found a link to nothing", file.display())
     })?;
@@ -94,14 +94,14 @@ fn read(file: &Path) -> anyhow::Result<Option<String>> {
     PolicyChanges::read_text(file).map(Some).with_context(|| format!("reading the policy {}", file.display()))
 }
 
-/// The changed file.
+/// The file after the changes, and what differs from before.
 struct Change {
     text: String,
-    /// Key, earlier and later value as the file states them; `None` for the calibrated one.
+    /// Key, earlier and later value in the file; `None` if the file does not have the key, so that the calibrated value holds.
     values: Vec<(String, Option<String>, Option<String>)>,
-    /// Values of the calibrated policy, where a bundle is known.
+    /// Values of the bundle's calibrated policy; empty if no bundle is given.
     calibrated: Vec<(String, PolicyValue)>,
-    /// Policy in effect with the changed file, where a bundle is known.
+    /// Policy in effect with the changed file; `None` if no bundle is given.
     policy: Option<(Policy, PolicyId)>,
 }
 
@@ -130,7 +130,7 @@ impl Change {
         Ok(Self { values: values.collect(), text, calibrated, policy })
     }
 
-    /// The change, and the way to make it live.
+    /// Says what changed, and how services get to use it.
     fn report(&self, file: &Path) -> String {
         let mut text = String::new();
         for (key, before, after) in &self.values {
@@ -164,7 +164,7 @@ impl Change {
     }
 }
 
-/// The value of a key as a file states it; `None` if it does not.
+/// The value of a key in the text of a policy file; `None` if the file does not have the key.
 fn stated(text: &str, key: &str) -> Option<String> {
     let file: toml::Table = text.parse().ok()?;
     let mut names = key.split('.');

@@ -26,16 +26,16 @@ pub(super) fn run(args: &ShowArgs) -> anyhow::Result<()> {
     crate::print(&text)
 }
 
-/// A policy with the origin of its values.
+/// A policy with the origin of each of its values.
 #[derive(Serialize)]
 struct ShownPolicy {
     network: String,
-    /// Id of the policy in effect, as decisions name it.
+    /// Id of the policy in effect, which decisions carry.
     policy: PolicyId,
-    /// Id of the bundle's policy.
+    /// Id of the policy in the bundle.
     calibrated_policy: PolicyId,
     file: Option<String>,
-    /// Promises about the exits; none where their loss was measured at most, or an exit was changed.
+    /// Promises about the exits; empty if their loss was only measured, or if the file changes an exit.
     promises: Vec<Promise>,
     /// The promises as a line of text.
     #[serde(skip)]
@@ -49,9 +49,9 @@ struct ShownValue {
     key: String,
     value: PolicyValue,
     calibrated: PolicyValue,
-    /// Line of the file that states the value; `None` for a value of the bundle.
+    /// Line of the policy file that sets the value; `None` for a value of the bundle.
     line: Option<usize>,
-    /// Whether an exit of this network needs the value.
+    /// Whether this network uses the value.
     is_used: bool,
 }
 
@@ -85,11 +85,11 @@ impl ShownPolicy {
     }
 }
 
-/// Whether a network with these exits needs the value of a key.
+/// Whether a network with these exits uses the value of a key.
 pub(super) fn is_used(exits: &[Exit], key: &str) -> bool {
     let Some((name, of_exit)) = key.rsplit_once('.') else { return true };
     let exit = exits.iter().find(|exit| exit.name() == name);
-    // Every sample that reaches the last exit leaves there.
+    // The last exit needs no threshold: every sample that reaches it leaves there.
     exit.is_some_and(|exit| of_exit != "threshold" || Some(exit) != exits.last())
 }
 

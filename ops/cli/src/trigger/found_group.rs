@@ -1,4 +1,4 @@
-//! A running group, found by the retained messages of its devices and its leader.
+//! A running group: its network and newest sample, found by the messages of its devices and its leader.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::args::TriggerArgs;
 
-/// Limit for the first device to be found.
+/// Longest search for the devices of the group.
 const FIND_LIMIT: Duration = Duration::from_secs(5);
-/// The births are complete when none has come for this time.
+/// If no birth or status comes for this time after a device was found, all devices are known.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// Facts about a group that triggers need.
+/// What the command must know of a group before it sends triggers.
 pub(super) struct FoundGroup {
-    /// Network of the devices that are up; of most of them while the group changes its network.
+    /// Network of the devices that are up. While the group changes its network, the one that most of these devices have.
     pub(super) network: NetworkId,
-    /// Newest id in the leader's account; 0 before the first sample.
+    /// Newest id that the leader's account or a decision names; 0 before the first sample.
     pub(super) newest: SampleId,
 }
 
-/// Reads the retained messages of the group.
+/// Reads the messages of the group until its devices are known.
 ///
 /// # Errors
 /// When no device is up, none takes triggers, or the broker does not allow triggers.
@@ -35,7 +35,7 @@ pub(super) async fn find_group(client: &mut GroupClient, args: &TriggerArgs) -> 
     }
     let name = format!("{}/{}", args.site, args.group);
     let Some(network) = client.devices.network_up() else {
-        // Some brokers accept the subscription of a client without rights, and send it nothing.
+        // Some brokers accept the subscription of a client without rights and send it nothing; a trigger shows whether this is the reason.
         client.may_trigger().await?;
         anyhow::bail!(
             "{}: no device of the group {name} is up: check --site and --group, that its devices run, and that the broker's access rules let \

@@ -26,7 +26,7 @@ const MAX_LINE_BYTES: u64 = 256;
 /// Latest time of a sample after the start: a week.
 const MAX_AT_MS: u64 = 7 * 24 * 3600 * 1000;
 
-/// Samples whose ids grow; at least one. All have a time, or none.
+/// Listed samples, at least one, with growing ids. Either all of them have a time, or none has.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SampleList(pub(super) Vec<ListedSample>);
 
@@ -34,7 +34,7 @@ pub(super) struct SampleList(pub(super) Vec<ListedSample>);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ListedSample {
     pub(super) id: u64,
-    /// Milliseconds after the start.
+    /// Milliseconds after the start of the run; `None` if the list has no times.
     pub(super) at_ms: Option<u64>,
 }
 
@@ -81,13 +81,13 @@ impl SampleList {
         Ok(Self(samples))
     }
 
-    /// Whether the samples have times of their own.
+    /// Whether the list has times, so that `--rate` is not used.
     pub(super) fn has_times(&self) -> bool {
         self.0.first().is_some_and(|sample| sample.at_ms.is_some())
     }
 }
 
-/// Reads a line; `None` for an empty one or a comment.
+/// Reads a line; `None` if it is empty or only a comment.
 fn read_line(line: &str) -> Result<Option<ListedSample>, String> {
     let text = line.split('#').next().unwrap_or_default().trim();
     if text.is_empty() {
@@ -105,7 +105,7 @@ fn read_line(line: &str) -> Result<Option<ListedSample>, String> {
     Ok(Some(ListedSample { id, at_ms }))
 }
 
-/// Checks a sample against the one before: ids grow, times do not fall.
+/// Checks a sample against the sample before it: ids must grow, times must not fall.
 fn follows(before: Option<&ListedSample>, sample: ListedSample) -> Result<(), String> {
     let Some(before) = before else { return Ok(()) };
     if sample.id <= before.id {

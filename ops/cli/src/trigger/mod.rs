@@ -25,16 +25,16 @@ use summary::{Summary, result_line};
 
 /// Samples per second without `--rate`.
 const DEFAULT_RATE: f64 = 1.0;
-/// Limit for the broker to accept the command.
+/// Longest wait for the broker to accept the command.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
-/// Limit for the broker to take the last triggers at the end.
+/// Longest wait, at the end, until the last triggers are sent to the broker.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Sends the triggers, and prints the results where they are asked for.
+/// Sends the triggers, and prints the results if `--watch` is given.
 ///
 /// # Errors
-/// [`BadUsage`] for ids beyond the last one, and for a list with mistakes. Otherwise the broker's refusal, a group that is not there or takes no triggers, and
-/// with `--watch` samples without a result.
+/// [`BadUsage`] for ids that are too large, and for a list with mistakes. Otherwise the broker's refusal, a group without devices or
+/// without triggers, and with `--watch` a sample without a result.
 pub fn run(args: &TriggerArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("starting the async runtime")?.block_on(trigger(args))
@@ -51,7 +51,7 @@ async fn trigger(args: &TriggerArgs) -> anyhow::Result<()> {
         broker,
         site: args.site.clone(),
         group: args.group.clone(),
-        // The births name the network.
+        // Replaced below, once the births of the devices have named the network.
         network: NetworkId([0; 32]),
         client_id: format!("headwater-trigger-{}", std::process::id()),
         wait_limit: CONNECT_LIMIT,
@@ -80,8 +80,8 @@ async fn trigger(args: &TriggerArgs) -> anyhow::Result<()> {
     run.finish().await
 }
 
-/// Refuses ids that the group's leader would not answer: too large ones, and a first one that is far above the newest one of the group and
-/// has no second one near it. Before the first sample of a group every id is near.
+/// Refuses ids that the group's leader would not answer: ids above the highest possible one, and a first id far above the group's newest
+/// one, unless the second id is near the first. Before the first sample of a group, no id is too far.
 fn check_distance(plan: &Plan, newest: SampleId) -> Result<(), BadUsage> {
     if plan.last() > Trigger::MAX_ID {
         return Err(no_more_ids());
@@ -102,7 +102,7 @@ fn no_more_ids() -> BadUsage {
     BadUsage(format!("trigger: expected ids up to {}, found later ones; nothing was sent", Trigger::MAX_ID))
 }
 
-/// Waits for the answer to a trigger; for ever without one.
+/// Waits for the broker's answer to a trigger; never returns without a trigger.
 async fn answer(trigger: &mut Option<Acknowledgement>) -> Delivery {
     match trigger {
         Some(trigger) => trigger.wait().await,
@@ -115,12 +115,12 @@ struct Run<'a> {
     args: &'a TriggerArgs,
     client: GroupClient,
     plan: Plan,
-    /// Triggers sent.
+    /// Number of triggers that were sent, which is the place of the next one in the plan.
     sent: u64,
-    /// The first trigger, until the broker has answered: an answer to one is enough to know whether the broker allows them.
+    /// The first trigger, until the broker has answered it. One answer is enough to know whether the broker allows triggers.
     first_trigger: Option<Acknowledgement>,
     start: Instant,
-    /// When a trigger was last sent or a sample last came to its end.
+    /// When a trigger was last sent, or a sample last decided or dropped.
     last_change: Instant,
     unsettled: u64,
     progress: Progress,
@@ -129,7 +129,7 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(args: &'a TriggerArgs, client: GroupClient, plan: Plan) -> Self {
         let start = Instant::now();
-        // Results in a terminal are progress enough, and a moving line would run into them.
+        // Results in a terminal show the progress, and a moving line would mix with them.
         let is_quiet = args.watch && std::io::stdout().is_terminal();
         let progress = Progress::new(plan.count(), is_quiet || !args.watch);
         Self {
@@ -172,7 +172,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Sends a trigger; the first one asks for an answer.
+    /// Sends a trigger; only for the first one the broker is asked for an answer.
     async fn trigger(&mut self, sample: SampleId) -> Result<(), GroupError> {
         if self.sent > 0 {
             return self.client.trigger(sample).await;

@@ -1,4 +1,4 @@
-//! The samples of a run, and when each is triggered.
+//! The samples of a run, and when each of them is triggered.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use super::list::{ListedSample, SampleList};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     samples: Samples,
-    /// Samples per second, where the list has no times.
+    /// Samples per second; not used if the list has times.
     rate: f64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Samples {
-    /// Ids that follow each other; at least one.
+    /// At least one id, each one higher than the id before by 1.
     Range { first: u64, count: u64 },
-    /// Ids that grow; at least one.
+    /// At least one id, each one higher than the id before.
     List(Vec<ListedSample>),
 }
 
 impl Plan {
-    /// `count` samples from `first` on; `None` where the ids do not suffice. `count` is at least 1.
+    /// `count` samples with ids from `first` on; `None` if ids would exceed 64 bits. `count` is at least 1.
     pub(super) fn range(first: u64, count: u64, rate: f64) -> Option<Self> {
         first.checked_add(count - 1)?;
         Some(Self { samples: Samples::Range { first, count }, rate })
@@ -41,7 +41,7 @@ impl Plan {
         }
     }
 
-    /// The sample of this place, from 0 to below the count.
+    /// The sample at this place in the order of the run, from 0 on.
     pub(super) fn sample(&self, place: u64) -> SampleId {
         SampleId(match &self.samples {
             Samples::Range { first, .. } => first + place,
@@ -57,7 +57,7 @@ impl Plan {
         self.sample(self.count() - 1)
     }
 
-    /// Time from the start of the run to the trigger of this place.
+    /// Time from the start of the run to the trigger at this place.
     pub(super) fn due(&self, place: u64) -> Duration {
         let listed = match &self.samples {
             Samples::Range { .. } => None,
@@ -66,7 +66,7 @@ impl Plan {
         listed.map_or_else(|| Duration::from_secs_f64(place as f64 / self.rate), Duration::from_millis)
     }
 
-    /// Whether a sample is among the first `sent`.
+    /// Whether a sample is one of the first `sent` samples of the plan.
     pub(super) fn has_sent(&self, sample: SampleId, sent: u64) -> bool {
         match &self.samples {
             Samples::Range { first, .. } => sample.0.checked_sub(*first).is_some_and(|place| place < sent),

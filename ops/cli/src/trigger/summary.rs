@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Run;
 
-/// Account of a run. Without `--watch` only the triggers are known.
+/// Account of a run. Without `--watch` nothing is known but the triggers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Summary {
     /// First id.
@@ -20,11 +20,11 @@ pub(super) struct Summary {
     pub(super) triggered: u64,
     /// Samples that were decided.
     pub(super) decided: u64,
-    /// Samples of the group that were dropped during the run, by reason.
+    /// Samples that the group dropped during the run, by reason; samples that others triggered count too.
     pub(super) dropped: BTreeMap<Dropped, u64>,
     /// Samples that were neither decided nor dropped.
     pub(super) without_result: u64,
-    /// Whether results were waited for.
+    /// Whether the run waited for results (`--watch`).
     pub(super) watched: bool,
 }
 
@@ -42,7 +42,7 @@ impl Summary {
         }
     }
 
-    /// Sentence about samples without a decision; `None` where each has one, or results were not waited for.
+    /// A sentence about samples without a decision. `None` if every sample was decided, or the run did not wait for results.
     pub(super) fn not_decided(&self) -> Option<String> {
         let undecided = self.triggered.saturating_sub(self.decided);
         (self.watched && undecided > 0).then(|| {
@@ -74,7 +74,7 @@ impl Display for Summary {
     }
 }
 
-/// One result for people.
+/// One result as a line of text.
 pub(super) fn result_line(decision: &Decision, latency: Option<Duration>) -> String {
     let Decision { sample, label, undecided, confidence, exit, .. } = decision;
     let mut line = match (label, undecided) {

@@ -6,15 +6,15 @@ use serde_json::Value;
 /// Sums over the reports of a group's devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceTotals {
-    /// Views: summaries, inputs and decisions. A device sends one of them for each sample that it sees.
+    /// Summaries, inputs and decisions sent. A device sends exactly one of the three for each sample that it sees.
     pub views: u64,
     /// Bytes of message bodies: scores, features, pixels, decisions.
     pub body_bytes: u64,
-    /// Bytes of bodies and headers.
+    /// Bytes of message bodies and our headers, without topics and MQTT headers.
     pub payload_bytes: u64,
-    /// Bytes written to the sockets.
+    /// All bytes that the devices wrote to their sockets.
     pub wire_sent: u64,
-    /// Bytes read from the sockets.
+    /// All bytes that the devices read from their sockets.
     pub wire_received: u64,
 }
 

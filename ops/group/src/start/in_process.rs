@@ -31,17 +31,17 @@ pub struct InProcessSettings {
     pub site: SiteSettings,
     /// Networks of cloud, leader and edges.
     pub networks: Networks,
-    /// Network of the devices that are started from now on.
+    /// Network of devices that are started after this field was set.
     pub device_network: Arc<Bundle>,
-    /// Policy of the leader in place of the bundle's.
+    /// Policy of leader, edges and batching devices in place of the bundle's.
     pub policy: Option<Policy>,
-    /// Frames of the devices.
+    /// Frames that every device plays.
     pub frames: Arc<Archive>,
-    /// Slots that get a device.
+    /// Slots for which [`InProcessGroup::start`] starts a device.
     pub slots: Vec<Slot>,
     /// Address of a cloud service that runs elsewhere. `None`: the group starts its own.
     pub cloud_url: Option<String>,
-    /// Engine of the group's own cloud service.
+    /// Engine of the cloud service that the group starts.
     pub cloud_engine: EngineChoice,
 }
 
@@ -58,10 +58,10 @@ impl InProcessSettings {
 
 /// The running services of a group.
 pub struct InProcessGroup {
-    /// Settings of services that are started from now on.
+    /// Settings for every service that is started from now on.
     pub settings: InProcessSettings,
     running: BTreeMap<Service, Running>,
-    /// Address of the group's own cloud service, kept over restarts.
+    /// Address of the group's own cloud service; a restarted cloud listens there again.
     cloud_listen: SocketAddr,
     totals: DeviceTotals,
 }
@@ -95,7 +95,7 @@ impl InProcessGroup {
         Ok(group)
     }
 
-    /// Starts one service under the present settings.
+    /// Starts one service with the settings in the field `settings`.
     ///
     /// # Errors
     /// [`StartError::Service`] names the service.
@@ -109,7 +109,7 @@ impl InProcessGroup {
         Ok(())
     }
 
-    /// Ends a service as SIGKILL would. The counts of a killed device are kept.
+    /// Ends a service as SIGKILL would. The message counts of a killed device stay in the totals.
     pub async fn kill(&mut self, service: Service) {
         match self.running.remove(&service) {
             Some(Running::Device(device)) => {
@@ -123,7 +123,7 @@ impl InProcessGroup {
         }
     }
 
-    /// Ends a service in order.
+    /// Ends a service in order, as after SIGTERM. Does nothing for a service that does not run.
     ///
     /// # Errors
     /// [`StartError::Service`] for a leader that had stopped by itself.
@@ -154,7 +154,8 @@ impl InProcessGroup {
         Ok(self.totals)
     }
 
-    /// Waits until leader and edges know exactly the running devices and edges. A device is known once it receives triggers.
+    /// Waits until the leader leads, and leader and edges know all running devices and edges. A device is known once it receives triggers.
+    /// Returns at once if no leader runs.
     ///
     /// # Errors
     /// [`StartError::NotReady`] after the limit.
@@ -205,7 +206,7 @@ impl InProcessGroup {
             Service::Cloud => {
                 let mut config = CloudConfig::default();
                 config.http.listen = self.cloud_listen;
-                // No balancer asks for the readiness of a group's own cloud.
+                // No load balancer sends requests to the group's own cloud, so the cloud need not keep answering for a while as it stops.
                 config.stop_delay_ms = 0;
                 config.engine = settings.cloud_engine;
                 Running::Cloud(CloudService::start(config, settings.networks.clone()).await?)
@@ -226,7 +227,7 @@ impl InProcessGroup {
         })
     }
 
-    /// Broker and cloud of leader and edges.
+    /// Addresses of broker and cloud, for the leader and the edges.
     fn aggregator_shared(&self) -> Result<Shared, Box<dyn Error + Send + Sync>> {
         let own_cloud = format!("http://{}", self.cloud_listen);
         let mut config = SharedConfig::new(self.settings.site.broker.clone());
@@ -235,7 +236,7 @@ impl InProcessGroup {
         Ok(Shared::new(config)?)
     }
 
-    /// Settings of the leader; an edge differs in its role.
+    /// Settings of the leader. For an edge the caller changes the role.
     fn group_config(&self) -> OpenedGroup {
         let SiteSettings { site, group, qos, journal, .. } = self.settings.site.clone();
         let mut config = OpenedGroup::new(site, group, self.settings.networks.clone());
@@ -252,7 +253,7 @@ impl InProcessGroup {
         (config.settings.upward_qos, config.settings.queue_samples) = (qos, queue_samples);
         if batch_ms > 0 {
             config.settings.batch_ms = batch_ms;
-            // The waits of the leader's policy bound the time.
+            // The leader's policy has the waits that bound how long an answer may wait for others.
             config.policy = self.group_config().policy;
         }
         config

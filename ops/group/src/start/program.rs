@@ -12,7 +12,7 @@ use super::service::StartError;
 /// Time between two checks whether a program has ended.
 const END_POLL: Duration = Duration::from_millis(5);
 
-/// A child process; killed when dropped.
+/// A child process; killed with SIGKILL when dropped.
 #[derive(Debug)]
 pub struct Program {
     name: String,
@@ -41,7 +41,7 @@ impl Program {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Sends SIGTERM, waits for the end, and returns the program's standard output where it is piped.
+    /// Sends SIGTERM, waits for the end, and returns the program's standard output, or an empty text if standard output is not piped.
     ///
     /// # Errors
     /// [`StartError::NotReady`] after the limit; the program is then killed.
@@ -63,7 +63,7 @@ impl Program {
         Ok(output)
     }
 
-    /// Sends a signal such as `STOP` or `CONT` by the shell's own `kill`, which needs no library.
+    /// Sends a signal such as `STOP` or `CONT` with the shell's built-in `kill`, so that no library for signals is needed.
     ///
     /// # Errors
     /// [`StartError::Io`] when the operating system does not start a shell.
@@ -77,12 +77,12 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // A program that has ended already cannot be killed, and need not be.
+        // A program that has ended already cannot be killed, so errors are ignored.
         let _ = (self.child.kill(), self.child.wait());
     }
 }
 
-/// Path of one of our programs: beside the running program, or one folder above, where tests are built.
+/// Path of one of our programs: in the folder of the running program, or one folder above, since cargo builds tests into a subfolder.
 ///
 /// # Errors
 /// [`StartError::NoProgram`] names the paths that were tried.
@@ -106,7 +106,7 @@ mod tests {
     #[tokio::test]
     async fn a_terminated_program_gives_its_output() {
         let mut command = Command::new("sh");
-        // The trap is set before the first word is printed, so the signal cannot come too early.
+        // The shell sets the trap before it prints the word that the test waits for, so the signal cannot come before the trap.
         command.args(["-c", "trap 'echo ended; exit' TERM; echo started >&2; while :; do sleep 0.01; done"]);
         let mut program = Program::start(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
         let mut byte = [0];

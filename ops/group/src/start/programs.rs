@@ -1,4 +1,4 @@
-//! All services of a group as programs.
+//! All services of a group, each as a child process.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::device_totals::DeviceTotals;
 use super::program::Program;
 use super::service::{Service, SiteSettings, StartError, device_id, services_of};
 
-/// Limit for the cloud to load its section, and for a program to end after SIGTERM.
+/// Longest wait for the cloud to load its section, and for a program to end after SIGTERM.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Time between two checks whether the cloud is ready.
 const READY_POLL: Duration = Duration::from_millis(20);
@@ -39,11 +39,11 @@ pub struct ProgramSettings {
     pub site: SiteSettings,
     /// Paths of the programs.
     pub paths: ProgramPaths,
-    /// Bundle that every tier loads.
+    /// Bundle file that every tier loads.
     pub bundle: PathBuf,
-    /// Frames of the devices.
+    /// Archive of the frames that every device plays.
     pub frames: PathBuf,
-    /// Policy of leader and edges in place of the bundle's.
+    /// Policy file of leader, edges and batching devices in place of the bundle's policy.
     pub policy: Option<PathBuf>,
     /// Folder of the site that `headwater enroll` made: each program shows its member's certificate to broker and cloud. `None`: no TLS.
     pub site_dir: Option<PathBuf>,
@@ -51,7 +51,7 @@ pub struct ProgramSettings {
     pub log: Option<String>,
 }
 
-/// The running programs.
+/// The running programs, by service.
 pub struct ProgramGroup {
     settings: ProgramSettings,
     cloud_port: u16,
@@ -59,7 +59,7 @@ pub struct ProgramGroup {
 }
 
 impl ProgramGroup {
-    /// A group of which no program runs yet.
+    /// A group whose programs are not started yet.
     ///
     /// # Errors
     /// [`StartError::Io`] when there is no free port for the cloud.
@@ -71,7 +71,7 @@ impl ProgramGroup {
     /// Starts one program for each service of the network. The cloud is ready before the leader starts.
     ///
     /// # Errors
-    /// [`StartError`] names the program.
+    /// [`StartError`] names the program that does not start, or the cloud that is not ready in time.
     pub async fn start_all(&mut self, network: &NetworkManifest) -> Result<(), StartError> {
         for service in services_of(network) {
             self.start(service)?;
@@ -102,7 +102,7 @@ impl ProgramGroup {
         self.running.get(&service)
     }
 
-    /// A service whose program has ended by itself, and how.
+    /// A service whose program has ended without [`ProgramGroup::kill`], with its exit status.
     pub fn ended(&mut self) -> Option<String> {
         self.running.iter_mut().find_map(|(service, program)| {
             program.exit_status().map(|status| format!("{service} ended by itself: {status}"))
@@ -112,7 +112,7 @@ impl ProgramGroup {
     /// Ends every program with SIGTERM, devices first, and sums up the devices' counts.
     ///
     /// # Errors
-    /// [`StartError`] for a program that does not end.
+    /// [`StartError`] for a program that does not end in time, or a device whose report cannot be read.
     pub async fn shutdown(self) -> Result<DeviceTotals, StartError> {
         let mut totals = DeviceTotals::default();
         for (service, program) in self.running {
@@ -140,7 +140,7 @@ impl ProgramGroup {
             command.args(["--broker-address", &site.broker.to_string()]);
         }
         match service {
-            // No balancer asks for the readiness of a group's own cloud.
+            // No load balancer sends requests to the group's own cloud, so the cloud need not keep answering for a while as it stops.
             Service::Cloud => _ = command.args(["--http-listen", &cloud, "--stop-delay-ms", "0"]),
             Service::Leader => {
                 command.args(["--cloud-url", &self.cloud_url().to_string()]);
@@ -161,7 +161,7 @@ impl ProgramGroup {
         }
         let reads_policy = match service {
             Service::Leader | Service::Edge(_) => true,
-            // The waits of the leader's policy bound the time for which answers wait.
+            // A device reads the leader's policy only for its waits, which bound how long an answer may wait for others.
             Service::Device(_) => site.batch_ms > 0,
             Service::Cloud => false,
         };
@@ -184,7 +184,7 @@ impl ProgramGroup {
         command
     }
 
-    /// Folder of a service's certificate.
+    /// Folder with the certificate of a service; `None` for a group without TLS.
     fn member_folder(&self, service: Service) -> Option<PathBuf> {
         let ProgramSettings { site, site_dir, .. } = &self.settings;
         let group = site_dir.as_ref()?.join(site.group.as_str());
@@ -196,7 +196,7 @@ impl ProgramGroup {
         })
     }
 
-    /// Address of the cloud service; its certificate names `localhost`.
+    /// Address of the cloud service. With TLS the host is `localhost`, the name in the cloud's certificate.
     fn cloud_url(&self) -> Endpoint {
         let (scheme, host) = match &self.settings.site_dir {
             Some(_) => (Scheme::Https, "localhost"),

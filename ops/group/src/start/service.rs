@@ -10,7 +10,7 @@ use headwater_link::{Endpoint, QoS};
 use headwater_protocol::{DeviceId, EdgeIndex, GroupId, SiteId, Slot};
 use thiserror::Error;
 
-/// One service of a group. The order is the order in which a group stops.
+/// One service of a group. The variants are in the order in which a group stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Service {
     /// The device of a slot.
@@ -45,11 +45,11 @@ pub struct SiteSettings {
     pub broker: Endpoint,
     /// `QoS` of the devices' messages and of the leader's requests.
     pub qos: QoS,
-    /// Captured views that may wait for a device's section.
+    /// Captured views of one device that may wait until its section is free; one view more sheds the oldest.
     pub queue_samples: usize,
-    /// Milliseconds for which a device's answers wait for others, to go in one message; 0 sends each at once.
+    /// Milliseconds for which an answer of a device waits for further answers that go in the same message; 0: no answer waits.
     pub batch_ms: u64,
-    /// File of the leader's journal. `None`: decisions do not survive the leader.
+    /// File of the leader's journal. `None`: the leader's decisions are lost when it ends.
     pub journal: Option<PathBuf>,
 }
 
@@ -63,7 +63,7 @@ impl SiteSettings {
 /// A group that cannot be started or stopped.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// A service does not start, or had stopped by itself.
+    /// A service did not start, or had already stopped by itself when it was to be stopped.
     #[error("{action} {service}: {source}")]
     Service {
         /// `starting` or `stopping`.
@@ -73,7 +73,7 @@ pub enum StartError {
         /// The reason.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The services did not find each other in time.
+    /// The services did not find each other in time, or a program did not become ready or end in time.
     #[error("waited {limit:?} for all services to find each other: {found}")]
     NotReady {
         /// Time waited.
@@ -81,7 +81,7 @@ pub enum StartError {
         /// State at the end of the wait.
         found: String,
     },
-    /// A program is not where it is expected.
+    /// A program is in none of the places where it is looked for.
     #[error("{name} is not there ({tried}): build all programs with `cargo build --release --workspace`")]
     NoProgram {
         /// File name of the program.
@@ -112,12 +112,12 @@ impl StartError {
     }
 }
 
-/// Name of the device in a slot.
+/// Name of the device in a slot: `cam-0` for slot 0.
 pub(super) fn device_id(slot: Slot) -> DeviceId {
     DeviceId::new(format!("cam-{slot}")).expect("a number and letters make a name")
 }
 
-/// Edges that are separate services. The only edge of a network runs in the leader.
+/// Edges that run as services of their own: all edges of a network with several. The only edge of a network runs in the leader.
 pub fn separate_edges(network: &NetworkManifest) -> impl Iterator<Item = EdgeIndex> {
     let edges = network.edge.as_ref().map_or(0, |edge| edge.groups.len());
     EdgeIndex::first(if edges > 1 { edges } else { 0 })

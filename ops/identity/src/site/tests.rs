@@ -1,10 +1,10 @@
-//! Sites in folders of their own: what is refused, and what a run that fails leaves.
+//! Sites in temporary folders: what is refused, and what a failed run leaves behind.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// A site in a new folder, with a device.
+/// A site in a new folder, with one device in the group `gate`.
 fn site(folder: &Path) -> Site {
     let hosts = ["localhost".to_owned()];
     let options = BrokerOptions::default();
@@ -59,7 +59,7 @@ fn a_member_whose_files_cannot_be_written_leaves_nothing() {
     let own = folder.path().join("own");
     let mut site = site(&own);
     let issued = site.issued().to_vec();
-    // A folder in the place where the rules are written makes their writing fail.
+    // A folder of this name is where the rules would be written first, so that writing them fails.
     let in_the_way = own.join("broker/access.rules.new");
     fs::create_dir(&in_the_way).unwrap();
     let (new, other_group) =
@@ -99,13 +99,13 @@ fn a_run_that_found_the_folder_empty_too_leaves_the_site_of_the_first_one_as_it_
     drop(site(&own));
     let before = content(&own);
     let second = |hosts: &[String]| Site::create_in(&own, "yard".parse().unwrap(), hosts, &options, 30);
-    // Without a host the certificate of the broker is refused.
+    // Without a host the broker's certificate would be refused; the existing site must be reported first.
     for hosts in [&["broker".to_owned()][..], &[]] {
         let error = second(hosts).map(drop).expect_err("refused");
         assert!(matches!(&error, EnrollError::SiteExists { site, .. } if site == "hall"), "{error}");
         assert_eq!(content(&own), before);
     }
-    // The first run was killed before it wrote its record.
+    // As if the first run had been killed before it wrote its record.
     fs::remove_file(own.join(SITE)).unwrap();
     let before = content(&own);
     let error = second(&[]).map(drop).expect_err("refused").to_string();

@@ -1,4 +1,4 @@
-//! Failures of the broker and the way to it.
+//! The doctor and faults of the broker, or of the way to the broker.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use super::provoked::{Doctor, Files};
 
 #[test]
 fn a_name_without_an_address_and_another_protocol_are_told_apart_from_a_broker_that_is_away() {
-    // A part of a name has at most 63 bytes (RFC 1035): no server is asked for this one.
+    // A label of a host name has at most 63 bytes (RFC 1035), so this name is refused before any DNS server is asked.
     let host = "x".repeat(64);
     let files = Files::new(format!("mqtt://{host}:1883"));
     let device = files.device_with(0, "insecure = true");
@@ -24,10 +24,10 @@ fn a_name_without_an_address_and_another_protocol_are_told_apart_from_a_broker_t
     let port = listener.local_addr().expect("bound").port();
     thread::spawn(move || {
         let answer = format!("HTTP/1.1 400 Bad Request\r\n\r\n{}", "x".repeat(200));
-        // The connections stay open: a close would be another finding.
+        // The connections stay open, since a closed connection would be another finding.
         let mut open = Vec::new();
         for mut connection in listener.incoming().flatten() {
-            // A doctor that has gone needs no answer.
+            // The doctor may have closed the connection already.
             let _ = connection.write_all(answer.as_bytes());
             open.push(connection);
         }
@@ -59,7 +59,7 @@ fn a_wrong_password_is_told_apart_from_a_broker_that_is_away() {
     let device = files.device(0, &shipped::bundle_path(), &broker);
     let doctor = Doctor::run(&[("--device", &device)]);
     doctor.names("fail", "broker", "not authorized", "user or password is wrong");
-    // The file is readable for everybody.
+    // The password file can be read by everybody.
     doctor.names("warn", "secret", "others than its owner", "chmod 600");
     assert!(!doctor.text.contains("s3cret"), "{}", doctor.text);
     std::fs::write(&secret, "right\n").expect("the folder can be written");

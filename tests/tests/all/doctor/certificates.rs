@@ -1,4 +1,4 @@
-//! Certificates that a peer would refuse.
+//! The doctor and certificates that a peer would refuse.
 
 use std::path::Path;
 
@@ -54,12 +54,12 @@ fn certificates_that_a_peer_would_refuse_are_named_by_their_settings() {
     doctor.fails_only(&["running"]);
     assert!(doctor.text.contains("device gate/cam-0, valid until"), "{}", doctor.text);
 
-    // The authority of another site: neither the own certificate nor the broker's is of it.
+    // The device trusts the authority of another site, which issued neither the device's certificate nor the broker's.
     let doctor = check(0, &own, &member("other", "cam-0"));
     doctor.names("fail", "certificate", "tls.certificate_file: ", "from one folder of `headwater enroll`");
     doctor.names("fail", "broker", "invalid peer certificate", "another authority than `tls.authority_file`");
 
-    // A certificate that ended two years ago, and one that ends in some days.
+    // The device's certificate expired two years ago; later it has one that expires in some days.
     let past = [("LD_PRELOAD", library), ("FAKETIME", "-800d"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
     enroll("site", &["renew", "--group", "gate", "--days", "30", "cam-0"], &past);
     let doctor = check(0, &own, &own);
@@ -79,7 +79,7 @@ fn certificates_that_a_peer_would_refuse_are_named_by_their_settings() {
 
     enroll("site", &["revoke", "--group", "gate", "cam-1"], &[]);
     let revoked = member("site", "cam-1");
-    // A member that is revoked gets no list; any member has the same one.
+    // A revoked member gets no new list of revoked certificates; every other member has the same list.
     std::fs::copy(own.join("revoked.crl"), revoked.join("revoked.crl")).expect("the folder can be written");
     broker.take();
     let _broker = mosquitto_with(&config_file, &loopback(port));
@@ -91,7 +91,7 @@ fn certificates_that_a_peer_would_refuse_are_named_by_their_settings() {
     let doctor = check(0, &own, &own);
     doctor.names("fail", "certificate", "tls.key_file: ", "from one folder of `headwater enroll`");
 
-    // A command that was killed between the folder and the record.
+    // As if a command had been killed after it made the folder, before it wrote the record.
     std::fs::create_dir(member("site", "cam-2")).expect("the folder can be written");
     let site = Doctor::run(&[("--site-dir", &folder.path().join("site"))]);
     site.names("fail", "site", "cam-2: no member has this folder", "run `headwater enroll add` again");

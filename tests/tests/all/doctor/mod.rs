@@ -1,4 +1,4 @@
-//! `headwater doctor`: each provoked failure is named with its level, its name and what to do, and a whole site is well.
+//! `headwater doctor`: provoked failures are reported with their level, name and advice, and a whole site has no findings that fail.
 
 mod broker;
 mod certificates;

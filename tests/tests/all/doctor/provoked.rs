@@ -1,4 +1,4 @@
-//! Settings files of a group, its programs, and runs of the doctor over them.
+//! Settings files of a group, its programs, and runs of the doctor with them.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -13,13 +13,13 @@ use headwater_transport::held_port;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Settings files of a group, and the ports that they name.
+/// A folder with the settings files of a group, and the ports that these files name.
 pub(crate) struct Files {
     folder: TempDir,
     /// `mqtt://host:port`.
     pub(crate) broker: String,
     pub(crate) cloud_port: u16,
-    /// Admin ports of the cloud, the aggregator, and of devices 0 to 2.
+    /// Admin ports of the cloud, the aggregator, and the devices in slots 0 to 3.
     pub(crate) admin: [u16; 6],
 }
 
@@ -44,7 +44,7 @@ impl Files {
         path
     }
 
-    /// Settings of a device. `broker` are further settings of the section `[broker]`, and further sections.
+    /// Settings file of a device. `broker` is text for the end of the section `[broker]`, and may contain further sections.
     pub(crate) fn device(&self, slot: usize, bundle: &Path, broker: &str) -> PathBuf {
         let text = format!(
             "site = \"hall\"\ngroup = \"gate\"\nid = \"cam-{slot}\"\nslot = {slot}\nbundle = \"{}\"\nstate_dir = \"{}\"\n\
@@ -58,7 +58,7 @@ impl Files {
         self.write(&format!("device-{slot}.toml"), &text)
     }
 
-    /// Settings of a device with further settings of no section.
+    /// Settings file of a device with further settings at its beginning, outside all sections.
     pub(crate) fn device_with(&self, slot: usize, further: &str) -> PathBuf {
         let file = self.device(slot, &shipped::bundle_path(), "");
         let text = std::fs::read_to_string(&file).expect("written before");
@@ -66,7 +66,7 @@ impl Files {
         self.write(&format!("device-{slot}.toml"), &text)
     }
 
-    /// Settings of the aggregator. `group` are further settings of the group.
+    /// Settings file of the aggregator. `group` is text with further settings of the group.
     pub(crate) fn aggregator(&self, bundle: &Path, group: &str) -> PathBuf {
         let text = format!(
             "site = \"hall\"\ngroup = \"gate\"\nbundle = \"{}\"\n{group}\n[cloud]\nurl = \"http://127.0.0.1:{}\"\n\
@@ -89,7 +89,7 @@ impl Files {
         self.write("cloud.toml", &text)
     }
 
-    /// The bundle of another network than the shipped one.
+    /// A bundle with another network than the shipped bundle.
     pub(crate) fn other_bundle(&self) -> PathBuf {
         let path = self.path("other.hwb");
         std::fs::write(&path, TinyNetwork::default().bundle()).expect("the folder can be written");
@@ -97,12 +97,12 @@ impl Files {
     }
 }
 
-/// Starts a program with a settings file.
+/// Starts a program with this settings file.
 pub(crate) fn start(program: &str, settings: &Path) -> Program {
     start_with(program, settings, &[])
 }
 
-/// Starts a program with a settings file and these variables of the environment.
+/// Starts a program with this settings file and further environment variables.
 pub(crate) fn start_with(program: &str, settings: &Path, environment: &[(&str, &str)]) -> Program {
     let mut command = programs::command(program);
     command.arg("--config").arg(settings).stdout(Stdio::null()).stderr(Stdio::null());
@@ -110,7 +110,7 @@ pub(crate) fn start_with(program: &str, settings: &Path, environment: &[(&str, &
     Program::start(&mut command).expect("the program starts")
 }
 
-/// A run of the doctor: its exit code and findings.
+/// A run of the doctor: exit code, report and its text.
 pub(crate) struct Doctor {
     pub(crate) code: Option<i32>,
     pub(crate) report: Value,
@@ -118,12 +118,12 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    /// Runs the doctor with these arguments, flag and file in turn.
+    /// Runs the doctor with pairs of a flag and its file.
     pub(crate) fn run(arguments: &[(&str, &Path)]) -> Self {
         Self::with(arguments, &[])
     }
 
-    /// Runs the doctor with these variables of the environment.
+    /// Runs the doctor with further environment variables.
     pub(crate) fn with(arguments: &[(&str, &Path)], environment: &[(&str, &str)]) -> Self {
         let mut command = programs::command("headwater");
         command.args(["doctor", "--json", "--timeout-s", "5"]).envs(environment.iter().copied());
@@ -155,7 +155,7 @@ impl Doctor {
         })
     }
 
-    /// Fails unless a finding has this level and this name, and these words in what was found and in what to do.
+    /// Fails unless there is a finding of this level and name whose text and advice contain these words.
     #[track_caller]
     pub(crate) fn names(&self, level: &str, check: &str, found: &str, advice: &str) {
         assert!(
@@ -166,7 +166,7 @@ impl Doctor {
         assert_eq!(self.code, Some(i32::from(self.report["fail"] != 0)), "{}", self.text);
     }
 
-    /// Fails where there is a fail of another name than these.
+    /// Fails if there is a finding of level `fail` with a name other than these.
     #[track_caller]
     pub(crate) fn fails_only(&self, checks: &[&str]) {
         let fails = self.findings().filter(|finding| finding["level"] == "fail");
@@ -176,7 +176,7 @@ impl Doctor {
     }
 }
 
-/// Runs the doctor until a condition holds.
+/// Runs the doctor again and again until the condition holds for a run, which is returned.
 #[track_caller]
 pub(crate) fn until(run: impl Fn() -> Doctor, is_reached: impl Fn(&Doctor) -> bool) -> Doctor {
     let limit = Instant::now() + WAIT_LIMIT;

@@ -1,4 +1,4 @@
-//! Failures of a running site: programs that were killed, freeze, flap or are others than expected.
+//! The doctor and faults of running programs: killed, frozen, flapping, or not the expected program.
 
 use headwater_tests::other_programs::{find_faketime, mosquitto};
 use headwater_tests::shipped;
@@ -44,7 +44,7 @@ fn a_whole_site_is_well_and_each_part_that_is_killed_is_named() {
     }
     assert!(!well.has("fail", "device", "", ""), "{}", well.text);
 
-    // A device that is killed is named by a doctor that starts then.
+    // A doctor that starts after a device was killed names the device.
     let leader = [("--aggregator", aggregator.as_path())];
     drop(second);
     let doctor = until(|| Doctor::run(&leader), |doctor| doctor.has("fail", "device", "cam-1", "start it"));
@@ -73,7 +73,7 @@ fn a_device_that_is_frozen_flapping_or_late_is_named_by_the_doctor_of_a_running_
     let (_broker, address) = mosquitto(folder.path());
     let files = Files::new(address.to_string());
     let aggregator = files.aggregator(&shipped::bundle_path(), "");
-    // A quarter of the period is 250 ms: up to that much a clock may be off.
+    // A device's clock may be off by a quarter of its period, here 250 ms.
     let [well, restless, behind] =
         [0, 1, 2].map(|slot| files.device_with(slot, "capture = \"clock\"\nperiod_ms = 1000"));
     let _aggregator = start("headwater-aggregator", &aggregator);
@@ -92,7 +92,7 @@ fn a_device_that_is_frozen_flapping_or_late_is_named_by_the_doctor_of_a_running_
     };
     until(run, is_up);
 
-    // Frozen: the broker takes it for connected.
+    // The device is frozen: to the broker it is still connected.
     device.signal("STOP").expect("a shell starts");
     let silent = "cam-1 of group gate is silent";
     let doctor = until(run, |doctor| doctor.has("fail", "device", silent, ""));
@@ -100,7 +100,7 @@ fn a_device_that_is_frozen_flapping_or_late_is_named_by_the_doctor_of_a_running_
     device.signal("CONT").expect("a shell starts");
     until(run, is_up);
 
-    // Another device claims the slot of cam-0: its own doctor says that the leader refuses it.
+    // Another device has the slot of `cam-0`: a doctor with its settings says that the leader refuses it.
     let rival = files.device_with(3, "capture = \"clock\"\nperiod_ms = 1000");
     let settings = std::fs::read_to_string(&rival).expect("the settings were written");
     assert!(settings.contains("slot = 3"), "{settings}");
@@ -111,7 +111,7 @@ fn a_device_that_is_frozen_flapping_or_late_is_named_by_the_doctor_of_a_running_
     until(own, |doctor| doctor.has("fail", "running", refused, "compare `id`, `slot` and `bundle`"));
     drop(rival_process);
 
-    // Its connection ends three times within a minute.
+    // The connection of `cam-1` ends three times within a minute.
     for _ in 0..2 {
         drop(device);
         until(run, |doctor| doctor.has("fail", "device", "cam-1 of group gate is down", "start it"));
@@ -122,7 +122,7 @@ fn a_device_that_is_frozen_flapping_or_late_is_named_by_the_doctor_of_a_running_
     let flapping = "cam-1 of group gate is flapping";
     until(run, |doctor| doctor.has("warn", "device", flapping, "a second device with its id"));
 
-    // Its clock is behind by less than a quarter of the period and by more than the window of 50 ms.
+    // The clock of `cam-2` is behind by 150 ms: less than a quarter of the period, more than the window of 50 ms.
     let library = find_faketime().expect("scripts/install/test-tools");
     let clock = [("LD_PRELOAD", library), ("FAKETIME", "-0.15s"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
     let _behind = start_with("headwater-device", &behind, &clock);
@@ -140,7 +140,7 @@ fn a_frozen_program_and_another_device_at_its_admin_port_are_told_apart_from_one
     let runs = |finding: &Value| finding["check"] == "running" && finding["level"] == "ok";
     until(|| Doctor::run(&[("--device", &first)]), |doctor| doctor.findings().any(runs));
 
-    // The settings of the second device with the admin port of the first.
+    // The settings of the second device name the admin port of the first.
     let text = std::fs::read_to_string(&second).expect("written before");
     let port = |slot: usize| format!("127.0.0.1:{}", files.admin[2 + slot]);
     let second = files.write("device-1.toml", &text.replace(&port(1), &port(0)));

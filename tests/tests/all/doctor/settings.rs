@@ -1,4 +1,4 @@
-//! Settings, bundles and policies that cannot work, and tiers whose networks or clocks differ.
+//! The doctor and settings, bundles and policies that cannot work, and tiers with different networks or clocks.
 
 use std::path::Path;
 
@@ -42,11 +42,11 @@ fn a_cloud_with_another_network_is_named_and_a_clock_that_differs_from_its_clock
     let doctor = Doctor::with(&arguments, &clock("+3600s"));
     doctor.names("fail", "clock", "s ahead of the cloud", "set the clock");
     let doctor = Doctor::with(&arguments, &clock("-60s"));
-    // The cloud and the time of the settings file are as far ahead.
+    // The clock is equally far behind the cloud's and the time of the settings file, so either may be named.
     doctor.names("warn", "clock", "s behind the", "set the clock");
     let doctor = Doctor::with(&arguments, &clock("1999-12-31 12:00:00"));
     doctor.names("fail", "clock", "has passed long ago", "set the clock");
-    // A cloud on this machine is as wrong as the machine: then the settings files tell.
+    // A cloud on this machine has the same wrong clock, so the clock is compared with the settings file's time.
     drop(running_cloud);
     let _cloud = start_with("headwater-cloud", &cloud, &clock("-3600s"));
     let asked = || Doctor::with(&arguments, &clock("-3600s"));
@@ -62,7 +62,7 @@ fn a_policy_and_a_journal_that_cannot_work_are_named() {
     let aggregator = files.aggregator(&shipped::bundle_path(), &group);
     let doctor = Doctor::run(&[("--aggregator", &aggregator)]);
     doctor.names("fail", "policy", "windo_ms", "docs/policy.toml");
-    // Parts that do not depend on the policy are looked at all the same.
+    // Checks that do not need the policy run all the same.
     assert!(doctor.findings().any(|finding| finding["check"] == "broker" && finding["level"] == "ok"));
     let file = files.write("in-the-way", "");
     let group = format!("journal.path = \"{}\"", file.join("journal").display());
@@ -103,7 +103,7 @@ fn without_a_settings_file_the_doctor_takes_those_of_the_machine_or_says_what_to
             "{said}"
         );
     } else {
-        // This machine has tiers of its own.
+        // On a machine that has settings in `/etc/headwater`, the doctor checks those.
         assert_ne!(output.status.code(), Some(2), "{said}");
         assert!(own.iter().all(|place| printed.contains(place.as_str())), "{printed}");
     }

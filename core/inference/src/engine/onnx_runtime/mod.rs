@@ -1,7 +1,7 @@
 //! The engine ONNX Runtime, a shared library that is loaded at run time. It is faster than tract.
 //!
 //! The library comes from the configured path, else from `ORT_DYLIB_PATH` (the caller reads the environment), else from the system's
-//! library folders. A process loads it once; later engines use the same one.
+//! library folders. A process loads one library once; later engines use it too, whatever path they name.
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ use crate::manifest::SectionManifest;
 
 const NAME: &str = "ort";
 
-/// Paths of the library on common systems.
+/// Paths of the library on common systems, tried in this order.
 const DEFAULT_PATHS: [&str; 4] = [
     "libonnxruntime.so",
     "libonnxruntime.so.1",
@@ -50,7 +50,7 @@ pub enum OrtError {
     /// No library was named and none is at the default paths.
     #[error("ONNX Runtime: found no library in {}", .0.join(", "))]
     NotFound(Vec<String>),
-    /// The library loaded and does not start.
+    /// The library loaded but does not start.
     #[error("ONNX Runtime: {0}")]
     Start(String),
 }
@@ -65,7 +65,7 @@ impl OrtEngine {
     /// Loads the named library, or one from the default paths. A library that is loaded already is used again.
     ///
     /// # Errors
-    /// [`OrtError`] with every path that was tried.
+    /// [`OrtError`], with every path that was tried if no library loads.
     pub fn load_library(named: Option<&Path>) -> Result<Self, OrtError> {
         let mut running = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(environment) = &*running {
@@ -106,7 +106,7 @@ impl Engine for OrtEngine {
     }
 }
 
-/// A session that takes any batch.
+/// A session that takes batches of any size.
 struct OrtSection {
     manifest: SectionManifest,
     session: Session,
@@ -152,7 +152,7 @@ fn start(environment: &Environment, onnx: &[u8]) -> ort::Result<Session> {
         .commit_from_memory(onnx)
 }
 
-/// Checks the session against the manifest: floats, with the batch as first dimension.
+/// Checks the session against the manifest: number of inputs and outputs, all `f32`, and their shapes after the batch dimension.
 fn check_shapes(manifest: &SectionManifest, session: &Session) -> Result<(), EngineError> {
     let counts = [session.inputs().len(), session.outputs().len()];
     EngineError::check(

@@ -1,4 +1,5 @@
-//! ONNX Runtime on real sections. Without the library (`HEADWATER_TEST_ONNXRUNTIME` names it) these tests print that and pass.
+//! ONNX Runtime on real sections. If no library is found, these tests print that and pass; a library that `HEADWATER_TEST_ONNXRUNTIME`
+//! names must load.
 
 use super::*;
 use crate::bundle::Bundle;
@@ -67,7 +68,7 @@ fn broken_onnx_is_an_error_at_load() {
 
 #[test]
 fn a_file_that_is_not_a_library_is_refused_by_name() {
-    // The first library that loads stays for the whole process, and then the path is not looked at.
+    // A library that is loaded already serves the whole process, so the wrong path would not be read.
     if engine().is_some() {
         return;
     }

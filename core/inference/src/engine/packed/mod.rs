@@ -1,4 +1,4 @@
-//! The engine of binary sections; it runs their packed form with [`headwater_kernels`].
+//! The engine of binary sections; it runs the packed form of a section with [`headwater_kernels`].
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ const MAX_BRIEF_PRODUCTS: usize = 2_000_000;
 pub struct PackedEngine;
 
 impl PackedEngine {
-    /// Name of the instructions that it uses.
+    /// Name of the instructions that the engine uses.
     pub fn path(&self) -> &'static str {
         CodePath::best().name()
     }

@@ -10,7 +10,8 @@ use crate::manifest::{InputKind, OutputKind, SectionInput, SectionManifest, Sect
 
 const WINDOW: Window = Window { kernel: 3, stride: 1, pad: 1 };
 
-/// One 3x3 filter over 1x4x4 pixels, sign at 255, pooled to 2x2. The scores are the sum of the four signs, and 0.5 minus that sum.
+/// One 3x3 filter over 1x4x4 pixels, +1 from a sum of 255 on, pooled to 2x2. The scores are the sum of the four signs, and 0.5 minus that
+/// sum.
 fn packed() -> Vec<u8> {
     let shape = Convp {
         input: Map { channels: 1, height: 4, width: 4 },

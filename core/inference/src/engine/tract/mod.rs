@@ -1,8 +1,8 @@
 //! The engine tract, in pure Rust.
 //!
-//! A batch runs sample by sample, with one plan made at load. Batches are slower in tract, because its packed inputs leave the cache.
-//! Measured on the shipped network, a sample of the cloud section takes 204 us alone, 577 us in a batch of 4 and 854 us in one of 32;
-//! of the device section 75, 69 and 162 us. Answers are also equal to the last bit in every batch.
+//! A batch runs sample by sample, with one plan made at load. tract's own batches are slower, because its packed inputs leave the cache.
+//! Measured on the shipped network, a sample of the cloud section takes 204 us alone, 577 us in a batch of 4 and 854 us in a batch of 32;
+//! a sample of the device section takes 75, 69 and 162 us. Answers are also equal to the last bit for every batch size.
 //!
 //! tract may panic on broken ONNX. Panics at load and at run are caught and become errors; the panic hook still prints them. A build with
 //! `panic = "abort"` cannot catch them.
@@ -130,7 +130,7 @@ fn caught<T>(work: impl FnOnce() -> TractResult<T>) -> TractResult<T> {
 fn read(mut onnx: &[u8]) -> TractResult<InferenceModel> {
     let onnx_engine = tract_onnx::Onnx {
         provider: Arc::new(NoExternalData),
-        // The file leaves the size of a batch open (`N`) or fixes it. The manifest has the shapes, so those of the file are ignored.
+        // The file leaves the size of a batch open (`N`) or fixes it. The manifest has the shapes, so the file's shapes are ignored.
         ignore_value_info: true,
         ..tract_onnx::onnx()
     };

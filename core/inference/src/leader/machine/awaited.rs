@@ -1,4 +1,4 @@
-//! Samples that are known and not open: triggered ones, and those that were open when the leader stopped.
+//! Samples that are known but not open: samples that were triggered, and samples that were open when the leader stopped.
 //!
 //! ```text
 //! trigger ──┐                ┌── an answer ──> open
@@ -17,15 +17,15 @@ use crate::leader::{Action, Micros};
 /// Largest number of awaited samples; beyond it the lowest id is dropped.
 const MAX_AWAITED: usize = 65_536;
 
-/// Time beyond [`Policy::late_ms`](crate::policy::Policy::late_ms) that devices have to answer. A device whose answer was lost finds the
-/// sample unsettled, and sends it again after some seconds.
+/// Time beyond [`Policy::late_ms`](crate::policy::Policy::late_ms) that devices have to answer. A device whose answer was lost sees that
+/// the sample is not settled, and sends the answer again after some seconds.
 const SEND_AGAIN_MS: u32 = 10_000;
 
 /// Awaited samples.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct AwaitedSamples {
     samples: BTreeMap<SampleId, Awaited>,
-    /// Without a connection no answer can come, so that no sample is dropped.
+    /// Whether the connection to the broker is lost. Then no answer can come, so no sample is dropped.
     is_disconnected: bool,
 }
 
@@ -55,7 +55,7 @@ impl AwaitedSamples {
         self.samples.keys().copied()
     }
 
-    /// Adds a sample; returns the lowest one when there are too many.
+    /// Adds a sample; if there are too many, takes out the sample with the lowest id and returns it.
     fn insert(&mut self, sample: SampleId, awaited: Awaited) -> Option<(SampleId, Dropped)> {
         self.samples.insert(sample, awaited);
         if self.samples.len() <= MAX_AWAITED {
@@ -64,7 +64,7 @@ impl AwaitedSamples {
         self.samples.pop_first().map(|(sample, awaited)| (sample, awaited.reason))
     }
 
-    /// Takes out a sample whose time is over.
+    /// Takes out a sample whose time is over; returns the reason of its drop.
     fn take_due(&mut self, sample: SampleId, now: Micros) -> Option<Dropped> {
         if self.is_disconnected {
             return None;
@@ -77,7 +77,7 @@ impl AwaitedSamples {
 }
 
 impl Leader {
-    /// Takes a trigger: the devices are asked for this sample.
+    /// Takes a trigger, which asks the devices for this sample.
     pub(super) fn trigger(&mut self, sample: SampleId) {
         let waiting = self.state.plausible_ids.believed.unconfirmed();
         let judged = self.state.plausible_ids.check_trigger(sample, self.wall_ms);
@@ -114,7 +114,7 @@ impl Leader {
         self.take_early(sample);
     }
 
-    /// Drops a sample whose trigger no second one has confirmed.
+    /// Drops a sample whose trigger no second trigger has confirmed.
     fn drop_unconfirmed(&mut self, sample: SampleId) {
         if !self.is_known(sample) {
             self.drop_refused(sample, Dropped::Implausible);
@@ -133,7 +133,7 @@ impl Leader {
         self.await_answer(sample, Dropped::Restart);
     }
 
-    /// The connection is new: devices send again what they hold.
+    /// The connection is new: devices send unsettled answers again, so the time for answers to awaited samples begins anew.
     pub(super) fn connected(&mut self) {
         self.state.plausible_ids.believed.connected();
         self.state.awaited.is_disconnected = false;
@@ -144,12 +144,12 @@ impl Leader {
         }
     }
 
-    /// The connection was lost: awaited samples stay until the next one.
+    /// The connection was lost: awaited samples stay until the next connection.
     pub(super) fn disconnected(&mut self) {
         self.state.awaited.is_disconnected = true;
     }
 
-    /// Drops an awaited sample, or one whose trigger waits for a second one, when its time is over.
+    /// Drops a sample whose time is over, if it is awaited, or if its trigger still waits for a second trigger.
     pub(super) fn end_awaited(&mut self, sample: SampleId) {
         if let Some(reason) = self.state.awaited.take_due(sample, self.state.now) {
             self.drop_awaited(sample, reason);
@@ -179,7 +179,7 @@ impl Leader {
         self.settle(self.state.newest.max(sample));
     }
 
-    /// The time until which devices may send again what they hold.
+    /// The time until which devices may send unsettled answers again.
     fn send_again_until(&self) -> Micros {
         let late_ms = self.state.networks.current.policy.late_ms;
         self.state.now.plus_ms(late_ms).plus_ms(SEND_AGAIN_MS)

@@ -1,4 +1,4 @@
-//! The end of a sample: a decision, a revision of one, or none.
+//! The end of a sample: a decision, which may be revised, or a drop.
 
 use headwater_protocol::{
     AppliedExit, Decision, Degraded, Dropped, Exit, LeaveReason, PolicyId, Presence, SampleId, Schema,
@@ -14,7 +14,7 @@ use crate::leader::open_sample::OpenSample;
 use crate::policy::NoAnswer;
 
 impl Leader {
-    /// Decides a sample by the deepest exit so far, marked with the reason.
+    /// Decides a sample by the deepest exit so far. `reason` says why the cloud did not answer; `None` if no features came for the cloud.
     pub(super) fn decide_without_cloud(&mut self, sample: SampleId, reason: Option<Degraded>) {
         let Some(open) = self.state.open.get_mut(&sample) else { return };
         let left = match reason {
@@ -30,7 +30,7 @@ impl Leader {
         };
         match open.best {
             Some(best) => self.decide(sample, best, left),
-            // No exit comes before the cloud, or its section failed.
+            // No exit comes before the cloud, or that exit's section failed.
             None => self.end_without_answer(sample, Undecided::NoExit, left),
         }
     }
@@ -53,7 +53,7 @@ impl Leader {
         self.end(sample, (answer, None), left, None);
     }
 
-    /// Decides a sample; `policy` is that of a device which decided by itself.
+    /// Decides a sample under `policy`, the policy of the device that decided by itself.
     pub(super) fn decide_under(
         &mut self,
         sample: SampleId,
@@ -103,7 +103,7 @@ impl Leader {
             bytes: open.bytes,
         };
         if decision.degraded.contains(&Degraded::CloudTimeout) {
-            // The cloud's answer is about the slots whose features came.
+            // The cloud answers from the slots whose features came, so in a revision the other slots are missing.
             open.set_undelivered_missing();
             let missing = self.missing_names(&open.presence);
             let decision = Decision { presence: open.presence, missing, ..decision.clone() };
@@ -111,20 +111,20 @@ impl Leader {
             self.state.closed.keep_revisable(Revisable { decision, device_classes });
         }
         self.state.closed.decided(sample, self.state.now);
-        // The devices of a group with a clock name no trigger: decisions are what confirms their ids.
+        // Without triggers, as in a group that numbers by clock, decisions alone confirm ids.
         self.state.plausible_ids.believed.believe(sample);
         self.actions.push(Action::Decide(decision));
         self.close(open);
     }
 
-    /// Names of the missing devices now. An unknown device has the name of its slot, which no device can have.
+    /// Names of the missing devices now. An unknown device is named `slot N`, which no device's own name can be.
     fn missing_names(&self, presence: &Presence) -> Vec<String> {
         let name = |slot| self.state.device_names.get(&slot).map(ToString::to_string);
         let slots = presence.missing_slots();
         slots.map(|slot| name(slot).unwrap_or_else(|| format!("slot {slot}"))).collect()
     }
 
-    /// Publishes the cloud's answer, once, if the sample was decided without it at the deadline.
+    /// Publishes the cloud's answer, once, if the sample was decided without the cloud at the deadline.
     pub(super) fn revise(&mut self, sample: SampleId, logits: &[f32]) {
         let Some(Revisable { mut decision, device_classes }) = self.state.closed.take_revisable(sample)
         else {

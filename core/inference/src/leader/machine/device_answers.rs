@@ -1,4 +1,4 @@
-//! Answers of devices: each finds its open sample, or opens one.
+//! Answers of devices: each answer finds its open sample, or opens a sample.
 
 use headwater_protocol::{
     Body, DeviceDecision, Dropped, Exit, LeaveReason, Numbering, SampleId, Slot, SlotPresence, SlotSet,
@@ -17,7 +17,7 @@ use crate::leader::{Action, Generation, Micros};
 /// A device's answer to one sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DeviceAnswer<'a> {
-    /// Scores of one view, one a class.
+    /// Scores of one view, one per class.
     Summary(&'a [f32]),
     /// The device is up and has no view.
     NotInView,
@@ -103,7 +103,7 @@ impl Leader {
         self.decide_under(message.sample, answer, LeaveReason::Sure, policy);
     }
 
-    /// Whether the network has answers of this kind and size.
+    /// Whether the network has the slot of the message, and answers of this kind and size.
     pub(super) fn fits(&self, message: DeviceMessage, answer: DeviceAnswer<'_>) -> bool {
         let Some(network) = self.networks.get(message.generation) else { return false };
         let configuration = network.config.configuration;
@@ -124,7 +124,7 @@ impl Leader {
     pub(super) fn open_for(&mut self, message: DeviceMessage) -> Option<&mut OpenSample> {
         let DeviceMessage { generation, slot, sample, late, .. } = message;
         if self.state.open.contains_key(&sample) {
-            // Later answers also confirm the id: one device may always be the first.
+            // Later answers are noted too: the ids of a device that is always first are confirmed by the devices after it.
             self.state.plausible_ids.claim(slot, sample);
         } else if self.has_ended(message) {
             self.after_close(message);
@@ -166,7 +166,7 @@ impl Leader {
         Some(open)
     }
 
-    /// Whether the sample of a message has ended. Where ids tell the time, one that was only refused has not ended for answers in time.
+    /// Whether the sample of a message has ended. If ids tell the time, a sample that was only refused has not ended for answers in time.
     fn has_ended(&self, DeviceMessage { sample, late, .. }: DeviceMessage) -> bool {
         let tells_time = self.state.plausible_ids.period_ms().is_some();
         if tells_time && !late {
@@ -176,7 +176,7 @@ impl Leader {
         }
     }
 
-    /// Checks the id of a sample that is not open. An awaited sample is known to be one.
+    /// Checks the id of a sample that is not open. The id of an awaited sample is plausible already.
     pub(super) fn check_new(&mut self, message: DeviceMessage) -> Result<(), Implausible> {
         let DeviceMessage { slot, sample, late, .. } = message;
         if self.state.awaited.contains(sample) {
@@ -188,7 +188,7 @@ impl Leader {
         self.check_clock(message, up)
     }
 
-    /// Checks the clock of a message's device against those of its group, where ids tell the time of captures.
+    /// Checks the clock of a message's device against the clocks of its group, if the group numbers by clock.
     fn check_clock(&self, message: DeviceMessage, up: SlotSet) -> Result<(), Implausible> {
         let DeviceMessage { generation, slot, sample, late, .. } = message;
         let Some(Numbering::Clock { period_ms }) = self.state.plausible_ids.numbering else { return Ok(()) };
@@ -215,7 +215,7 @@ impl Leader {
         }
     }
 
-    /// Counts a message of a closed sample. Its device is told if it waits for that.
+    /// Counts a message of a closed sample. If the message is late, a notice tells its device that the sample is closed.
     fn after_close(&mut self, message: DeviceMessage) {
         self.state.counts.after_close += 1;
         if message.late {
@@ -223,7 +223,7 @@ impl Leader {
         }
     }
 
-    /// Refuses a message. A late one whose id stays implausible ends as a drop, so that its device frees the answer.
+    /// Refuses a message. A late message whose id stays implausible ends as a drop, so that its device frees the answer.
     fn refuse(&mut self, message: DeviceMessage, implausible: Implausible) {
         self.count_implausible(message.slot);
         self.refusal = Some(implausible);
@@ -233,7 +233,7 @@ impl Leader {
         }
     }
 
-    /// Moves a sample without answers to the network of its first answer. Reports of giving up do not count.
+    /// Moves a sample without answers to the network of its first answer. A report that a device gave the sample up is no answer.
     fn move_to(&mut self, generation: Generation, sample: SampleId) {
         let Some(mut open) = self.state.open.remove(&sample) else { return };
         let policy = self.state.networks[generation].policy_id;

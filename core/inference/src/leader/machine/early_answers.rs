@@ -1,6 +1,6 @@
-//! Answers to samples that no trigger has named yet, where triggers number the samples.
+//! Answers to samples that no trigger has named yet, in a group that numbers by trigger.
 //!
-//! An answer may overtake its trigger. It is held for the length of a window:
+//! An answer may overtake its trigger. The answer is held for the length of a window:
 //!
 //! ```text
 //!                 ┌── the trigger, or another device names the sample ──> taken
@@ -18,7 +18,7 @@ use super::device_answers::DeviceAnswer;
 use super::device_answers::DeviceMessage;
 use crate::leader::Micros;
 
-/// Most answers that are held for one slot.
+/// Largest number of answers that are held for one slot.
 const MAX_HELD: usize = 256;
 
 /// Answers that are held, oldest first.
@@ -41,7 +41,7 @@ pub(super) enum EarlyContent {
     Input(Vec<u8>),
     Decided(DeviceDecision),
     GivenUp,
-    /// Packed bits, and bytes as sent.
+    /// Packed bits of the map, and bytes of the map as sent.
     Features(Vec<u8>, u64),
 }
 
@@ -58,7 +58,7 @@ impl From<DeviceAnswer<'_>> for EarlyContent {
 }
 
 impl EarlyContent {
-    /// The answer; for features their bits, and bytes as sent.
+    /// The answer; as an error, the bits of features and their bytes as sent.
     fn as_answer(&self) -> Result<DeviceAnswer<'_>, (&[u8], u64)> {
         Ok(match self {
             Self::Summary(scores) => DeviceAnswer::Summary(scores),
@@ -81,14 +81,15 @@ impl EarlyAnswers {
         self.0.iter().filter(|held| held.message.slot == slot).count()
     }
 
-    /// Takes out the answers whose message passes.
+    /// Takes out the answers for which `passes` holds.
     fn take(&mut self, passes: impl Fn(&EarlyAnswer) -> bool) -> Vec<EarlyAnswer> {
         self.0.extract_if(.., |held| passes(held)).collect()
     }
 }
 
 impl Leader {
-    /// Whether a message names a sample ahead of all triggers that are known, and of what the other devices have named.
+    /// Whether a message names a plausible sample ahead of all known triggers and of all ids that other devices have named. Never so for
+    /// the only device that is up.
     pub(super) fn is_early(&mut self, message: DeviceMessage) -> bool {
         let DeviceMessage { sample, .. } = message;
         let others = self.slots_up() - SlotSet::single(message.slot);
@@ -108,7 +109,7 @@ impl Leader {
         self.state.early.0.push(EarlyAnswer { message, received: self.state.now, content });
     }
 
-    /// Takes the answers to a sample that is known now.
+    /// Takes the held answers to a sample that is known now.
     pub(super) fn take_early(&mut self, sample: SampleId) {
         if self.state.early.0.is_empty() {
             return;
@@ -130,7 +131,7 @@ impl Leader {
         }
     }
 
-    /// The first sample of held messages that do not fit their network.
+    /// The sample of the first held message that does not fit its network.
     pub(super) fn first_early_misfit(&self, early: &EarlyAnswers) -> Option<SampleId> {
         let fits = |EarlyAnswer { message, content, .. }: &EarlyAnswer| match content.as_answer() {
             Ok(answer) => self.fits(*message, answer),
@@ -139,7 +140,7 @@ impl Leader {
         early.0.iter().find(|held| !fits(held)).map(|held| held.message.sample)
     }
 
-    /// Refuses the answers that were held for a window.
+    /// Refuses the answers that were held for longer than a window.
     fn refuse_expired(&mut self) {
         let (now, window_ms) = (self.state.now, self.state.networks.current.policy.window_ms);
         for expired in self.state.early.take(|held| held.received.plus_ms(window_ms) < now) {

@@ -22,9 +22,9 @@ pub(super) struct EdgeSender {
 /// Output of an edge's section.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EdgeAnswer<'a> {
-    /// Slots whose features are in it.
+    /// Slots whose features the edge's section had.
     pub slots: SlotSet,
-    /// One score a class.
+    /// One score per class.
     pub scores: &'a [f32],
     /// The edge's map for the cloud, [`LeaderConfig::cloud_map_bytes`](crate::leader::LeaderConfig) long.
     pub map: &'a [u8],
@@ -33,7 +33,7 @@ pub struct EdgeAnswer<'a> {
 }
 
 impl Leader {
-    /// Requests the features that the next exit still lacks.
+    /// Requests the features that the next exit still lacks. Without edges and with all features there, asks the cloud at once.
     pub(super) fn escalate(&mut self, sample: SampleId) {
         let Some(open) = self.state.open.get_mut(&sample) else { return };
         let generation = open.generation;
@@ -68,7 +68,7 @@ impl Leader {
         }
     }
 
-    /// Takes the features of a slot and their bytes as sent; `None` if the device does not keep them any more.
+    /// Takes the features of a slot and their bytes as sent; `None` if the device does not keep the features any more.
     pub(super) fn features(&mut self, message: DeviceMessage, map: Option<(&[u8], u64)>) {
         let DeviceMessage { generation, sample, .. } = message;
         let Some(network) = self.networks.get(generation) else { return };
@@ -103,7 +103,7 @@ impl Leader {
             // Features may overtake the summary, since they have another topic.
             self.open_for(message);
         }
-        // Edges take the features where there are some; the leader only notes that they were sent unasked.
+        // If the network has edges, the edges take the features; the leader only notes their bytes, and that they came unasked.
         if let (true, Some((_, body_bytes)), Some(open)) = (has_edges, map, self.state.open.get_mut(&sample))
             && open.generation == generation
         {
@@ -134,7 +134,7 @@ impl Leader {
         }
     }
 
-    /// Takes the answer of an edge; `None` from an edge that has no features.
+    /// Takes the answer of an edge; `None` if the edge has no features.
     pub(super) fn edge_answer(&mut self, sender: EdgeSender, answer: Option<EdgeAnswer<'_>>) {
         let EdgeSender { generation, edge, sample } = sender;
         let Some(network) = self.networks.get(generation) else { return };
@@ -183,7 +183,7 @@ impl Leader {
         }
     }
 
-    /// Applies the exit `edge`, when every edge has answered or their time is over.
+    /// Applies the exit `edge`, when every edge has answered or the time for their answers is over.
     pub(super) fn apply_edge_exit(&mut self, sample: SampleId) {
         let Some(open) = self.state.open.get_mut(&sample) else { return };
         open.stages.edge_us = open.elapsed(self.state.now);
@@ -205,7 +205,8 @@ impl Leader {
         self.decide(sample, best, LeaveReason::Sure);
     }
 
-    /// Asks the cloud with the maps that came. Slots whose map did not come are missing once the cloud has answered.
+    /// Asks the cloud with the maps that came; without maps or without time left, decides without the cloud. Slots whose map did not come
+    /// are missing once the cloud has answered.
     pub(super) fn ask_cloud(&mut self, sample: SampleId) {
         self.note_undelivered(sample);
         let Some(open) = self.state.open.get_mut(&sample) else { return };

@@ -59,11 +59,11 @@ pub struct Counts {
     pub misfits: u64,
     /// Messages and triggers of new samples whose ids are not plausible.
     pub implausible: u64,
-    /// Slots that named such a sample.
+    /// Slots that named a sample whose id is not plausible.
     pub implausible_slots: SlotSet,
     /// Features, edge answers, cloud answers and failed cloud requests for which no open sample was waiting.
     pub unawaited: u64,
-    /// Answers under one network for a sample that is decided under the other; their slots are missing in it.
+    /// Answers under one network for a sample that is decided under the other; in that sample their slots are missing.
     pub other_network: u64,
     /// Windows that ended by time.
     pub windows_timed_out: u64,
@@ -83,7 +83,7 @@ impl Leader {
         }
     }
 
-    /// Adds the next network, for devices that run it already; see [`Generation`]. Call it before the first event.
+    /// Adds the next network, for devices that already run that network; see [`Generation`]. Call this before the first event.
     #[must_use]
     pub fn with_next(mut self, config: LeaderConfig, exits: Exits) -> Self {
         self.state.networks.next = Some(NetworkState::new(&config));
@@ -91,22 +91,22 @@ impl Leader {
         self
     }
 
-    /// Takes samples whose time differs from the wall clock by at most `max_ms`, where ids tell the time. Call it before the first event.
+    /// Sets the largest difference between a sample's time and the wall clock, used if ids tell the time. Call this before the first event.
     #[must_use]
     pub fn with_max_clock_difference_ms(mut self, max_ms: u32) -> Self {
         self.state.plausible_ids.max_clock_difference_ms = max_ms.into();
         self
     }
 
-    /// Continues the counts of an earlier leader of the same process. Call it before the first event.
+    /// Continues the counts of an earlier leader of the same process. Call this before the first event.
     #[must_use]
     pub fn with_counts(mut self, counts: Counts) -> Self {
         self.state.counts = counts;
         self
     }
 
-    /// Continues after a restart: journalled decisions are published again unchanged. Samples that were open are awaited, since devices
-    /// may still hold them. Scores, maps and revisable decisions are not journalled, so they are lost. Call it before the first event.
+    /// Continues after a restart: journalled decisions are published again unchanged. Samples that were open are awaited, since devices may
+    /// hold answers to them. Scores, maps and revisable decisions are not journalled, so these are lost. Call this before the first event.
     pub fn recover(&mut self, mut journal: Recovered, actions: &mut Vec<Action>) {
         std::mem::swap(&mut self.actions, actions);
         let last = journal.open.last().copied().unwrap_or_default();
@@ -124,7 +124,7 @@ impl Leader {
         std::mem::swap(&mut self.actions, actions);
     }
 
-    /// Begins a new numbering: forgets all ids and keeps the counts. Awaited samples are dropped. Call it after [`Leader::recover`].
+    /// Begins a new numbering: forgets all ids and keeps the counts. Awaited samples are dropped. Call this after [`Leader::recover`].
     pub fn begin_numbering(&mut self, actions: &mut Vec<Action>) {
         std::mem::swap(&mut self.actions, actions);
         self.drop_all_awaited();
@@ -137,8 +137,8 @@ impl Leader {
         std::mem::swap(&mut self.actions, actions);
     }
 
-    /// Takes one event and appends the actions that it asks for. `generation` is the network that the device or edge runs; other events
-    /// ignore it. Returns why the event was refused, if its sample's id is not plausible.
+    /// Takes one event and appends the actions that follow. `generation` is the network that the event's device or edge runs; it means
+    /// nothing for events from elsewhere. Returns why the event was refused, if its sample's id is not plausible.
     pub fn handle(
         &mut self,
         now: Now,
@@ -189,7 +189,7 @@ impl Leader {
         self.refusal.take()
     }
 
-    /// When [`Event::Tick`] is needed next; `None` while nothing is open or awaited. It may be early, never late.
+    /// When [`Event::Tick`] is needed next; `None` if no tick is needed. The time may be too early, never too late.
     pub fn next_timer(&self) -> Option<Micros> {
         self.state.timers.earliest()
     }
@@ -204,7 +204,7 @@ impl Leader {
         self.state.newest
     }
 
-    /// Numbering of samples by the devices; `None` while no birth has named it.
+    /// Numbering of samples by the devices; `None` while no device's birth message has named it.
     pub fn numbering(&self) -> Option<Numbering> {
         self.state.plausible_ids.numbering
     }
@@ -225,7 +225,7 @@ impl Leader {
     }
 
     /// The account that devices are sent, with at most [`SettledNotice::MAX_LATE`] late samples and the ranges of samples that were closed
-    /// lately. Three notices name each change; the first one on a connection and every tenth name the changes of 30 seconds.
+    /// lately. Three notices in a row name each change; the first notice on a connection and every tenth name all changes of 30 seconds.
     pub fn notice(&self) -> SettledNotice {
         let late = self.state.closed.late.iter().copied().take(SettledNotice::MAX_LATE).collect();
         let closed = self.state.closed.named_ranges(self.state.now);
@@ -265,7 +265,7 @@ impl Leader {
         self.state.networks.iter().fold(SlotSet::EMPTY, |up, (_, network)| up | network.devices.up)
     }
 
-    /// Since when the device in a slot has answered no window, where it missed the latest three or more; `None` for any other slot.
+    /// Since when the device in a slot has answered no window, if it missed the latest three windows or more; `None` for any other slot.
     pub fn unanswered_since(&self, generation: Generation, slot: Slot) -> Option<Micros> {
         self.state.networks.get(generation)?.devices.unanswered_since(slot)
     }
@@ -275,18 +275,19 @@ impl Leader {
         SlotSet::first(self.networks.current.config.slots)
     }
 
-    /// Longest time in ms from capture until a sample of the current network is decided.
+    /// Longest time in ms from capture until a sample in time is decided under the current network.
     pub fn deadline_ms(&self) -> u32 {
         self.state.networks.current.policy.deadline_ms
     }
 
-    /// Longest time, ms, for which devices may collect answers into one message; 0 where they must not.
+    /// Longest time, ms, for which devices of either network may collect answers into one message; 0 if they must not collect.
     pub fn max_batch_ms(&self) -> u32 {
         let of_networks = self.state.networks.iter().map(|(_, network)| network.policy.max_batch_ms());
         of_networks.min().unwrap_or(0)
     }
 
-    /// Devices whose clocks are ahead of their group, which are left out, or behind it by more than a quarter of the period.
+    /// Devices that are left out because their clocks are ahead of their group, or whose clocks are behind by more than a quarter of the
+    /// period; none unless the group numbers by clock.
     pub fn clocks_off(&self) -> Vec<(Slot, ClockOff)> {
         match self.state.plausible_ids.numbering {
             Some(Numbering::Clock { period_ms }) => {
@@ -302,7 +303,7 @@ impl Leader {
         self.state.networks.iter().fold(EdgeSet::EMPTY, |up, (_, network)| up | network.edges_up)
     }
 
-    /// Messages that changed nothing.
+    /// Counts of ignored messages, and of windows without all answers.
     pub fn counts(&self) -> Counts {
         self.state.counts
     }
@@ -322,7 +323,7 @@ impl Leader {
         }
     }
 
-    /// Takes the numbering of an accepted device, if it is the first one.
+    /// Takes the numbering of an accepted device, if the group has none yet.
     fn learn_numbering(&mut self, numbering: Numbering) {
         if self.state.plausible_ids.numbering.is_none() {
             self.state.plausible_ids.numbering = Some(numbering);

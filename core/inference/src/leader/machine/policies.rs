@@ -7,8 +7,8 @@ use crate::bundle::Generation;
 use crate::policy::Policy;
 
 impl Leader {
-    /// Replaces the policy of the current network. Samples opened from now on are decided under it. Open samples, and revisions of
-    /// decided ones, keep the policy under which the sample was opened.
+    /// Replaces the policy of the current network. Samples opened from now on are decided under the new policy. Open samples, and
+    /// revisions of decided samples, keep the policy under which the sample was opened.
     pub fn set_policy(&mut self, policy: Policy, id: PolicyId) {
         let network = &mut self.state.networks.current;
         if network.policy_id == id {

@@ -28,7 +28,7 @@ impl Leader {
         }
     }
 
-    /// Joins the summaries and applies the first exit.
+    /// Ends the window: joins the summaries and applies the first exit.
     pub(super) fn close_window(&mut self, sample: SampleId) {
         let Some(open) = self.state.open.get_mut(&sample) else { return };
         let network = &mut self.networks[open.generation];
@@ -36,7 +36,7 @@ impl Leader {
         open.stages.window_us = open.elapsed(self.state.now);
         self.state.counts.missing += u64::from(open.presence.missing_count());
         if open.is_from_spool {
-            // The sample's own time begins when every device has answered.
+            // A late sample has the policy's deadline from the end of its window, also if the window ended early.
             let policy = state.policy(open.policy);
             open.deadline = open.deadline.min(self.state.now.plus_ms(policy.deadline_ms));
         } else {
@@ -44,7 +44,7 @@ impl Leader {
         }
         let has_scores = open.presence.present_count() > 0;
         if network.config.configuration.pushes_maps() {
-            // A device whose summary was lost has a view too when its map came.
+            // A device whose map came has a view, even if its summary was lost.
             for slot in open.delivered.iter() {
                 open.presence.set(slot, SlotPresence::Present);
             }
@@ -62,7 +62,7 @@ impl Leader {
             return self.end_without_answer(sample, Undecided::NoView, LeaveReason::NoView);
         }
         let logits = match first.word() {
-            // The device sent its scores because it was not sure; they answer if no deeper exit does.
+            // The device sent its scores because it was not sure; the scores give the answer if no deeper exit does.
             ExitWord::Device => has_scores.then(|| &open.buffers.scores[..network.config.classes()]),
             ExitWord::Local => network.exits.local.as_mut().and_then(|exit| {
                 let present = open.presence.present().sources();

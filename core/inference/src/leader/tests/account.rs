@@ -54,7 +54,7 @@ fn a_sample_that_no_device_sends_again_after_a_restart_is_dropped_when_their_tim
     let mut group = Group::new();
     group.summary(0, 7, &SURE);
     let mut next = group.restarted();
-    // The time counts from the connection: before it no device can send.
+    // The time counts from the connection, because no device can send before.
     next.after_ms(5_000);
     next.event(Event::Connected);
     assert_eq!(next.after_ms(SEND_AGAIN_MS - 1), []);
@@ -145,7 +145,7 @@ fn late_samples_below_the_forgotten_ranges_are_dropped_as_too_old() {
     );
     assert_eq!(group.late(0, floor + 1, &SURE), [Action::Open(SampleId(floor + 1))]);
     assert_eq!(group.dropped(Dropped::TooOld), 2);
-    // A restart knows the same.
+    // A leader that restarts from the journal knows which samples are too old.
     let mut next = Group::new();
     let account = Entry::Settled(group.leader.settled().clone());
     next.recover(replay([account].into_iter().chain(group.leader.journal_entries())));

@@ -1,4 +1,4 @@
-//! Bounds, counts and what a message must be to count.
+//! Bounds, counts, and which messages count.
 
 use super::*;
 

@@ -13,7 +13,7 @@ impl Group {
         group
     }
 
-    /// The id of a clock with this period, now.
+    /// The id that a right clock with this period gives now.
     pub(super) fn clock_id(&self, period_ms: u64) -> u64 {
         at(self.now).wall_ms / period_ms
     }
@@ -135,7 +135,7 @@ fn a_device_whose_clock_is_ahead_is_named_and_left_out_and_the_others_decide() {
         matches!(off[..], [(two, ClockOff { ahead_ms: 60_005, max_ms: 25 })] if two == slot(2)),
         "{off:?}"
     );
-    // Its captures are decided by the others when their time comes, and the device is told.
+    // The others have decided the samples that the device named, once their time came, and a notice tells the device.
     let past = group.clock_id(100) - 50;
     group.late(2, past, &SURE);
     assert_eq!(group.leader.notice().late, [SampleId(past)]);
@@ -204,7 +204,7 @@ fn a_clock_that_is_ahead_by_less_than_a_quarter_period_counts_and_one_that_is_be
 fn the_leader_s_own_clock_leaves_nobody_out() {
     let mut group = Group::numbered(CLOCK);
     for _ in 0..100 {
-        // Five minutes ahead of the leader, all of them.
+        // All devices are five minutes ahead of the leader.
         let sample = group.clock_id(100) + 3000;
         group.all(sample, &SURE);
         group.after_ms(100);
@@ -288,7 +288,7 @@ fn a_trigger_far_ahead_that_no_second_one_confirms_is_dropped_by_name_and_moves_
     let actions = group.after_ms(60_000);
     assert!(actions.contains(&dropped(far, Dropped::Implausible)), "{actions:?}");
     assert_eq!(group.leader.settled().highest, SampleId(5));
-    // One that comes later is answered, and the one before has ended.
+    // A later trigger near the dropped one is awaited; the dropped sample has ended.
     assert_eq!(group.trigger(far + 1), [Action::Await(SampleId(far + 1))]);
 }
 
@@ -395,7 +395,7 @@ fn an_answer_before_its_trigger_counts_when_another_device_names_the_sample() {
     assert_eq!(group.summary(1, 1003, &SURE), [Action::Open(SampleId(1003))]);
     group.summary(2, 1003, &SURE);
     assert_eq!(decided(&group, 1003).presence.missing_count(), 0);
-    // Its trigger comes last of all, and is no new sample.
+    // The sample's trigger comes last of all, and begins no new sample.
     assert_eq!(group.trigger(1003), []);
     assert_eq!(group.leader.unfinished_samples().collect::<Vec<_>>(), [1000].map(SampleId));
 }
@@ -412,12 +412,12 @@ fn one_device_cannot_have_samples_decided_before_they_exist() {
         assert_eq!(group.after_ms(window_ms + 1), []);
     }
     assert_eq!((group.leader.settled().decided, group.leader.newest_known()), (0, SampleId(1000)));
-    // More than a slot may hold, and held for longer than a window.
+    // This answer makes the leader refuse the answers that were held for longer than a window.
     group.not_in_view(0, 1001);
     let counts = group.leader.counts();
     assert_eq!((counts.implausible, counts.implausible_slots), (4 * 256, SlotSet::single(slot(0))));
     group.after_ms(window_ms + 1);
-    // The honest samples are whole.
+    // A sample with a trigger has the answers of all devices.
     group.trigger(1001);
     group.all(1001, &SURE);
     let decision = decided(&group, 1001);

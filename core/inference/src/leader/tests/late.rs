@@ -21,7 +21,7 @@ fn a_late_sample_waits_for_every_device_and_is_named_in_the_notice() {
     let mut group = Group::new();
     group.all(100, &SURE);
     group.late(0, 90, &SURE);
-    // The window of a sample in time would be over.
+    // For a sample in time the window would be over.
     group.after_ms(1500);
     group.late(1, 90, &SURE);
     let actions = group.late(2, 90, &SURE);

@@ -1,11 +1,11 @@
-//! The rule `learned` at the exits of a leader: the devices that count are those whose views reached the exit.
+//! The rule `learned` at the exits of a leader: only devices whose views reached the exit count.
 
 use headwater_protocol::{EdgeIndex, LeaveReason};
 
 use super::*;
 use crate::policy::{ExitRule, LearnedWeights, Weight};
 
-/// Weights that depend on the devices alone, so that the confidence tells which ones counted.
+/// Weights that depend on the devices alone, so that the confidence tells which devices counted.
 fn policy(threshold: f32) -> Policy {
     let [bias, softmax, present, disagreement] =
         [-1.0, 0.0, -0.25, 3.0].map(|value| Weight::new(value).expect("finite"));
@@ -22,7 +22,7 @@ fn policy(threshold: f32) -> Policy {
     policy
 }
 
-/// Confidence where `others` of `present` devices have another class than the exit.
+/// Confidence if `others` of `present` devices have another class than the exit.
 fn confidence(present: u32, others: u32) -> f32 {
     let log_odds = -1.0 - 0.25 * f64::from(present) + 3.0 * f64::from(others) / f64::from(present);
     1.0 - (1.0 / (1.0 + (-log_odds).exp())) as f32
@@ -38,7 +38,7 @@ fn scores(class: usize, score: f32) -> [f32; CLASSES] {
 }
 
 impl Group {
-    /// Sample with a device of class 2 that outweighs one of class 1, both in the mean.
+    /// A sample in which the device in slot 1 has class 1, and the mean of all devices has class 2.
     fn disagreeing(&mut self, sample: u64) -> Vec<Action> {
         self.summary(0, sample, &scores(2, 9.0));
         self.summary(1, sample, &scores(1, 1.0));
@@ -65,7 +65,7 @@ fn a_missing_device_and_its_class_of_an_earlier_sample_do_not_count() {
     let mut group = group(1.0);
     let first = group.disagreeing(1);
     assert_eq!(confidences(decision(&first)), [confidence(3, 1)]);
-    // The next sample has the buffers of the first one.
+    // The next sample reuses the buffers of the first sample.
     group.summary(0, 2, &scores(2, 9.0));
     group.summary(2, 2, &scores(2, 9.0));
     let second = group.after_ms(50);

@@ -6,7 +6,7 @@ use crate::policy::Temperature;
 const OLD: PolicyId = PolicyId([4; 8]);
 const NEW: PolicyId = PolicyId([8; 8]);
 
-/// The policy of the tests with another threshold of every exit.
+/// The policy of the tests with this threshold for every exit.
 fn policy(threshold: f32) -> Policy {
     let mut policy = config().policy;
     for exit in Exit::FIRST {

@@ -21,7 +21,7 @@ fn last(group: &Group) -> Decision {
     decided.expect("a decision")
 }
 
-/// Every device of a new group answers a sample of this numbering in time, the first one with an age.
+/// Every device of a new group answers a sample of this numbering in time, the first device with an age of 7 ms.
 #[track_caller]
 fn check_captured(numbering: Option<Numbering>, sample: u64, expected: (Option<u64>, TimeSource)) {
     let mut group = Group::new();

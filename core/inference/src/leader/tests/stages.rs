@@ -47,7 +47,7 @@ fn a_sample_that_leaves_locally_has_no_time_at_later_stages() {
     let actions = group.aged(2, 0, &SURE);
     let stages = Stages { opened_us: 5_000, window_us: 8_000, decided_us: 8_000, ..Stages::default() };
     assert_eq!(decision(&actions).stages, stages);
-    // The next sample begins without the times and bytes of this one.
+    // The next sample begins without the times and bytes of this sample.
     group.now = group.now.plus_ms(100);
     group.all(2, &SURE);
     let Some(Action::Decide(found)) = group.done.last() else { panic!("{:?}", group.done) };
@@ -121,7 +121,7 @@ fn a_sample_at_its_deadline_is_not_late_and_one_behind_it_is() {
     let mut group = Group::new();
     assert_eq!(group.aged(0, 301, &UNSURE), [Action::Open(SampleId(1))]);
     group.after_ms(50);
-    // It has a whole deadline from its first message.
+    // The sample has a whole deadline from its first message.
     group.features(0, 1);
     let asked = group.done.last();
     assert!(matches!(asked, Some(Action::AskCloud { deadline_ms: 250, .. })), "{asked:?}");

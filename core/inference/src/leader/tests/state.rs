@@ -10,7 +10,7 @@ use crate::leader::LeaderState;
 #[derive(Clone, Debug)]
 enum Step {
     Event(RandomEvent),
-    /// An answer whose id is that of a clock, this many periods ahead, with its age.
+    /// An answer of a slot whose id is this many periods ahead of a right clock, with its age in ms.
     Clock(u8, u64, u16),
     Input(u8, u64),
     Decided(u8, u64),
@@ -19,7 +19,7 @@ enum Step {
     EdgeDown(u8),
     /// An answer with that score of the first class, which need not be finite.
     EdgeAnswer(u8, u64, f32),
-    /// An unsure sample with all its features, and a time after which it may be past its deadline.
+    /// An unsure sample with all its features, and ms that pass then, after which the sample may be past its deadline.
     Unsure(u64, u32),
     Cloud(u64),
     Named(u8),
@@ -57,7 +57,7 @@ fn any_group() -> impl Strategy<Value = fn() -> Group> {
 impl Group {
     fn step(&mut self, step: &Step) {
         match *step {
-            // A restart makes a leader of two networks.
+            // A restart makes a leader of two networks, so a group of one network leaves the restart out.
             Step::Event(RandomEvent::Restart) if self.leader.state.networks.next.is_none() => {}
             Step::Event(ref event) => self.random_event(event),
             Step::Clock(s, ahead, age_ms) => {
@@ -139,7 +139,7 @@ proptest! {
         before.iter().for_each(|step| first.step(step));
         second.go_on_from(&first);
         prop_assert_eq!(seen(&first.leader), seen(&second.leader));
-        // Timers run at the end, when the connection is there.
+        // At the end the connection is there, so that all timers run.
         let end = [Step::Event(RandomEvent::Connected), Step::Event(RandomEvent::Pass(20_000))];
         for step in after.iter().chain(&end) {
             let done = first.done.len();

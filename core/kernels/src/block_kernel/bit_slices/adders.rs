@@ -21,7 +21,8 @@ pub(super) const SUMS_WORDS: usize = SIGNS * 2 * TILE_WORDS;
 
 /// Largest number of binary digits of a count.
 pub(super) const MAX_DIGITS: usize = 15;
-/// Lowest binary digits (ones to sixteens): every round adds to them. Carries into higher digits are pending.
+/// Number of the lowest binary digits, ones to sixteens, to which each round of [`ROUND_GROUPS`] groups adds. Carries into higher digits
+/// wait until there are two.
 pub(super) const MIN_DIGITS: usize = 5;
 
 #[inline(always)]
@@ -55,14 +56,14 @@ fn add_two(a: TileRow, b: TileRow) -> (TileRow, TileRow) {
     (xor(a, b), and(a, b))
 }
 
-/// The ones and twos of a group with these signs.
+/// The ones and twos of a group of taps whose weights have these signs.
 #[inline(always)]
 fn group_sum(sums: &Sums, signs: u8) -> (TileRow, TileRow) {
     let [ones, twos] = &sums[usize::from(signs) % SIGNS];
     (*ones, *twos)
 }
 
-/// Adds a filter's +1 products over a tile to `count`, digit by digit.
+/// Adds the number of a filter's +1 products at each pixel of a tile to `count`, in binary digits.
 #[inline(always)]
 pub(super) fn count_up(digits: usize, sums: &[Sums], signs: &[u8], count: &mut [TileRow; MAX_DIGITS]) {
     let [mut ones, mut twos, mut fours, mut eights, mut sixteens, ..] = *count;
@@ -117,7 +118,7 @@ pub(super) fn count_up(digits: usize, sums: &[Sums], signs: &[u8], count: &mut [
 
 /// Sets the bits of pixels where `2 * count + half >= number`.
 ///
-/// The digits are compared from the lowest on: the result is whether those so far reach the same digits of the number.
+/// The digits are compared from the lowest on. After each digit the result says whether the digits so far are at least those of `number`.
 #[inline(always)]
 pub(super) fn reaches(number: i32, half: TileRow, count: &[TileRow]) -> TileRow {
     let mut reaches = if number & 1 == 1 { half } else { ALL_BITS };

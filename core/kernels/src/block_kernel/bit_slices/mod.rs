@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Three taps with three signs have only eight sums, so the sums and carries of each group of three taps are made once for all
-//! filters. A filter adds one of the eight for each channel and kernel row: about 3.5 logical instructions a tap for 256 pixels. Every
+//! filters. A filter adds one of the eight sums for each group: about 3.5 logical instructions a tap for 256 pixels. Every
 //! processor has these instructions; counting the bits of words takes three instructions for 64 products.
 //!
 //! The pixels of a channel follow one another, row after row, so a tap sees the map shifted by some bits. Masks remove the pixels
@@ -36,7 +36,7 @@ use adders::{
 };
 use tile::{TileMasks, fill_sums};
 
-/// Groups that are counted at once.
+/// Groups of three taps that are counted in one round.
 const ROUND_GROUPS: usize = 8;
 /// Words of a cache line.
 const LINE_WORDS: usize = 8;
@@ -100,9 +100,9 @@ impl BlockKernel for BitSlices {
 #[derive(Clone, Copy)]
 struct Sizes {
     pixels: PixelWords,
-    /// Groups of a kernel row.
+    /// Number of groups of three taps in a kernel row; the last group may have fewer.
     row_groups: usize,
-    /// Groups of a filter, rounded up to whole rounds.
+    /// Number of groups of three taps in a filter, rounded up to a multiple of [`ROUND_GROUPS`].
     groups: usize,
     tiles: usize,
     /// Binary digits of a count.
@@ -152,21 +152,21 @@ fn convolve(block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
     let sums = &mut sums[..sizes.groups];
 
     match block.input.row_words {
-        // Most maps; the loops over the words of a row are compiled away.
+        // In most maps a row is one word; the loops over the words of a row are then compiled away.
         1 => fill_channels(&sizes, block.input.bits, 1, channels),
         row_words => fill_channels(&sizes, block.input.bits, row_words, channels),
     }
     let masks = TileMasks::of(&sizes, block.words);
     for tile in 0..sizes.tiles {
         fill_sums(&sizes, channels, &masks, tile, sums);
-        // Padded taps in binary digits. The lowest digit is a half, since half of them count.
+        // The number of padded taps in binary digits. Half of the padded taps count as +1, so the lowest digit stands for a half.
         let mut start = [NO_BITS; MAX_DIGITS + 1];
         for (start, padded) in start.iter_mut().zip(masks.padded.chunks_exact(sizes.mask_words)) {
             *start = *tile::row_at(padded, tile);
         }
         let signs = block.signs.chunks_exact(sizes.groups).zip(block.thresholds);
         for ((signs, threshold), bits) in signs.zip(filters.chunks_exact_mut(sizes.filter_words)) {
-            // The sum of products is twice the count of +1 products, half of the padded taps among them, less all taps.
+            // The sum of products is twice the count less the number of taps. The count is of +1 products and half of the padded taps.
             let [half, mut count @ ..] = start;
             count_up(sizes.digits, sums, signs, &mut count);
             let reached = reaches(threshold.from + shape.taps() as i32, half, &count[..sizes.digits]);
@@ -178,7 +178,7 @@ fn convolve(block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
     take_rows(&sizes, filters, row, output);
 }
 
-/// Lays the rows of each channel one after the other, at the pitch of the pixels, after the leading padding.
+/// Writes the rows of each channel one after the other, at the pitch of the pixels, after the leading padding.
 #[inline(always)]
 fn fill_channels(sizes: &Sizes, bits: &[u64], row_words: usize, to: &mut [u64]) {
     let Map { channels, height, width } = sizes.pixels.shape.input;
@@ -194,7 +194,7 @@ fn fill_channels(sizes: &Sizes, bits: &[u64], row_words: usize, to: &mut [u64]) 
     }
 }
 
-/// Cuts the bits of all filters into rows, and pools the rows across.
+/// Cuts the bits of all filters into rows, and pools across rows.
 #[inline(always)]
 fn take_rows(sizes: &Sizes, filters: &[u64], row: &mut [u64], output: &mut [u64]) {
     let shape = sizes.pixels.shape;

@@ -13,7 +13,7 @@ pub(super) struct TileMasks<'a> {
     rows: &'a [u64],
     /// Pixels where the kernel column lies on the map.
     columns: &'a [u64],
-    /// Binary digits of the number of padded taps.
+    /// Binary digits of the number of padded taps of each pixel.
     pub(super) padded: &'a [u64],
 }
 
@@ -26,7 +26,7 @@ impl<'a> TileMasks<'a> {
     }
 }
 
-/// The row of a tile.
+/// The row of bits that `words` has for a tile.
 #[inline(always)]
 pub(super) fn row_at(words: &[u64], tile: usize) -> &TileRow {
     let (rows, _) = words.as_chunks();
@@ -64,7 +64,7 @@ pub(super) fn fill_sums(
             }
         }
     }
-    // Groups that only fill up a round.
+    // Groups that only fill up the last round count nothing.
     for sums in sums {
         *sums = [[NO_BITS; 2]; SIGNS];
     }
@@ -89,7 +89,7 @@ fn fill_group(positive: [TileRow; GROUP], negative: [TileRow; GROUP], sums: &mut
 fn shifted(words: &[u64; TILE_WORDS + 1], shift: u32) -> TileRow {
     let mut row = NO_BITS;
     for (index, row) in row.iter_mut().enumerate() {
-        // Two shifts, since a shift by 64 would shift by nothing.
+        // Two shifts, because one shift by 64 would overflow.
         *row = words[index] >> shift | words[index + 1] << 1 << (63 - shift);
     }
     row

@@ -13,8 +13,8 @@
 //! One lookup and one addition count 256 products: 16 pixels, four channels, four filters. After three lookups the nibbles are nearly
 //! full. Then the high nibbles are also summed separately. Bytes are added to 16-bit counts before they overflow.
 //!
-//! Tables are made when a section is loaded. Each run lays the input out anew: first a byte a pixel for each four channels (a
-//! plane), then for each word of 64 pixels the bytes that each kernel position sees (im2col). All filters read these bytes one
+//! Tables are made when a section is loaded. Each run rearranges the input: first for each group of four channels one byte a pixel
+//! (a plane), then for each word of 64 pixels the bytes that each kernel position sees (im2col). All filters read these bytes one
 //! after the other. The result is a word of 64 pixels for each filter.
 //!
 //! A padded tap is neither +1 nor -1. With `p` padded taps and a bound `n` a pixel's bit is `2 * count + p >= n`, so half of `p` is
@@ -38,7 +38,7 @@ const CHANNELS: usize = 4;
 const FILTERS: usize = 4;
 /// Lookups before a nibble is full: `3 * 4 < 16`.
 const TRIPLE: usize = 3;
-/// Triples in one round of the inner loop.
+/// Triples of lookups in one round of the inner loop.
 const UNROLLED: usize = 2;
 /// Rounds before a byte is full: `10 * 2 * 12 < 256`.
 const MAX_ROUNDS: usize = 10;
@@ -47,9 +47,10 @@ const ROUND_LOOKUPS: usize = TRIPLE * UNROLLED;
 /// Vectors of pixels counted together, as many as there are registers for their counts.
 const WORD_VECTORS: usize = 4;
 const _: () = assert!(WORD_VECTORS * HALF == WORD_PIXELS, "together they are a word");
-/// Vectors of bounds for four filters: bounds of each half's first and second filter, then the parity of these bounds.
+/// Vectors of bounds for four filters: numbers that the counts of each half's first and second filter must exceed, then the parity of
+/// these filters' bounds `n`.
 const BOUNDS: usize = 4;
-/// Number of a pixel outside the map: its lookup gives 0, whatever the lower bits are.
+/// Index for a pixel outside the map: the lookup gives 0, whatever the lower bits of the index are.
 const ABSENT: u8 = 0x80;
 /// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
@@ -101,15 +102,15 @@ struct Sizes {
     /// Rounds of the inner loop for a filter and a pixel. There is a lookup for each channel group and kernel position; the last
     /// round is filled up with lookups of nothing.
     rounds: usize,
-    /// Rounds before bytes are added to 16-bit counts.
+    /// Largest number of rounds in a pass. After each pass bytes are added to 16-bit counts.
     pass_rounds: usize,
-    /// Words at the top whose pixels may see padding above the map.
+    /// Number of words at the top whose pixels may see padding above the map.
     top: usize,
     /// First word whose pixels may see padding below the map.
     bottom: usize,
-    /// Words after which pixels lie in the same columns again, so that masks are shared; 0 if masks are not shared.
+    /// Number of words after which pixels lie in the same columns again, so that masks are shared; 0 if masks are not shared.
     period: usize,
-    /// Bytes from the plane of a channel group to the next, at least the pixels of a word.
+    /// Bytes from the plane of a channel group to the next plane, at least 64.
     plane: usize,
 }
 
@@ -131,7 +132,7 @@ impl Sizes {
             channel_groups,
             filter_groups: shape.filters.div_ceil(FILTERS),
             rounds,
-            // Passes of equal length: each ends with the same work, however short the pass is.
+            // As few passes as possible, of about equal length: the work at the end of a pass is the same for every length.
             pass_rounds: rounds.div_ceil(rounds.div_ceil(MAX_ROUNDS)),
             top,
             bottom,
@@ -151,7 +152,8 @@ impl Sizes {
         self.channel_groups * self.plane + read + self.pixels.leading_padding() + WORD_PIXELS
     }
 
-    /// Number of padding patterns. Words before `top` and from `bottom` on have a pattern each; those between repeat every `period`:
+    /// Number of padding patterns. Words before `top` and from `bottom` on have a pattern each. Between
+    /// them the patterns repeat every `period` words:
     ///
     /// ```text
     /// word      0 .. top    top .. bottom       bottom ..
@@ -165,7 +167,7 @@ impl Sizes {
         }
     }
 
-    /// The kind of a word.
+    /// Index of the padding pattern of a word.
     const fn kind(&self, word: usize) -> usize {
         if self.period == 0 || word < self.top {
             word
@@ -176,7 +178,7 @@ impl Sizes {
         }
     }
 
-    /// The first word that has this padding pattern.
+    /// The first word that has the padding pattern `kind`.
     const fn first_word(&self, kind: usize) -> usize {
         if self.period == 0 || kind < self.top + self.period {
             kind
@@ -185,22 +187,22 @@ impl Sizes {
         }
     }
 
-    /// Vectors of all tables.
+    /// Number of vectors of all tables.
     const fn tables(&self) -> usize {
         self.filter_groups * self.rounds * ROUND_LOOKUPS
     }
 
-    /// Vectors that mask padding: those of a word, for each padding pattern and kernel position.
+    /// Number of vectors that mask padding: [`WORD_VECTORS`] for each padding pattern and kernel position.
     const fn masks(&self) -> usize {
         self.word_kinds() * self.kernel_area() * WORD_VECTORS
     }
 
-    /// Vectors of padded taps: for each padding pattern and vector of pixels, even pixels, then odd pixels.
+    /// Number of vectors of padded taps: for each padding pattern and vector of pixels one for even pixels, then one for odd pixels.
     const fn padded(&self) -> usize {
         self.word_kinds() * WORD_VECTORS * 2
     }
 
-    /// Whether every pixel has an even number of padded taps; their halves are stored then.
+    /// Whether every pixel has an even number of padded taps; then half of each number is stored, else the number.
     const fn is_padding_even(&self) -> bool {
         let shape = self.pixels.shape;
         shape.conv.pad == 0 || shape.input.channels.is_multiple_of(2)

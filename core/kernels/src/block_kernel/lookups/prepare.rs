@@ -58,7 +58,7 @@ fn four_weights(sizes: &Sizes, weights: WeightBits<'_>, filter: usize, lookup: u
     let (position, group) = (lookup / sizes.channel_groups, lookup % sizes.channel_groups);
     (0..CHANNELS).fold(0, |four, bit| {
         let channel = group * CHANNELS + bit;
-        // A missing channel is 0 on the map. Its weight is 1, so that the product is -1 and counts nothing.
+        // A missing channel has the bit 0 in the plane. Its weight has the bit 1, so that the product is -1 and is not counted.
         let is_set = channel >= sizes.pixels.shape.input.channels
             || weights.is_positive(filter, channel * sizes.kernel_area() + position);
         four | usize::from(is_set) << bit
@@ -81,7 +81,7 @@ fn padding_mask(sizes: &Sizes, index: usize) -> LookupVector {
     }))
 }
 
-/// One vector of the padded taps `[kind of word, vector of pixels, parity of pixels]`, halved where that is exact.
+/// One vector of the padded taps `[kind of word, vector of pixels, parity of pixels]`, halved if all numbers are even.
 fn padded_taps(sizes: &Sizes, index: usize) -> LookupVector {
     let shape = sizes.pixels.shape;
     let (convolved, pitch) = (shape.convolved(), sizes.pixels.pitch);
@@ -103,7 +103,7 @@ fn padded_taps(sizes: &Sizes, index: usize) -> LookupVector {
     }))
 }
 
-/// Writes the numbers that counts are compared with.
+/// Writes the numbers that counts must exceed, and the parity of the bounds `n`; see the module.
 fn fill_bounds(sizes: &Sizes, thresholds: &[Threshold], bounds: &mut [LookupVector]) {
     // The sum of products is twice the count plus the padded taps, less all taps.
     let taps = sizes.pixels.shape.taps() as i32;

@@ -1,4 +1,4 @@
-//! One run: the input laid out anew, then one word of pixels after the other.
+//! One run: the input is rearranged, then one word of pixels after the other is computed.
 
 use super::{
     BOUNDS, Block, BlockRun, CACHE_LINE, CHANNELS, FILTERS, LookupVector, Prepared, ROUND_LOOKUPS, Scratch,
@@ -85,7 +85,7 @@ fn fill_patches<L: ByteLookup, const X: usize>(
     patches: &mut [[[u8; LANES]; X]],
 ) {
     let kernel = sizes.pixels.shape.conv.kernel;
-    // `plane` is as large already; the compiler does not know.
+    // `plane` is at least this large already; `max` tells the compiler.
     let stride = sizes.plane.max(WORD_PIXELS);
     let patches = patches.chunks_exact_mut(sizes.channel_groups);
     for ((position, masks), patches) in input.masks.iter().enumerate().zip(patches) {
@@ -108,9 +108,9 @@ struct Run<'a> {
     prepared: Prepared<'a>,
     /// A byte a pixel for each channel group.
     planes: &'a mut [u8],
-    /// Bytes that the kernel positions see of a word of pixels.
+    /// Bytes that the kernel positions see at the pixels of one word.
     patches: &'a mut [[u8; LANES]],
-    /// Counts at the start, then counts of each filter group.
+    /// The counts at the start, then the counts of each filter group.
     counts: &'a mut [Counts],
     /// A word of pixels for each filter.
     bits: &'a mut [u64],
@@ -222,10 +222,10 @@ fn half(padded: &Counts, is_bound_odd: [&[i16; HALF]; 2]) -> Counts {
     half
 }
 
-/// Bytes that three lookups see of `X` vectors of pixels.
+/// Input bytes of three lookups, for `X` vectors of pixels.
 type Patch<const X: usize> = [[[u8; LANES]; X]; TRIPLE];
 
-/// Sums lookups over some rounds: of both filters of a half, and of the second filter alone.
+/// Sums lookups over the rounds of a pass. Returns the sums of both filters of each half together, and those of the second filter alone.
 #[inline(always)]
 fn sum_lookups<L: ByteLookup, const X: usize>(
     ops: L,

@@ -13,7 +13,7 @@
 //! One ternary-logic instruction does the exclusive or and masks padded taps. Half of the padded taps count as differing from the
 //! start, so that one comparison serves all pixels.
 //!
-//! Below 48 channels words are partly empty and take as long as full ones, so those blocks are left to [`Lookups`](super::lookups::Lookups).
+//! Below 48 channels words are partly empty and take as long as full ones. Such blocks are left to [`Lookups`](super::lookups::Lookups).
 
 mod run;
 mod transpose;
@@ -34,7 +34,7 @@ const WORD_VECTORS: usize = WORD_PIXELS / WORDS;
 const WORD_CHANNELS: usize = 64;
 /// Words of a cache line.
 const LINE_WORDS: usize = 8;
-/// Fewest channels that are faster counted than looked up (docs/results/kernels.md).
+/// Fewest channels for which this kernel is faster than lookups (docs/results/kernels.md).
 const MIN_CHANNELS: usize = 48;
 
 /// Bit counts of words; see the module.
@@ -80,8 +80,8 @@ impl BlockKernel for Popcounts {
         fill_padding(&sizes, inside, padded);
         let (max_even, max_odd) = rest.split_at_mut(shape.filters);
         for ((even, odd), threshold) in max_even.iter_mut().zip(max_odd).zip(&*prepared.thresholds) {
-            // Upper limit of twice the differing bits plus the padded taps. The half of an odd number of padded taps is rounded down,
-            // so the limit is one less there.
+            // `max` is the limit of twice the differing bits plus the padded taps. Half of an odd number of padded taps is rounded down,
+            // so the limit is one less for pixels with such a number.
             let max = i64::from(shape.taps() as i32 - threshold.from);
             *even = (max >> 1).cast_unsigned();
             *odd = ((max - 1) >> 1).cast_unsigned();
@@ -98,13 +98,13 @@ impl BlockKernel for Popcounts {
 #[derive(Clone, Copy)]
 struct Sizes {
     pixels: PixelWords,
-    /// Words of the channels of a pixel.
+    /// Number of words that the channels of one pixel take.
     channel_words: usize,
-    /// Words of a patch, rounded up to whole passes.
+    /// Number of words of a patch, rounded up to a multiple of `pass_words`.
     patch: usize,
     /// Words of a patch counted per pass over the filters.
     pass_words: usize,
-    /// Binary digits of a number of padded taps.
+    /// Binary digits of the number of taps, which padded taps never exceed.
     digits: usize,
     /// Words of pixels before the first pixel of the map.
     leading_words: usize,
@@ -192,9 +192,9 @@ fn fill_padding(sizes: &Sizes, inside: &mut [u64], padded: &mut [u64]) {
 struct Prepared<'a> {
     weights: &'a [u64],
     padding: Padding<'a>,
-    /// Most differing bits with which an output is still +1, at pixels with an even number of padded taps.
+    /// Most differing bits with which an output is still +1, half of the padded taps included: at pixels with an even number of these.
     max_even: &'a [u64],
-    /// The same at pixels with an odd number of padded taps.
+    /// The same limit, at pixels with an odd number of padded taps.
     max_odd: &'a [u64],
 }
 
@@ -204,11 +204,11 @@ struct Prepared<'a> {
 /// offsets [position] | inside [word of pixels, position] | padded [word of pixels, binary digit]
 /// ```
 struct Padding<'a> {
-    /// Pixels from the first that a kernel sees to each kernel position.
+    /// Distance, in pixels, of each kernel position from the first pixel that a kernel sees.
     offsets: &'a [u64],
-    /// Bit `i`: the kernel position of pixel `i` lies on the map.
+    /// Bit `i` is 1 if the kernel position of pixel `i` lies on the map.
     inside: &'a [u64],
-    /// Bit `i`: the binary digit of the number of padded taps of pixel `i`.
+    /// Bit `i` is the binary digit of the number of padded taps of pixel `i`.
     padded: &'a [u64],
 }
 

@@ -22,7 +22,7 @@ struct Buffers<'a> {
     counts: &'a mut [Words],
     /// A word of pixels for each filter, as bytes of eight pixels.
     bytes: &'a mut [[u8; WORD_VECTORS]],
-    /// The same as words.
+    /// The same bits, one word for each filter.
     bits: &'a mut [u64],
 }
 
@@ -42,7 +42,7 @@ impl<'a> Buffers<'a> {
     }
 }
 
-/// Eight pixels: their vector in a word of pixels.
+/// Place of eight pixels: their word of pixels, and their vector in that word.
 #[derive(Clone, Copy)]
 struct Position {
     word: usize,
@@ -54,7 +54,7 @@ struct Position {
 struct Padded<W> {
     /// Half of the padded taps, rounded down.
     half: W,
-    /// Bit `i`: pixel `i` has an odd number of padded taps.
+    /// Bit `i` is 1 if pixel `i` has an odd number of padded taps.
     odd: u8,
 }
 
@@ -71,7 +71,7 @@ fn convolve<P: WordPopcount>(ops: P, block: &Block<'_>, scratch: &mut Scratch<'_
     let prepared = Prepared::of(&sizes, block.words);
     let mut buffers = Buffers::of(&sizes, scratch);
     transpose(ops, &sizes, block.input.bits, buffers.transposed);
-    // Words that only fill up a pass are padding.
+    // Words of a patch that only fill up the last pass are masked like padding.
     buffers.inside[sizes.kernel_area() * sizes.channel_words..].fill([0; WORDS]);
     for word in 0..sizes.pixels.words {
         // Bits after the last pixel are left as they are; `write` ignores them.
@@ -99,7 +99,7 @@ fn convolve<P: WordPopcount>(ops: P, block: &Block<'_>, scratch: &mut Scratch<'_
     }
 }
 
-/// Copies the words that a kernel sees of eight pixels, and makes their masks.
+/// Copies the input words under the convolution window at each of eight pixels, and makes the masks of these words.
 #[inline(always)]
 fn fill_patch<P: WordPopcount>(
     ops: P,
@@ -123,7 +123,7 @@ fn fill_patch<P: WordPopcount>(
     }
 }
 
-/// Reads the padded taps of eight pixels.
+/// Reads the numbers of padded taps of eight pixels.
 #[inline(always)]
 fn padded_taps<P: WordPopcount>(
     ops: P,
@@ -203,7 +203,7 @@ impl<P: WordPopcount, const N: usize> PassWords<P, N> {
         words
     }
 
-    /// Adds the bits that differ from the weights.
+    /// Adds to `sums` the number of bits that differ from a filter's weights.
     #[inline(always)]
     fn add_differing(&self, ops: P, mut sums: P::Words, weights: &[u64; N]) -> P::Words {
         for (word, &weights) in weights.iter().enumerate() {

@@ -35,7 +35,7 @@ pub(super) fn transpose<P: WordPopcount>(ops: P, sizes: &Sizes, contiguous: &[u6
     }
 }
 
-/// The 64 pixels of a channel from one on, with gaps between rows.
+/// The 64 pixels of a channel from pixel `from` on, counted with gaps between rows; the gaps are zero.
 fn spread_rows(sizes: &Sizes, contiguous: &[u64], channel: usize, from: usize) -> u64 {
     let (Map { height, width, .. }, pitch) = (sizes.pixels.shape.input, sizes.pixels.pitch);
     let mut bits = 0;
@@ -49,7 +49,8 @@ fn spread_rows(sizes: &Sizes, contiguous: &[u64], channel: usize, from: usize) -
     bits
 }
 
-/// Transposes a square of 64 by 64 bits: squares beside the diagonal are exchanged, smaller ones each time (Hacker's Delight, 7-3).
+/// Transposes a square of 64 by 64 bits: each step exchanges squares on both sides of the diagonal, of half the side of the step
+/// before (Hacker's Delight, 7-3).
 #[inline(always)]
 fn transpose_square<P: WordPopcount>(ops: P, square: &mut [u64; 64]) {
     exchange::<32>(square, 0x0000_0000_ffff_ffff);
@@ -60,7 +61,8 @@ fn transpose_square<P: WordPopcount>(ops: P, square: &mut [u64; 64]) {
     }
 }
 
-/// Exchanges the squares of `SIDE` rows and columns beside the diagonal.
+/// Exchanges the squares of `SIDE` rows and columns on both sides of the diagonal. `low` has the columns whose number has the bit `SIDE`
+/// clear.
 #[inline(always)]
 fn exchange<const SIDE: usize>(rows: &mut [u64; 64], low: u64) {
     for rows in rows.chunks_exact_mut(2 * SIDE) {

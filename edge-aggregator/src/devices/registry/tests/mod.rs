@@ -39,7 +39,7 @@ impl Group {
         }
     }
 
-    /// The changes since the last call, but for names.
+    /// The changes since the last call, except names, which go to `names`.
     fn changes(&mut self) -> Vec<Change> {
         let mut changes = std::mem::take(&mut self.changes);
         changes.retain(|(_, event)| match event {
@@ -111,7 +111,7 @@ impl Group {
         self.kept_status(id, Up, boot);
     }
 
-    /// Claim of a device, and whether a message of it came on this connection.
+    /// Claim of a device, and whether the device sent a message on this connection.
     fn claim_of(&self, id: &str) -> (ClaimState<'_>, bool) {
         let device = self.registry.registered(self.now).find(|device| device.id.as_str() == id);
         device.map(|device| (device.claim, device.is_live)).expect("a device with a birth")
@@ -127,13 +127,13 @@ impl Group {
         let index = self.index(id);
         if self.registry.state.devices[index.at].session.start().is_some_and(|start| start.boot != Boot(boot))
         {
-            // The session of its messages is another one.
+            // The messages name another session than that of the birth.
             return Err(Fault::UnknownDevice);
         }
         self.registry.admit(index, self.now, &mut self.changes).map(Slot::index)
     }
 
-    /// Lets time pass.
+    /// Lets time pass, and returns the changes.
     fn after(&mut self, time: Duration) -> Vec<Change> {
         self.now = self.now + time;
         self.registry.tick(self.now, &mut self.changes);

@@ -6,7 +6,7 @@ use super::*;
 fn the_first_device_in_a_slot_gives_the_group_its_numbering() {
     let (clock, faster) = (Numbering::Clock { period_ms: 200 }, Numbering::Clock { period_ms: 100 });
     let mut group = Group::new();
-    // Births alone teach nothing: a retained one may be that of a device that left.
+    // Births alone give the group no numbering: a retained birth may be that of a device that left.
     assert_eq!(group.numbered_birth("ghost", 2, faster), []);
     assert_eq!(group.numbered_birth("a", 0, clock), []);
     assert_eq!(group.registry.state.numbering, None);
@@ -14,7 +14,7 @@ fn the_first_device_in_a_slot_gives_the_group_its_numbering() {
     let learned =
         [Event::Numbering(clock), Event::DeviceUp { slot }].map(|event| (Generation::Current, event));
     assert_eq!(group.status("a", DeviceState::Up, 1), learned);
-    // Earlier and later births with another numbering are refused; one without is not.
+    // Earlier and later births with another numbering are refused; a birth without a numbering is not.
     assert_eq!(group.admits("ghost", 1), Err(Fault::WrongNumbering));
     assert_eq!(group.status("ghost", DeviceState::Up, 1), []);
     for other in [faster, Numbering::Source, Numbering::Trigger] {

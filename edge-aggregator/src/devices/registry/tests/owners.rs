@@ -73,7 +73,7 @@ fn a_device_that_a_list_names_is_judged_like_a_new_one() {
     group.status("new", DeviceState::Up, 1);
     assert_eq!(group.owned_by(["new", "b", "c"]), []);
     assert_eq!((group.admits("new", 1), group.registry.state.numbering), (Err(Fault::Malformed), None));
-    // Of two numberings the group takes the first.
+    // If two devices tell different numberings, the group takes that of the first device.
     let (clock, faster) = (Numbering::Clock { period_ms: 200 }, Numbering::Clock { period_ms: 100 });
     for (id, slot, numbering) in [("x", 1, clock), ("y", 2, faster)] {
         group.numbered_birth(id, slot, numbering);

@@ -25,7 +25,7 @@ impl Tune {
         paths.certify(target, part, ORDER_SEED).map_err(Failure::usage)
     }
 
-    /// The policy of the certificates; fails where no number has one.
+    /// The policy of the certificates; fails if no number of slots without a view has a promise.
     pub(super) fn certified(&self, tuned: &Tuned<'_>, fitted: &Fitted) -> Result<Policy, Failure> {
         let certificates = &tuned.certificates;
         let promised = certificates.iter().filter(|found| matches!(found.result, Certified::Promised(_)));

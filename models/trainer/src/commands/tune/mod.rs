@@ -1,9 +1,9 @@
 //! `headwater-train tune`.
 //!
-//! - `parts.rs` runs the bundle over the parts of the data, and says what allows no promise;
+//! - `parts.rs` runs the bundle over the parts of the data, and says why the data allows no promise;
 //! - `certificates.rs` has a promise for each number of views that are absent;
 //! - `result.rs` prints the result as text and JSON;
-//! - `unmet_targets.rs` says what stands against targets, and what comes nearest.
+//! - `unmet_targets.rs` says which targets cannot be met, and which settings come nearest.
 
 mod certificates;
 mod parts;
@@ -37,10 +37,10 @@ use super::progress::SlowStatus;
 use super::{Failure, open_bundle};
 use parts::{needed, too_few_groups};
 
-/// Loss, in points, for which the rule of the exits is chosen where no loss is asked for.
+/// Loss, in points, for which the rule of the exits is chosen if no loss is asked for.
 const USUAL_LOSS_POINTS: f64 = 0.5;
 
-/// Confidence of a promise where none is asked for.
+/// Confidence of a promise if no confidence is given.
 const USUAL_CONFIDENCE: f64 = 0.95;
 
 const EXAMPLES: &str = "\
@@ -150,23 +150,23 @@ impl BoundName {
 /// Settings of a bundle, the parts they were measured on, and the choice.
 struct Tuned<'a> {
     bundle: &'a Bundle,
-    /// Why the figures may say nothing of new samples.
+    /// Why the figures may say nothing of new samples; `None` if nothing speaks against them.
     warning: Option<String>,
     target: Target,
     criteria: Criteria,
-    /// How far the loss is kept; `None` without a target of the loss.
+    /// Last step of the path that keeps the loss; `None` without a target of the loss.
     limit: Option<LossLimit>,
     validation: CostedPart<'a>,
-    /// The calibration part where it may be used.
+    /// The calibration part; `None` if it must not be used.
     calibration: Option<CostedPart<'a>>,
     settings: Vec<Setting>,
-    /// Settings that no other beats, with their costs on the validation part; empty where nobody asked for them.
+    /// Indices of the settings that no other setting beats, with their costs on the validation part; empty without `--frontier`.
     frontier: Vec<(usize, MeasuredCost)>,
     /// The choice; `None` without a target.
     choice: Option<Choice>,
     /// Certificates by number of slots without a view, from 0; empty without `--by-missing`.
     certificates: Vec<Certificate>,
-    /// Broken promises on random splits, where they were asked for.
+    /// Broken promises on random splits; `None` without `--splits`.
     splits: Option<SplitReport>,
 }
 
@@ -176,7 +176,6 @@ fn usage<T>(text: impl Into<String>) -> Result<T, Failure> {
 }
 
 impl Tune {
-    /// Runs the command.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let (target, targets) = (self.target()?, self.targets()?);
         self.check_files().map_err(Failure::usage)?;
@@ -280,7 +279,7 @@ impl Tune {
         Ok(Target { bound: promise.bound(), loss: loss_points / 100.0, confidence })
     }
 
-    /// The targets; without one a file of the frontier must be asked for.
+    /// The targets; refused if there is no target and no `--frontier`.
     fn targets(&self) -> Result<Targets, Failure> {
         let targets = Targets { loss_points: self.loss, body_bytes: self.bytes, macs: self.macs };
         let has_target = !targets.measures().is_empty();
@@ -297,14 +296,14 @@ impl Tune {
         Ok(targets)
     }
 
-    /// Checks the files that are to be written; the frontier must not take the place of the bundle.
+    /// Checks the files that are to be written; the file of the frontier must not overwrite the bundle that is read.
     fn check_files(&self) -> Result<(), anyhow::Error> {
         let frontier = [("--frontier", &self.frontier)];
         check_output_files(&OutputFile::asked(frontier.into_iter().chain([("--out", &self.out)])))?;
         check_not_read(&OutputFile::asked(frontier), &OutputFile { flag: "BUNDLE", file: &self.bundle })
     }
 
-    /// Refuses a number of missing slots that leaves none.
+    /// Refuses `--by-missing` with all slots of the network, or more.
     fn check_slots(&self, bundle: &Bundle) -> Result<(), Failure> {
         let slots = u32::from(bundle.manifest().slots);
         match self.by_missing {
@@ -315,7 +314,7 @@ impl Tune {
         }
     }
 
-    /// Refuses a loss that is measured where a promise is required.
+    /// Refuses a loss that is only measured if an argument requires a promise.
     fn check_promise(&self, limit: Option<&LossLimit>) -> Result<(), Failure> {
         let is_required = self.require_promise || self.by_missing.is_some() || self.splits.is_some();
         match limit {
@@ -324,7 +323,7 @@ impl Tune {
         }
     }
 
-    /// Settings that no other beats with their costs, where a file of them is asked for.
+    /// Indices of the settings that no other setting beats, with their costs; empty without `--frontier`.
     fn frontier_costs(
         &self,
         validation: &CostedPart<'_>,
@@ -343,14 +342,14 @@ impl Tune {
         costs.collect()
     }
 
-    /// The promise of a test on a part.
+    /// The promise that a passed test on a part makes.
     fn promise_on(&self, target: &Target, part: &CalibrationPart) -> Promise {
         let blocks =
             self.block_length.map(|frames| format!(", blocks of {frames} frames")).unwrap_or_default();
         target.promise(&(self.dataset.identity() + &blocks), part, self.missing)
     }
 
-    /// The policy of a setting, with a promise where its loss is promised. The waits are those of the bundle.
+    /// The policy of a setting, with a promise if its loss is promised, and with the timing of the bundle's policy.
     fn policy(&self, tuned: &Tuned<'_>, fitted: &Fitted, index: usize) -> Result<Policy, Failure> {
         let limit = tuned.limit.as_ref();
         let policy = match self.by_missing {

@@ -21,7 +21,7 @@ use super::super::kept_apart::learnt_calibration_part;
 use super::super::progress::SlowStatus;
 use super::{Failure, Tune, usage};
 
-/// Masks of missing devices that are drawn for each sample of a `net` promise.
+/// Number of masks of missing devices that are drawn for each calibration sample of a `net` promise.
 const NET_MASKS: u64 = 4;
 
 /// A part without its pixels, and the logits of a bundle for it.
@@ -57,7 +57,7 @@ impl Tune {
         Ok(blocks)
     }
 
-    /// The validation part, which must not be empty; blocks and groups are refused for data without them.
+    /// The validation part, which must not be empty; refuses `--block-length` and `--largest-group` for data without frames or groups.
     pub(super) fn validation_samples(&self, parts: &Parts) -> Result<Samples, Failure> {
         let data = &self.dataset.data;
         if self.block_length.is_some() && !parts.data.is_recording() {
@@ -79,8 +79,8 @@ impl Tune {
         Ok(samples)
     }
 
-    /// Runs the bundle over the samples of a part, with the devices that are there at each draw: one in the validation part, one or several in the
-    /// calibration part.
+    /// Runs the bundle over the samples of a part, once for each draw of missing devices: one draw for the validation part, one or several
+    /// for the calibration part.
     pub(super) fn run_part(
         &self,
         bundle: &Bundle,
@@ -95,7 +95,7 @@ impl Tune {
         let (all, name) = (samples.len(), part.name());
         status.stage(&format!("{name}: {all} samples"));
         let (seen, mut samples) = (samples.seen.clone(), samples);
-        // Masks differ from network to network and from part to part: nothing is chosen on those of a test.
+        // Masks differ from network to network and from part to part, so that no choice depends on the masks of a test.
         let network = bundle.network_id().0.iter().take(8).fold(0, |bits, byte| bits << 8 | u64::from(*byte));
         let run = |mask| {
             if self.missing > 0.0 {
@@ -137,7 +137,7 @@ impl Tune {
         }
     }
 
-    /// The outcomes of a calibration part in its independent units: samples, or groups where the data has them.
+    /// The outcomes of a calibration part with its independent units: groups if the data has groups, otherwise samples.
     pub(super) fn part_of_promise(
         &self,
         fitted: &Fitted,
@@ -194,7 +194,7 @@ pub(super) fn needed(bundle: &Bundle, validation: &PartOfBundle, target: &Target
     promise + &present
 }
 
-/// Without the digits of a division by 100.
+/// Rounds to four decimals, which removes the rounding error of a share times 100.
 pub(super) fn rounded(percent: f64) -> f64 {
     (1e4 * percent).round() / 1e4
 }

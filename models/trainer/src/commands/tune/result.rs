@@ -100,7 +100,7 @@ impl Tune {
         print(&(text + &self.frontier_line()))
     }
 
-    /// Prints what can be had, where nothing was asked for.
+    /// Prints the frontier, for a command without a target.
     pub(super) fn print_frontier(&self, tuned: &Tuned<'_>) -> Result<(), Failure> {
         if self.json {
             return print_json(&self.frontier_json(tuned));
@@ -117,7 +117,7 @@ impl Tune {
         print(&(text + &self.frontier_line()))
     }
 
-    /// Writes the file of the frontier, where it was asked for.
+    /// Writes the file of the frontier; does nothing without `--frontier`.
     pub(super) fn write_frontier(&self, tuned: &Tuned<'_>) -> Result<(), Failure> {
         if let Some(file) = &self.frontier {
             let text =
@@ -132,7 +132,7 @@ impl Tune {
         file.map_or_else(String::new, |file| format!("written: {}\n", file.display()))
     }
 
-    /// The JSON result without its figures: targets, and whether they are met. `chosen` is the policy that keeps them all.
+    /// The JSON result without its figures: targets, and whether they are met. `chosen` is the policy that keeps all targets.
     pub(super) fn json_of(&self, tuned: &Tuned<'_>, chosen: Option<&Policy>) -> Value {
         let targets = tuned.criteria.targets;
         let limit = tuned.limit.as_ref();
@@ -185,17 +185,18 @@ impl Tune {
 }
 
 impl<'a> Tuned<'a> {
-    /// The part that costs are measured on, with its name: calibration, which costs were not chosen on, where it can be used.
+    /// The part that costs are measured on, with its name: the calibration part if it may be used, since no cost was chosen on it;
+    /// otherwise the validation part.
     fn measuring_part(&self) -> (&'static str, CostedPart<'a>) {
         self.calibration.map_or(("validation", self.validation), |part| ("calibration", part))
     }
 
-    /// Whether the loss of a setting is promised. Without early exits nothing is lost, and nothing was tested.
+    /// Whether the loss of a setting is promised. Setting 0 has no early exits: nothing is lost, and nothing was tested.
     pub(super) fn is_promised(&self, setting: usize) -> bool {
         setting > 0 && self.limit.as_ref().is_some_and(|limit| limit.tested.is_some())
     }
 
-    /// Index of the chosen setting.
+    /// Index of the chosen setting; `None` if a target is not met or there is none.
     pub(super) fn chosen(&self) -> Option<usize> {
         match &self.choice {
             Some(Choice::Met(index)) => Some(*index),
@@ -203,7 +204,7 @@ impl<'a> Tuned<'a> {
         }
     }
 
-    /// Costs that are above their target on the part that measures them.
+    /// Costs that are above their target in `measured`, the figures on the part that costs are measured on.
     fn missed_targets(&self, measured: &Figures) -> Vec<Measure> {
         let is_above = |measure: &Measure| {
             let target = self.criteria.targets.of(*measure);
@@ -212,7 +213,7 @@ impl<'a> Tuned<'a> {
         [Measure::Bytes, Measure::Macs].into_iter().filter(is_above).collect()
     }
 
-    /// Why the loss is not promised, as a line; empty where it is, or where no loss was asked for.
+    /// Why the loss is not promised, as a line; empty if the loss is promised, or if there is no target of the loss.
     fn why_measured(&self) -> String {
         let why = self.limit.as_ref().map_or("", |limit| &limit.why_measured);
         if why.is_empty() { String::new() } else { format!("the loss is measured on validation: {why}\n") }
@@ -257,7 +258,7 @@ impl<'a> Tuned<'a> {
     }
 }
 
-/// `0.16 points lost`; a win is said as one.
+/// `0.16 points lost`, or `0.16 points won` for a negative loss.
 fn points(figures: &Figures, bound: Bound) -> String {
     let points = Measure::Loss.of(figures, bound);
     if points < 0.0 { format!("{:.2} points won", -points) } else { format!("{points:.2} points lost") }

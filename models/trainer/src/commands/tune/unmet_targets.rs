@@ -1,4 +1,4 @@
-//! Targets that cannot be met together, and the nearest that can.
+//! Targets that cannot be met together, and the nearest settings that can be had.
 
 use headwater_calibration::tuning::choice::{Measure, Nearest};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::result::figures_json;
 use super::{BoundName, Failure, Tune, Tuned, USUAL_CONFIDENCE};
 
 impl Tune {
-    /// Prints the result as JSON where that is asked for, and fails with what can be kept.
+    /// Prints the result as JSON if `--json` asks for it, and fails with a message that names the targets that can be kept.
     pub(super) fn refuse(
         &self,
         tuned: &Tuned<'_>,
@@ -60,8 +60,8 @@ impl Tune {
         })
     }
 
-    /// The command that asks for a setting. Costs that are given up are asked for as they are there, rounded up. A loss that is given up is left out:
-    /// the setting that keeps the costs and loses least is then taken, without a further test on the calibration part.
+    /// The command that asks for a setting. The target of a given-up cost becomes the cost of the setting, rounded up. A given-up loss is
+    /// left out: the command then takes the setting that keeps the costs and loses least, without a further test on the calibration part.
     fn command(&self, tuned: &Tuned<'_>, kept: &[Measure], setting: usize) -> String {
         let file = self.bundle.display().to_string();
         let mut words = vec!["headwater-train".to_owned(), "tune".to_owned(), file];
@@ -112,7 +112,7 @@ fn flags(tuned: &Tuned<'_>, measures: &[Measure], between: &str) -> String {
     measures.iter().map(flag).collect::<Vec<_>>().join(between)
 }
 
-/// The next number with one decimal of a byte, or whole multiply-accumulates.
+/// Rounds up: bytes to one decimal, multiply-accumulates to a whole number.
 fn rounded_up(measure: Measure, value: f64) -> f64 {
     match measure {
         Measure::Loss | Measure::Macs => value.ceil(),

@@ -11,7 +11,7 @@ pub use reference::Reference;
 
 /// Tolerance of floats, relative for numbers above 1: engines sum in another order.
 pub const FLOAT_TOLERANCE: f32 = 1e-4;
-/// Tolerance of bits: a bit may differ where the input of the sign is closer to 0.
+/// Tolerance of bits: a bit may differ if the trained input of the sign is closer to 0 than this.
 pub const SIGN_TOLERANCE: f32 = 1e-5;
 /// Samples compared at export, and per chunk in a larger comparison.
 pub const COMPARED_SAMPLES: usize = 256;
@@ -27,12 +27,12 @@ pub struct Parity {
     pub largest_difference: f32,
     /// Feature bits compared.
     pub bits: u64,
-    /// Bits that differ, each within [`SIGN_TOLERANCE`] of the threshold.
+    /// Bits that differ, each with an input of the sign within [`SIGN_TOLERANCE`] of 0.
     pub bits_at_threshold: u64,
-    /// Coded scores that have another level, each within [`FLOAT_TOLERANCE`] of the middle between two.
+    /// Coded scores that have another level, each within [`FLOAT_TOLERANCE`] of the middle between two levels.
     #[serde(default)]
     pub scores_between_levels: u64,
-    /// Views for which another class has the highest score.
+    /// Views for which engine and trained network differ in the class with the highest score.
     #[serde(default)]
     pub other_class: u64,
 }
@@ -57,7 +57,7 @@ pub enum ParityError {
         /// Value of the engine.
         found: f32,
     },
-    /// A bit differs, and the input of the sign is not at the threshold.
+    /// A bit differs, and the trained input of the sign is not within [`SIGN_TOLERANCE`] of 0.
     #[error(
         "parity, features of {at}, bit {bit}: expected {expected:+} in front of the sign as trained, engine {engine} has the other sign"
     )]
@@ -66,7 +66,7 @@ pub enum ParityError {
         engine: String,
         /// Section and sample.
         at: String,
-        /// Position in the map.
+        /// Index of the bit in the map.
         bit: usize,
         /// Input of the sign in the trained network.
         expected: f32,
@@ -74,13 +74,13 @@ pub enum ParityError {
 }
 
 impl Parity {
-    /// This comparison and that of another part of the network on the same samples.
+    /// This comparison together with the comparison of another part of the network on the same samples.
     #[must_use]
     pub fn with(self, other: &Self) -> Self {
         Self { samples: self.samples, ..self.and(other) }
     }
 
-    /// This comparison and that of the same engine on other samples.
+    /// This comparison together with the comparison of the same engine on other samples.
     #[must_use]
     pub fn and(self, other: &Self) -> Self {
         Self {
@@ -117,7 +117,7 @@ impl Parity {
         Ok(())
     }
 
-    /// Compares coded scores with those of the trained head before they were rounded.
+    /// Compares coded scores of an engine with the scores of the trained head before rounding to levels.
     fn compare_levels(
         &mut self,
         at: &str,
@@ -128,7 +128,7 @@ impl Parity {
         for (&expected, &found) in expected.iter().zip(found) {
             let tolerance = FLOAT_TOLERANCE * expected.abs().max(1.0);
             let rounded = round(expected);
-            // Levels are exact.
+            // Levels are exact: equal levels are equal floats.
             if rounded == found {
                 continue;
             }

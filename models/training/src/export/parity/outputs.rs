@@ -13,13 +13,13 @@ pub(super) struct Outputs<'a> {
     pub(super) name: String,
     /// The section; `None` for a device that sends its view.
     pub(super) section: Option<&'a ExitSection>,
-    /// Samples seen, counted from the first one compared.
+    /// Samples seen, counted from the first compared sample.
     pub(super) rows: Vec<u32>,
-    /// `[rows, classes]`, of a device those that messages carry; empty without a section.
+    /// `[rows, classes]`; of a device, the scores that messages carry. Empty without a section.
     pub(super) scores: Vec<f32>,
-    /// The same before they were rounded to levels.
+    /// The scores before rounding to levels, `[rows, classes]`; empty without a section.
     pub(super) exact_scores: Vec<f32>,
-    /// Slot of a device; `None` of an edge.
+    /// Slot of a device; `None` for an edge.
     pub(super) slot: Option<usize>,
     pub(super) map: FeatureMap,
     /// Inputs of the signs of the map that the head reads, or the elements of a float map as sent; row by row.
@@ -37,7 +37,7 @@ pub(super) struct SourceInputs {
 }
 
 impl<'a> Outputs<'a> {
-    /// `output` is `None` where none of the samples is seen.
+    /// The outputs of one section; `output` is `None` if none of the samples is seen.
     pub(super) fn new(
         pass: &Pass<'_>,
         (name, slot): (String, Option<usize>),
@@ -71,13 +71,13 @@ impl<'a> Outputs<'a> {
         &self.read_by_head(row)[..self.map.elements()]
     }
 
-    /// Elements of the map that the head reads; where it has floats, of the sent one.
+    /// Elements of the map that the head reads; for a float map, the elements that are sent.
     fn read_by_head(&self, row: usize) -> &[f32] {
         let elements = self.elements.len() / self.rows.len();
         &self.elements[row * elements..][..elements]
     }
 
-    /// The sign of each element of the map that the head reads: as `bits` say where they are sent, else as trained.
+    /// The sign of each element of the map that the head reads: from `bits` for the elements that are sent, as trained for the others.
     pub(super) fn signs(&self, row: usize, bits: &[u8]) -> Vec<f32> {
         let sign = |value: &f32| if *value >= 0.0 { 1.0 } else { -1.0 };
         let mut signs: Vec<f32> = self.read_by_head(row).iter().map(sign).collect();
@@ -85,7 +85,7 @@ impl<'a> Outputs<'a> {
         signs
     }
 
-    /// Indices of the elements that are at their threshold, read by the head and not sent.
+    /// Indices of the elements that the head reads, that are not sent, and that are within [`SIGN_TOLERANCE`] of their threshold 0.
     pub(super) fn unsent_at_threshold(&self, row: usize) -> impl Iterator<Item = usize> + '_ {
         let elements = self.read_by_head(row).iter().enumerate().skip(self.map.elements());
         elements.filter(|(_, element)| element.abs() < SIGN_TOLERANCE).map(|(index, _)| index)

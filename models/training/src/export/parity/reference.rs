@@ -18,7 +18,7 @@ use headwater_calibration::data::{Batch, Samples};
 
 /// Outputs of every section of the trained network for some samples.
 ///
-/// Each section of an engine gets the inputs of the trained section, so that a difference is named where it arises.
+/// Each section of an engine gets the inputs of the trained section, so that the error names the section that differs.
 pub struct Reference<'a> {
     network: TrainedNetwork<'a>,
     samples: &'a Samples,
@@ -57,7 +57,7 @@ impl<'a> Reference<'a> {
         reference
     }
 
-    /// Least and largest score of the section of a device or an edge; `None` for other sections and where no sample was seen.
+    /// Least and largest score of the section of a device or an edge; `None` for other sections, and if no sample was seen.
     pub fn score_range(&self, section: &str) -> Option<[f32; 2]> {
         let slots = Slot::first(self.samples.slots).map(SectionManifest::device_name);
         let edges = (0..self.edges.len()).map(SectionManifest::edge_name);
@@ -144,8 +144,9 @@ impl<'a> Reference<'a> {
 
     /// Compares scores and map of one row of a device or an edge.
     ///
-    /// Scores are computed from the map. Where bits at their threshold differ, the trained head gets the engine's bits, so that only
-    /// the difference of the head is left. Bits that are not sent are not known of the engine: one at its threshold may have either sign.
+    /// Scores are computed from the map. If bits at their threshold differ, the trained head gets the engine's bits, so that only the
+    /// difference of the head is left. The engine's bits that are not sent are unknown: one such bit at its threshold may have either
+    /// sign.
     fn compare_row(
         &self,
         parity: &mut Parity,
@@ -188,7 +189,7 @@ impl<'a> Reference<'a> {
         Ok(())
     }
 
-    /// Compares scores of a row, those of a device as messages carry them.
+    /// Compares the scores of a row; of a device, the scores that messages carry.
     fn compare_scores(
         &self,
         parity: &mut Parity,
@@ -219,7 +220,7 @@ impl<'a> Reference<'a> {
         &self.exits[exit][row as usize * self.samples.classes..][..self.samples.classes]
     }
 
-    /// Index of a row among all samples of the part.
+    /// Index of a compared sample among all samples of the part.
     fn sample(&self, row: u32) -> usize {
         self.range.start + row as usize
     }
@@ -264,8 +265,8 @@ mod tests {
         *element = if *element >= 0.0 { -distance } else { distance };
     }
 
-    /// Compares the untrained sections of ddnn-f.toml after a change of one bit of edge 1, `distance` from its threshold. The scores
-    /// of edge 1 are those of the changed bits.
+    /// Compares the untrained sections of ddnn-f.toml after a change of one bit of edge 1, whose input lies `distance` from its
+    /// threshold. The scores of edge 1 are computed from the changed bits.
     fn compare(distance: f32) -> Result<Parity, ParityError> {
         let spec = Spec::parse(Path::new("f"), include_str!("../../../../networks/ddnn-f.toml")).unwrap();
         let layers = Network::new(spec);
@@ -290,8 +291,8 @@ mod tests {
         assert_eq!(compare(0.5e-5).unwrap().bits_at_threshold, 1);
     }
 
-    /// Compares the device sections of a network that sends 3 of 8 channels after a change of an element of device 2 that is not sent, `distance`
-    /// from its threshold. The scores are those of the changed element.
+    /// Compares the device sections of a network that sends 3 of 8 channels, after a change of an element of device 2 that is not sent
+    /// and lies `distance` from its threshold. The scores are computed with the changed element.
     fn compare_unsent(distance: f32) -> Result<Parity, ParityError> {
         let head = "head = { kind = \"fc\", binary = true }";
         let text = include_str!("../../../../networks/ddnn-c.toml");

@@ -1,11 +1,11 @@
-//! A signed byte a number, and a scale for each block.
+//! A signed byte per number, and a scale for each block.
 
 use std::ops::Range;
 
 use super::Compression;
 use headwater_calibration::message::{Reader, put_f32s};
 
-/// A signed byte a number: multiples of a 127th of the block's largest magnitude, rounded to the nearest.
+/// A signed byte per number: multiples of a 127th of the block's largest magnitude, rounded to the nearest.
 #[derive(Clone, Copy, Debug)]
 pub struct Int8;
 

@@ -1,5 +1,5 @@
-//! Compression of the vectors that ranks exchange, with error feedback: what a message leaves out is added to the next one (Seide et al. 2014, "1-bit
-//! stochastic gradient descent"; Karimireddy et al. 2019, "Error feedback fixes `SignSGD`").
+//! Compression of the vectors that ranks exchange, with error feedback: the residual that a message leaves out is added to the next
+//! vector (Seide et al. 2014, "1-bit stochastic gradient descent"; Karimireddy et al. 2019, "Error feedback fixes `SignSGD`").
 //!
 //! ```text
 //! vector + residual ──[encode]─> message ──[decode]─> what the others get
@@ -19,19 +19,19 @@ pub use int8::Int8;
 pub use one_bit::OneBit;
 pub use top_k::TopK;
 
-/// An encoding of a vector. `blocks` are the ranges of the vector that may have a scale of their own: pieces of the parameter tensors.
+/// An encoding of a vector. `blocks` are pieces of the parameter tensors, as ranges of the vector; each may have its own scale.
 pub trait Compression: Sync {
     /// Appends the vector to a message.
     fn encode(&self, values: &[f32], blocks: &[Range<usize>], message: &mut Vec<u8>);
 
-    /// Bytes of a vector of `len` numbers.
+    /// Number of bytes for a vector of `len` numbers.
     fn bytes(&self, len: usize, blocks: &[Range<usize>]) -> usize;
 
-    /// Reads a vector of that length from a message.
+    /// Reads a vector of the length of `values` from a message.
     fn decode(&self, message: &mut Reader<'_>, blocks: &[Range<usize>], values: &mut [f32]);
 }
 
-/// The numbers as they are.
+/// No compression: 4 bytes per number.
 #[derive(Clone, Copy, Debug)]
 pub struct Uncompressed;
 
@@ -59,7 +59,8 @@ pub fn of(recipe: &ScaleOutRecipe) -> Box<dyn Compression> {
     }
 }
 
-/// Appends `values` and the residual of earlier messages to a message. The residual becomes what this message leaves out. Returns what the others get.
+/// Appends the sum of `values` and the residual of earlier messages to a message. The residual becomes the part of the sum that this
+/// message leaves out. Returns the vector that the others decode.
 pub fn encode_with_feedback(
     compression: &dyn Compression,
     values: &[f32],
@@ -83,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// Rounding of the sums: a residual is a difference of numbers of this size.
+    /// Tolerance for rounding in the sums.
     const ROUNDING: f32 = 1e-4;
 
     fn check(compression: &dyn Compression, steps: &[Vec<f32>], cut: usize) {

@@ -1,12 +1,12 @@
-//! A sign a number, and a magnitude for each block.
+//! A sign per number, and a magnitude for each block.
 
 use std::ops::Range;
 
 use super::Compression;
 use headwater_calibration::message::{Reader, put_f32s};
 
-/// A bit a number, 1 = not negative, least significant bit first: each number becomes plus or minus the block's mean magnitude (Tang et al. 2021,
-/// "1-bit Adam", section 4).
+/// A bit per number, 1 = not negative, least significant bit first: each number becomes plus or minus the block's mean magnitude (Tang
+/// et al. 2021, "1-bit Adam", section 4).
 #[derive(Clone, Copy, Debug)]
 pub struct OneBit;
 

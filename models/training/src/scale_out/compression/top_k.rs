@@ -5,7 +5,8 @@ use std::ops::Range;
 use super::Compression;
 use headwater_calibration::message::{Reader, put_f32s};
 
-/// The share of the numbers with the largest magnitudes, each with its index; the others become 0 (Aji and Heafield 2017, "Sparse communication").
+/// The share of the numbers with the largest magnitudes, each with its index; the other numbers become 0 (Aji and Heafield 2017,
+/// "Sparse communication").
 #[derive(Clone, Copy, Debug)]
 pub struct TopK {
     /// Share of the numbers that is sent, in `(0, 1]`; at least one number.
@@ -13,7 +14,7 @@ pub struct TopK {
 }
 
 impl TopK {
-    /// Numbers that are sent of `len`.
+    /// How many of `len` numbers are sent.
     fn count(self, len: usize) -> usize {
         ((len as f32 * self.share).ceil() as usize).clamp(len.min(1), len)
     }
@@ -24,7 +25,7 @@ impl Compression for TopK {
         let count = self.count(values.len());
         let mut largest: Vec<u32> = (0..values.len() as u32).collect();
         if count < largest.len() {
-            // Of equal magnitudes the first ones, so that the choice is the same everywhere.
+            // Among equal magnitudes the lower index is chosen, so that the choice is the same everywhere.
             largest.select_nth_unstable_by(count, |a, b| {
                 let magnitude = |index: &u32| values[*index as usize].abs();
                 magnitude(b).total_cmp(&magnitude(a)).then(a.cmp(b))
