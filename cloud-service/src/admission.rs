@@ -71,7 +71,7 @@ impl Admission {
         self.identity.as_ref()
     }
 
-    /// Checks the certificate and the `authorization` header of a client by the table above.
+    /// Checks the certificate and the `authorization` header of a client by the table at the top of this file.
     pub(crate) fn check(
         &self,
         certificate: Option<&Certificate>,

@@ -7,7 +7,7 @@ use tracing::info;
 
 use crate::settings::{CloudConfig, EngineChoice};
 
-/// Chooses the engine by the settings. For `auto` without a library in the settings: tract if ONNX Runtime does not load.
+/// Chooses the engine by the settings. For `auto` without a library in the settings: ONNX Runtime if it loads, else tract.
 ///
 /// # Errors
 /// The reason why ONNX Runtime does not load, if the settings require it or name its library.

@@ -43,7 +43,7 @@ impl Healths {
         self.threads.iter().any(|(_, health)| matches!(*health.borrow(), Health::Failed(_)))
     }
 
-    /// Liveness with the reason.
+    /// Liveness of the service, with the reason if a model has failed or hangs.
     pub(crate) fn liveness(&self) -> Liveness {
         match self.work_loops.hanging() {
             _ if self.has_failed() => Liveness::Failed("a model has failed; the log has the reason".into()),

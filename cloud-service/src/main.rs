@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         return print_checked(&loaded, &settings.checks().0);
     }
     let served = runtime.block_on(serve(settings, reloads));
-    // A file system that hangs would keep its reader for ever.
+    // Dropping the runtime would wait for a thread that reads, for ever if the file system hangs.
     runtime.shutdown_background();
     match served {
         Ok(()) => ExitCode::SUCCESS,

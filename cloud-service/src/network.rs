@@ -54,8 +54,8 @@ impl Network {
         Ok(Self { id, shape, encoding, classes, queue, health })
     }
 
-    /// Largest request body in bytes, with binary tensors or in JSON alone. In JSON a byte takes up to five characters (`255, `), a
-    /// boolean seven (`false, `).
+    /// Largest request body in bytes, with binary tensors or in JSON alone. In JSON a byte takes up to five characters (`255, `), a boolean
+    /// seven (`false, `); eight more are a margin.
     pub(crate) fn body_limit(&self, is_binary: bool) -> usize {
         let packed_bytes = self.shape.packed_bytes();
         let map_bytes = if is_binary { packed_bytes + 1 } else { 5 * packed_bytes + 7 + 8 };

@@ -54,7 +54,7 @@ impl CloudService {
     /// Listens, loads the cloud section of each network into the engine of the settings, and serves. Needs a tokio runtime.
     ///
     /// # Errors
-    /// [`CloudError`]: address, engine or section.
+    /// [`CloudError`]: settings, address, engine or section.
     pub async fn start(config: CloudConfig, networks: impl Into<Networks>) -> Result<Self, CloudError> {
         let engine = engine::choose(&config).map_err(CloudError::Model)?;
         Self::start_with(config, networks, engine).await
@@ -63,7 +63,7 @@ impl CloudService {
     /// Starts a service with an engine of the caller's choice.
     ///
     /// # Errors
-    /// [`CloudError`]: address or section.
+    /// [`CloudError`]: settings, address or section.
     pub async fn start_with(
         config: CloudConfig,
         networks: impl Into<Networks>,
@@ -108,7 +108,7 @@ impl CloudService {
     }
 
     /// Reports for `stop_delay_ms` that the service is not ready, and still answers. Then stops accepting, lets requests in flight finish,
-    /// and cuts connections that are left after the grace time. Last waits for the model threads, at most for the grace time again.
+    /// and cuts connections that are left after the grace time. At last waits for the model threads, at most for the grace time once more.
     pub async fn shutdown(mut self) -> CloudReport {
         self.stop.send_replace(true);
         // A join error is a panic in the server, already on stderr; the service is down either way.

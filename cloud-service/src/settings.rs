@@ -93,7 +93,7 @@ settings! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineChoice {
-    /// ONNX Runtime where its library is found, else tract.
+    /// ONNX Runtime if its library is found, else tract.
     #[default]
     Auto,
     /// tract.

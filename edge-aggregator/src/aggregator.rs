@@ -50,7 +50,7 @@ pub struct Aggregator {
     devices: Vec<GroupDevices>,
 }
 
-/// State of the certificate that a group shows the broker.
+/// Metrics of the certificate that a group shows the broker: when it expires, and whether its reload failed.
 const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!(
     "headwater_aggregator_certificate_expiry_timestamp_seconds",
     "headwater_aggregator_certificate_reload_failed"
@@ -166,7 +166,7 @@ impl Aggregator {
         }
     }
 
-    /// Registers the metrics of a member and runs the member in a task.
+    /// Registers the metrics of a group's leader or edge (the member), and runs the member in a task.
     fn add<R: MemberReport>(&mut self, member: Member<R>, config: &OpenedGroup, metrics: &Metrics) {
         let GroupSettings { site, group, .. } = config.settings.clone();
         let mut labels = vec![("site", site.as_str()), ("group", group.as_str())];
@@ -218,7 +218,7 @@ impl Aggregator {
         self.devices.iter().for_each(|devices| devices.update(lists));
     }
 
-    /// Waits until every group has ended by itself.
+    /// Waits until every group has ended.
     pub async fn ended(&mut self) {
         while let Some(end) = self.running.join_next().await {
             // `end` is never an error: the tasks are not aborted, and a panic of an event loop becomes the outcome of its group.
@@ -270,7 +270,7 @@ pub async fn run(
     Ok(aggregator.shutdown().await)
 }
 
-/// Reads the files of all groups again.
+/// Reads the policy files of all groups again, and the settings for the setting `devices` of each group.
 async fn reload_all(aggregator: &mut Aggregator, read_devices: fn() -> Result<Vec<ListedDevices>, String>) {
     aggregator.reload().await;
     match tokio::task::spawn_blocking(read_devices).await {

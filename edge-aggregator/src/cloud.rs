@@ -85,7 +85,7 @@ pub(crate) struct CloudQuestion {
     pub(crate) deadline_ms: u32,
 }
 
-/// Outcome of a request.
+/// Outcome of a request: the logits, or why there are none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CloudReply {
     pub(crate) sample: SampleId,
@@ -105,7 +105,7 @@ pub(crate) struct CloudClient {
 }
 
 impl CloudConnection {
-    /// Connections that `connector` makes. Requests carry the key, if there is one.
+    /// Connections to the cloud service, made by `connector`. Requests carry `key`, if there is one.
     pub(crate) fn new(config: &CloudConfig, connector: Connector, key: Option<Secret>) -> Self {
         let max_requests = config.max_requests;
         let client = HttpClientConfig {
@@ -194,10 +194,10 @@ impl CloudClient {
 }
 
 impl CloudModel {
-    /// The model of the name `model` for the group `group`.
+    /// The model named `model` at the cloud service, for the requests of `group`.
     ///
     /// # Errors
-    /// As [`infer_endpoint`].
+    /// The error of [`infer_endpoint`].
     pub(crate) fn new(
         connection: Arc<CloudConnection>,
         cloud: &Endpoint,
@@ -349,12 +349,12 @@ impl CloudModel {
     }
 }
 
-/// A number in `[0, 1]`.
+/// A random number from 0 to below 1.
 fn random_fraction() -> f32 {
     (random() >> 40) as f32 / (1u64 << 24) as f32
 }
 
-/// Code of the error table in the body of a refusal.
+/// Code of the error table in the body of a refusal; `None` if the body has no known code.
 fn refusal_code(body: &[u8]) -> Option<&'static str> {
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
     let code = body.get("code")?.as_str()?;

@@ -13,8 +13,8 @@ use crate::settings::group::GroupSettings;
 use crate::settings::group::Role;
 
 impl AggregatorConfig {
-    /// Every setting that cannot work, with key, expected and found. The check opens no connection and changes no file. If names of groups
-    /// occur twice, other mistakes of groups are not looked for.
+    /// Every setting that cannot work, with key, expected and found. The check opens no connection and changes no file. If a member, an
+    /// edge's name or a client id occurs twice, other mistakes of groups are not looked for.
     pub fn check(&self) -> Vec<String> {
         let is_one = self.groups.len() == 1;
         self.check_at(|index| if is_one { String::new() } else { format!("group[{index}].") })
@@ -97,7 +97,8 @@ impl OpenedGroup {
         mistakes
     }
 
-    /// The mistake of a journal: its folder is missing, it is no file, or an earlier group has it. `journals` has those of earlier groups.
+    /// The mistake of a journal: its folder is missing, it is no file, or an earlier group has it. `journals` has the journals of earlier
+    /// groups.
     fn journal_mistake(&self, journals: &mut BTreeSet<JournalFile>) -> Option<String> {
         let path = self.settings.journal.path.as_ref();
         let path = path.filter(|_| matches!(self.role, Role::Leader { .. }))?;
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
     use crate::settings::config::SharedConfig;
 
-    /// A leader of a network of that configuration.
+    /// A leader of the group `name`, with a network of this configuration.
     fn group(name: &str, configuration: Configuration) -> OpenedGroup {
         let bundle = Bundle::from_bytes(&TinyNetwork::of(configuration).bundle()).unwrap();
         let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new(name).unwrap());

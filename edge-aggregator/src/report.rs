@@ -16,7 +16,7 @@ use crate::devices::message_format::InboxCounts;
 /// Last levels of the topics whose refusals are counted: claims and results.
 pub(crate) const REFUSED_TOPICS: [&str; 2] = ["leader", "result"];
 
-/// Counts of a group by the role of this process.
+/// Counts of a group's leader or edge in this process.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GroupReport {
     /// Counts of the leader.
@@ -235,7 +235,7 @@ pub enum LeadState {
 }
 
 report! {
-    /// Counts of an edge beside the leader since its start.
+    /// Counts of an edge in a process of its own, since its start.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct EdgeReport {
         answered: u64 =

@@ -21,7 +21,7 @@ pub(crate) struct AnswerBatch {
     answers: BTreeMap<SampleId, Answer>,
     /// Time at which the first waiting answer was ready.
     since_us: u64,
-    /// Longest wait by the settings; 0: no batches.
+    /// Longest wait by the setting `batch_ms`; 0: no batches.
     setting_us: u64,
     /// Longest wait that the leader allows; 0 while it reads no batches.
     leader_us: u64,
@@ -44,12 +44,12 @@ impl AnswerBatch {
         Some(self.wait_us()).filter(|wait_us| *wait_us != before).map(|wait_us| wait_us / 1000)
     }
 
-    /// Longest wait by the settings.
+    /// Longest wait by the setting `batch_ms`.
     pub(crate) fn setting_ms(&self) -> u64 {
         self.setting_us / 1000
     }
 
-    /// Whether answers wait for others.
+    /// Whether summaries and `not_in_view` wait for others now.
     pub(crate) fn is_on(&self) -> bool {
         self.wait_us() > 0
     }
@@ -99,7 +99,7 @@ mod tests {
         Answer { sample, captured_us: 0, sent_us: 0, message, features, is_late: false, passed_over: 0 }
     }
 
-    /// A batch with a setting of 20 ms, under a leader that allows this wait.
+    /// A batch whose setting is 20 ms, under a leader that allows a wait of `allowed_ms`.
     fn batch(allowed_ms: Option<u32>) -> AnswerBatch {
         let mut batch = AnswerBatch::new(20);
         batch.set_allowed(allowed_ms);

@@ -50,7 +50,7 @@ impl DeviceSettings {
         (findings, networks.ok().map(|networks| (networks, policy)))
     }
 
-    /// The folder of state, with the bytes that the spool may still take there.
+    /// The state folder, with the bytes by which the spool may still grow there.
     fn state_folder(&self) -> Option<Written> {
         let folder = self.state_dir.clone()?;
         let entries = std::fs::read_dir(folder.join("spool")).into_iter().flatten().flatten();

@@ -226,7 +226,7 @@ impl DeviceHandle {
 
     /// Waits until the broker has the subscriptions, so that a later trigger reaches the device.
     pub async fn connected(&self) {
-        // An agent that has ended never connects again.
+        // The wait fails if the agent has ended; then there is nothing to wait for.
         let _ = self.connected.clone().wait_for(|is_connected| *is_connected).await;
     }
 
@@ -299,7 +299,7 @@ fn open_spool(
             let folder = SpoolFolder { path: dir.join("spool"), owner };
             Spool::open(&folder, spool.max_bytes, network, report.clone())
         }
-        // A spool of no bytes holds no answers, only the ids of given-up samples.
+        // Without a state folder, or for a spool of 0 bytes, which holds only the ids of given-up samples.
         _ => Ok(Spool::in_memory(spool.max_bytes, network, report.clone())),
     }
 }

@@ -18,7 +18,8 @@ pub struct OpenedDevice {
     pub settings: DeviceSettings,
     /// Address of the broker, and the certificate and user that the device shows the broker.
     pub broker: BrokerAccess,
-    /// Policy in place of the bundle's, with its id; for a device with an exit (configurations b, d).
+    /// Policy in place of the bundle's, with its id: for a device with an exit (configurations b, d), or whose `batch_ms` the policy's
+    /// waits bound.
     pub policy: Option<(Policy, PolicyId)>,
 }
 
@@ -35,7 +36,7 @@ impl OpenedDevice {
         Self { settings, broker: broker.into(), policy: None }
     }
 
-    /// The device's policy while the device runs; it can be read again from its file.
+    /// The policy of the running device; the policy can be read again from its file.
     pub fn live_policy(&self, bundle: &Bundle) -> LivePolicy {
         LivePolicy::new(self.settings.policy.clone(), bundle.policies().clone(), self.policy.clone())
     }

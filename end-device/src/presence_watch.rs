@@ -5,8 +5,8 @@
 //! publishes both again, at growing distances, so that two devices with one id do not fight at full speed.
 //!
 //! ```text
-//! another one or refused -- 1 s --> again -- 1 s --> again -- 2 s --> ... -- 30 s --> again
-//!        own one found meanwhile: nothing to do          a minute of quiet: from the start
+//! other message or refusal -- 1 s --> publish -- 1 s --> publish -- 2 s --> ... -- 30 s --> publish
+//!        own message found meanwhile: nothing to do        after a minute of quiet: from the start
 //! ```
 //!
 //! A second device with the same id shows on every connect: the broker then sends the other device's birth, although this device has
@@ -47,7 +47,7 @@ pub(crate) enum Disturbance {
 pub(crate) struct Correction {
     /// Reason, for the log.
     pub(crate) disturbance: Disturbance,
-    /// True if the disturbance should be logged: the first one after a time of quiet, and no refusal.
+    /// True if the disturbance should be logged: the first one after a time of quiet, and not a refusal.
     pub(crate) is_first: bool,
 }
 
@@ -118,7 +118,7 @@ impl PresenceWatch {
         self.other_status = self.note(Some(Disturbance::Refused), now_us);
     }
 
-    /// Whether this birth is the device's own and was refused before; true once.
+    /// Whether the broker sent the device's own birth after it had refused that birth; true once for a refusal.
     pub(crate) fn birth_taken(&mut self, found: &[u8]) -> bool {
         *found == *self.birth && std::mem::take(&mut self.is_birth_refused)
     }
@@ -139,7 +139,7 @@ impl PresenceWatch {
         self.disturbance().map(|_| self.due_us)
     }
 
-    /// The correction that is due now.
+    /// The correction that is due now; `None` if none is.
     pub(crate) fn correct(&mut self, now_us: u64) -> Option<Correction> {
         let disturbance = self.disturbance().filter(|_| self.due_us <= now_us)?.clone();
         self.disconnected();
@@ -153,7 +153,7 @@ impl PresenceWatch {
         Some(Correction { disturbance, is_first })
     }
 
-    /// Returns `other`. If it is the first disturbance, sets the time of the correction.
+    /// Returns `other`. If `other` is a disturbance and none was noted before, sets the time of the correction.
     fn note(&mut self, other: Option<Disturbance>, now_us: u64) -> Option<Disturbance> {
         if other.is_some() && self.disturbance().is_none() {
             self.due_us = self.due_us.max(now_us.saturating_add(FIRST_WAIT_US));

@@ -80,10 +80,10 @@ report! {
             counters("headwater_device_messages_refused_total", "Messages refused.", "fault");
         /// Times that the broker had another birth or status than the device's, and both were published again.
         births_restored: u64 = counter("headwater_device_births_restored_total", "Births published again.");
-        /// Messages at `QoS` 1, with birth and status.
+        /// Of the messages at `QoS` 1, birth and status included; the broker answers no others.
         publications_refused: u64 =
             counter("headwater_device_publications_refused_total", "Messages that the broker refused.");
-        /// Samples whose answer waits for a batch are in memory too.
+        /// Samples whose answer waits for a batch count too.
         kept_samples: u64 = gauge("headwater_device_memory_samples", "Unsettled samples in memory.");
         spooled: u64 = gauge("headwater_device_spool_samples", "Unsettled samples in the spool.");
         spool_bytes: u64 = gauge("headwater_device_spool_bytes", "Bytes of the spool.");
@@ -147,7 +147,7 @@ impl DeviceCounts {
     }
 }
 
-/// The counts of the report, shared by the agent, the source and the handle.
+/// The counts of the report and the latest values, shared by the agent, the source and the handle.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedReport {
     counts: Arc<Mutex<DeviceCounts>>,

@@ -23,7 +23,7 @@ pub(crate) struct Timestamp {
 /// Longest time that a reading of both clocks should take. After a longer reading, of an interrupted thread, the clocks are read again.
 const CLOSE_READINGS: Duration = Duration::from_micros(100);
 
-/// Largest number of readings; then the closest one is taken.
+/// Largest number of readings; if none was short enough, the shortest one is taken.
 const MAX_READINGS: usize = 4;
 
 impl DeviceClock {

@@ -302,7 +302,7 @@ mod tests {
         (0..8).for_each(|sample| sent(&mut unsettled, sample, sample));
         unsettled.keep_unsent(&answer(20, 0), at(9));
         assert_eq!((unsettled.memory.answers.len(), unsettled.spool.len()), (2, 7));
-        // 6 and 7 are in memory.
+        // Samples 6 and 7 are in memory, the others in the spool.
         unsettled.settle(&notice(&[(1, 2), (4, 6), (9, 3), (19, 30)], &[]));
         let left = due(&mut unsettled, KEEP_US * 9);
         assert_eq!(

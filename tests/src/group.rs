@@ -54,7 +54,7 @@ pub fn shipped_group() -> InProcessSettings {
     group_at(embedded_broker(), shipped::bundle())
 }
 
-/// Settings of a group with the shipped frames and any networks that fit them, at a broker. The bundle's policy gets long waits.
+/// Settings of a group at `broker`, with the shipped frames and networks that fit them. The current network's policy gets long waits.
 #[must_use]
 pub fn group_at(broker: Endpoint, networks: impl Into<Networks>) -> InProcessSettings {
     let mut settings = InProcessSettings::new(site(broker), networks, shipped::frames());

@@ -6,8 +6,8 @@ use serde_json::Value;
 const NOT_CHECKED: [&str; 8] =
     ["$schema", "$defs", "title", "description", "default", "format", "required", "prefixItems"];
 
-/// Mistakes in a value by a schema. `root` is the whole schema, in which references are looked up. A property that the schema does not
-/// name is a mistake too, although JSON Schema allows it: our schemas must name every field.
+/// Lists where `value` breaks `schema`. `root` is the whole schema, in which references are looked up. A property that the schema does
+/// not name is a mistake too, although JSON Schema allows it: our schemas must name every field.
 ///
 /// # Panics
 /// If the schema has a keyword that this function does not know: no rule may go unchecked.

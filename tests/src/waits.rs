@@ -1,11 +1,11 @@
-//! Waiting functions of the tests' clients. Each returns at its event, or fails after the client's limit.
+//! Functions with which the tests' clients wait. Each returns when its event has come, or fails after the client's `wait_limit`.
 
 use std::collections::BTreeMap;
 
 use headwater_group::{GroupClient, GroupError};
 use headwater_protocol::{Decision, SampleId, Settled, SlotSet};
 
-/// Waits of a client for decisions, accounts and devices.
+/// Functions by which a client waits for decisions, for the leader's account, and for the leader and devices to be up.
 #[expect(async_fn_in_trait, reason = "the tests await every future on the task that made the future")]
 pub trait Waits {
     /// Triggers one sample and waits for its decision.

@@ -81,7 +81,7 @@ impl Direct {
         self.ask(Request::get(path).body(Body::empty()).unwrap()).await
     }
 
-    /// Asks for the logits of samples made from `seed`, in the wire format.
+    /// Sends a binary request for the logits of samples made from `seed`.
     pub(crate) async fn infer(&self, seed: u8, samples: usize) -> Answer {
         self.ask(infer(&request(seed, samples)).map(Body::from)).await
     }
@@ -159,7 +159,7 @@ pub(crate) async fn over_http(addr: SocketAddr, request: Request<Bytes>) -> Resu
     over_http_from(addr.ip(), addr, request).await
 }
 
-/// Sends a request from an address of this machine.
+/// Sends a request over a real socket from the address `from` of this machine.
 pub(crate) async fn over_http_from(
     from: IpAddr,
     addr: SocketAddr,

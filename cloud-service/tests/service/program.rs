@@ -117,7 +117,7 @@ impl Running {
         Self::spawn(arguments).serving()
     }
 
-    /// Starts the program.
+    /// Starts the program, and reads its log on a thread.
     fn spawn(arguments: &[&str]) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_headwater-cloud"))
             .args(["--http-listen", "127.0.0.1:0", "--engine", "tract", "--log-format", "json"])

@@ -53,7 +53,7 @@ struct Both {
     next: Arc<Bundle>,
 }
 
-/// An engine that loads each network's section into its own control.
+/// An engine that loads the sections of two networks, each under a control of its own.
 struct TwoModels {
     next_shape: Vec<usize>,
     current: ModelControl,
@@ -93,7 +93,7 @@ impl Both {
         self.infer(&self.next, Some(self.next.network_id()), seed).await
     }
 
-    /// Asserts which network answered, and its logits.
+    /// Asserts that `network` answered, with its logits for the samples made from `seed`.
     #[track_caller]
     fn is_answered_by(answer: &Answer, network: &Bundle, seed: u8) {
         assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
@@ -230,7 +230,7 @@ async fn the_same_network_twice_is_a_mistake_in_the_settings() {
     assert_eq!(error, NetworksError::Same(bundle().network_id()));
 }
 
-/// Files of the current bundle and of a next one; deleted with the folder.
+/// Writes the current bundle, and `next` as the next one, into files; the files are deleted when the returned folder is dropped.
 fn files(next: &[u8]) -> (PathBuf, PathBuf, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let [current_file, next_file] = ["current.hwb", "next.hwb"].map(|name| folder.path().join(name));

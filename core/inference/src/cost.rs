@@ -8,7 +8,7 @@ use crate::manifest::{Configuration, EdgeTier, NetworkManifest};
 /// Bytes on the links, per sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LinkBytes {
-    /// One view as pixels: the upload of a device without a section.
+    /// Bytes of one view as pixels, which a device without a section sends.
     pub raw_view_bytes: usize,
     /// Bytes of a summary's body, `4|C|` for floats; 0 if devices have no section.
     pub scores_bytes: usize,
@@ -65,7 +65,8 @@ impl DeviceBody {
         }
     }
 
-    /// Mean bytes per view over `views` views of a device; `unsure` of them belong to samples that pass the first exit. 0 without views.
+    /// Mean bytes per view over `views` views of a device; `unsure` of them belong to samples that go beyond the first exit. 0 without
+    /// views.
     ///
     /// In configuration (c) this is `4|C| + (1 - l) f o / 8` (DDNN, section III-E).
     pub fn mean(&self, views: usize, unsure: usize) -> f64 {

@@ -109,11 +109,11 @@ pub enum Aggregation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preprocessing {
-    /// Colour planes, 1 or 3.
+    /// Number of colour planes, 1 or 3.
     pub channels: u32,
-    /// Rows.
+    /// Number of rows.
     pub height: u32,
-    /// Columns.
+    /// Number of columns.
     pub width: u32,
     /// Conversion of a pixel to a number.
     pub scale: PixelScale,
@@ -143,9 +143,9 @@ pub struct ScoreLevels {
 pub struct FeatureMap {
     /// Filters of the last block (`f`).
     pub channels: u32,
-    /// Rows.
+    /// Number of rows.
     pub height: u32,
-    /// Columns.
+    /// Number of columns.
     pub width: u32,
     /// Encoding of an element in messages.
     #[serde(default, skip_serializing_if = "FeatureEncoding::is_bits")]
@@ -180,9 +180,9 @@ pub struct SectionManifest {
     pub input: SectionInput,
     /// Outputs, in the order of the ONNX outputs.
     pub outputs: Vec<SectionOutput>,
-    /// Trainable parameters.
+    /// Number of trainable parameters.
     pub parameters: u64,
-    /// Multiply-accumulates for one sample.
+    /// Number of multiply-accumulates for one sample.
     pub macs: u64,
     /// SHA-256 of the section's ONNX member as stored, hex; the writer fills the hash in.
     #[serde(default)]
@@ -368,7 +368,7 @@ impl FeatureMap {
         MapShape::new(channels, height, width)
     }
 
-    /// `[channels, height, width]`.
+    /// Shape of the map, `[channels, height, width]`.
     pub fn shape(&self) -> [usize; 3] {
         [self.channels, self.height, self.width].map(|side| side as usize)
     }

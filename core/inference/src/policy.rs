@@ -231,7 +231,7 @@ impl TryFrom<f32> for ExitThreshold {
 pub struct Temperature(f32);
 
 impl Temperature {
-    /// Does not change the logits.
+    /// The temperature that leaves the logits as they are.
     pub const ONE: Self = Self(1.0);
 
     /// # Errors

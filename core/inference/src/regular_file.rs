@@ -1,4 +1,4 @@
-//! Files that are opened by name.
+//! Opening of regular files.
 
 use std::fs::File;
 use std::io;

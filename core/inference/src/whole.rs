@@ -195,9 +195,9 @@ fn device_classes(devices: &[Option<TierOutput>]) -> impl Iterator<Item = u16> {
 /// Maps of the samples that at least one source sees, one after another.
 #[derive(Default)]
 struct MapBatch {
-    /// `[samples seen, sources, bytes of a map]`; zeros for an absent source.
+    /// Maps, `[samples seen, sources, bytes of a map]`; zeros for an absent source.
     maps: Vec<u8>,
-    /// `[samples seen, sources]`.
+    /// Whether each source has a map, `[samples seen, sources]`.
     presence: Vec<bool>,
     /// For every sample: whether a source sees the sample.
     seen: Vec<bool>,

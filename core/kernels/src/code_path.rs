@@ -22,7 +22,7 @@ enum Instructions {
 
 /// Code that is compiled once for each set of instructions.
 pub(crate) trait PathCode {
-    /// The result.
+    /// Result of the code.
     type Output;
 
     /// The code; implementations are `#[inline(always)]`, so that the instructions of `S` are allowed in them.

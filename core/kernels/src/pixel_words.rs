@@ -22,7 +22,7 @@ use crate::pooling::pooled_rows;
 use crate::shape::{Convp, InputKind, Map, Window};
 use crate::threshold::Threshold;
 
-/// Pixels in a word.
+/// Number of pixels in a word, one bit each.
 pub(crate) const WORD_PIXELS: usize = 64;
 
 /// Largest kernel side.
@@ -42,9 +42,9 @@ pub(crate) fn supports(shape: Convp, input: InputKind, path: CodePath) -> bool {
 #[derive(Clone, Copy)]
 pub(crate) struct PixelWords {
     pub(crate) shape: Convp,
-    /// Pixels from one row to the next.
+    /// Distance in pixels from the start of one row to the start of the next.
     pub(crate) pitch: usize,
-    /// Words of output pixels.
+    /// Number of words of 64 output pixels.
     pub(crate) words: usize,
     /// Memory layout of the output: contiguous if there is no pooling and rows have no unused pixels.
     pub(crate) output: BitLayout,
@@ -103,7 +103,7 @@ impl PixelWords {
         }
     }
 
-    /// Writes the bits of one word of pixels to the output; `bits` has a word for each filter.
+    /// Writes the output bits of 64 pixels, those of the word with index `word`; `bits` has one word for each filter.
     ///
     /// Output in rows is pooled across rows, but not yet inverted. Contiguous output is inverted for filters with a flipped threshold.
     #[inline(always)]
@@ -131,7 +131,7 @@ impl PixelWords {
         }
     }
 
-    /// ORs the bits of a word of pixels into the pooled rows whose window contains them.
+    /// ORs the bits of 64 pixels into the pooled rows whose windows contain these pixels.
     #[inline(always)]
     fn write_rows(&self, word: usize, bits: &[u64], row_words: usize, output: &mut [u64]) {
         let Self { height, width, pooled_height, .. } = *self;

@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(encode(&bits, code.len() - 1), None);
     }
 
-    /// Zeros whose lower part has 511/512 of the interval bring the low end close to a carry at every byte.
+    /// The first bits are 0 with the probability 1/512: they leave the upper end of the interval, which is close to a carry at every byte.
     #[test]
     fn carries_run_over_bytes_of_ones() {
         let mut carries = 0;

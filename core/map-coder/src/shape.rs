@@ -33,17 +33,17 @@ impl MapShape {
         self.channels
     }
 
-    /// Rows of a channel.
+    /// Number of rows of a channel.
     pub fn height(&self) -> usize {
         self.height
     }
 
-    /// Bits of a row.
+    /// Number of bits of a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Bits of the map.
+    /// Number of bits of the map.
     pub fn bits(&self) -> usize {
         self.channels * self.height * self.width
     }

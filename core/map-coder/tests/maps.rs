@@ -352,7 +352,7 @@ fn errors_name_both_sides() {
     );
 }
 
-/// Freezes the format with a table from a formula and a map from the generator of random numbers.
+/// Checks that the format is unchanged: the body of a map from random numbers under a table from a formula is `expected` in hex.
 #[track_caller]
 fn check_golden(shape: MapShape, seed: u64, expected: &str) {
     let table: Vec<u8> = (0..shape.channels() * CONTEXTS)

@@ -14,8 +14,8 @@
 //! In the first entry `younger` and the bits of `step` above bit 0 are 0. From entry to entry ids rise, and ages fall or stay. Varints
 //! are written like the sample ids in headers.
 //!
-//! A device sends batches while the leader's notices say how long a device may collect answers
-//! ([`SettledNotice::batch_ms`](crate::SettledNotice::batch_ms)). They say so while the birth of a device names [`BATCHES`].
+//! A device sends batches while the leader's notices have [`SettledNotice::batch_ms`](crate::SettledNotice::batch_ms), the longest time for
+//! which a device may collect answers. The leader states this time while the birth of at least one device names [`BATCHES`].
 
 use crate::header::{Header, put_header};
 use crate::ids::{SampleId, Session};
@@ -143,9 +143,9 @@ impl BatchedAnswer<'_> {
     }
 }
 
-/// Appends one message with the first of these entries and returns the number of entries in the message. Entries are in the order of
-/// their ids. The message ends after [`MAX_BATCH_SAMPLES`] entries, or before one that cannot follow: its sample is older than the one
-/// before, or its id is not above the id before, or is 2^31 or more above.
+/// Appends one message with as many entries from the start of `entries` as it can hold, and returns their number. `entries` are in the
+/// order of their ids. The message ends after [`MAX_BATCH_SAMPLES`] entries, or before an entry that cannot follow: its sample is older
+/// than the sample before, or its id is not above the id before, or is 2^31 or more above it.
 ///
 /// # Errors
 /// [`EncodeError`] for scores of another length than the limits give; `out` is then unchanged.

@@ -21,7 +21,7 @@ pub struct BitSet<P>(u64, PhantomData<P>);
 /// A set of device slots.
 pub type SlotSet = BitSet<Slot>;
 
-/// A set of edges, the tier between devices and cloud, of one trained network.
+/// A set of edges of one trained network; edges are the tier between devices and cloud.
 pub type EdgeSet = BitSet<EdgeIndex>;
 
 /// A set of the inputs of one join: device slots, slots of one edge, or edges.

@@ -288,7 +288,7 @@ mod tests {
         assert!(text.contains(new), "{text}");
         assert!(text.contains(r#""missing":["cam-3"],"degraded""#), "{text}");
         assert_eq!(serde_json::from_str::<Decision>(&text).unwrap(), decision);
-        // JSON bytes, as in the journal: without time, exits and missing devices; with all of these; with one exit and no missing device.
+        // Bytes of the JSON: without time, exits and missing devices; with all of these; with the time and one exit, no missing device.
         let sure = Decision { exits: vec![local], missing: Vec::new(), left: LeaveReason::Sure, ..decision };
         let sure_bytes = serde_json::to_string(&sure).unwrap().len();
         assert_eq!((DECISION.len(), text.len(), sure_bytes), (480, 694, 632));

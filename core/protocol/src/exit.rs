@@ -126,7 +126,7 @@ impl<T> Default for ByExit<T> {
 }
 
 impl<T> ByExit<T> {
-    /// The value of an exit.
+    /// The value of an exit; `None` if the exit has none.
     pub fn get(&self, exit: Exit) -> Option<&T> {
         self.iter().find(|(own, _)| *own == exit).map(|(_, value)| value)
     }
@@ -146,7 +146,7 @@ impl<T> ByExit<T> {
         self.get_or_insert_with(exit, || value);
     }
 
-    /// Takes the value of an exit away.
+    /// Removes the value of an exit, if there is one.
     pub fn remove(&mut self, exit: Exit) {
         self.0.retain(|(own, _)| *own != exit);
     }
@@ -156,7 +156,7 @@ impl<T> ByExit<T> {
         self.0.iter().map(|(exit, value)| (*exit, value))
     }
 
-    /// Values for the same exits, which `of` makes from the present ones.
+    /// For the same exits, the values that `of` makes from the values of this map.
     pub fn map<U>(&self, mut of: impl FnMut(Exit, &T) -> U) -> ByExit<U> {
         ByExit(self.iter().map(|(exit, value)| (exit, of(exit, value))).collect())
     }

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// The message has an unknown kind, a wrong length, or contents that do not fit.
+    /// The message has an unknown kind, a wrong length, or contents that are not valid.
     Malformed,
     /// A protocol version that this build does not have.
     WrongVersion,
-    /// Larger than the limit for its kind.
+    /// The message is larger than the largest that its receiver accepts.
     Oversize,
     /// The message belongs to a network that this tier does not run.
     WrongNetwork,
@@ -39,7 +39,7 @@ pub enum Fault {
 /// Handling of an MQTT message that ended in a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MqttHandling {
-    /// The message is counted under its device.
+    /// The message is counted for its device, and otherwise ignored.
     CountAndIgnore,
     /// The message is counted, and the device is named in the log, at most once for each fault and start of the device.
     CountAndName,

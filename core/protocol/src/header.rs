@@ -24,7 +24,7 @@ const MIN_HEADER_BYTES: usize = 1 + 2 + 1;
 /// Bytes of the longest header.
 pub(crate) const MAX_HEADER_BYTES: usize = 1 + 1 + 2 + MAX_VARINT_BYTES + 2;
 
-/// Bit 0 of the flags.
+/// Bit 0 of the flags: the message is late ([`Header::late`]).
 const FLAG_LATE: u8 = 1;
 
 /// Header of a message, decoded. It lacks version and kind: the version is always that of this build, and the body has the kind.

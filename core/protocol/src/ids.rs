@@ -31,7 +31,7 @@ macro_rules! position_id {
             pub const MAX: usize = 64;
 
             /// # Errors
-            /// [`IdError`] from 64 on.
+            /// [`IdError`] for positions from 64 on.
             pub const fn new(position: u8) -> Result<Self, IdError> {
                 if (position as usize) < Self::MAX { Ok(Self(position)) } else { Err(IdError::$error(position)) }
             }
@@ -81,8 +81,8 @@ position_id!(
     Edge
 );
 
-/// Position among the inputs of a join: a device slot, a slot of one edge, or an edge. The type has no values; it only names the kind of
-/// a [`SourceSet`](crate::SourceSet).
+/// Position among the inputs of a join: a device slot, a slot of one edge, or an edge. The type has no values; it only makes
+/// [`SourceSet`](crate::SourceSet) a type of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {}
 
@@ -113,7 +113,7 @@ impl NetworkId {
 pub struct Session(pub [u8; 2]);
 
 impl Session {
-    /// The session of one start of a device or an edge. A message is read under the birth or status that gives the session of the message.
+    /// The session of one start of a device or an edge. A receiver reads a message under the birth or status that gives the same session.
     pub fn of_boot(network: NetworkId, boot: Boot) -> Self {
         Self::hash(network.0.into_iter().chain(boot.0.to_le_bytes()))
     }

@@ -20,7 +20,7 @@ pub enum Kind {
     Request = 4,
     /// Feature bits.
     Features = 5,
-    /// The device gave up the features, or the whole sample.
+    /// The sender has no features of the sample, or gave the whole sample up.
     Gone = 6,
     /// The view itself, as pixels.
     Input = 7,

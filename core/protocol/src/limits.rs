@@ -15,7 +15,7 @@ pub(crate) const DECIDED_BYTES: usize = 2 + 4 + 8;
 /// Body lengths of the receiver's network; a message of another length is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Classes, each with a score.
+    /// Number of classes; each has a score.
     pub classes: usize,
     /// Encoding of the scores of a summary.
     pub scores: ScoreEncoding,

@@ -1,4 +1,4 @@
-//! Binary messages of one sample: a [header](crate::header), then the body.
+//! Binary messages: a [header](crate::header), then the body.
 //!
 //! | kind | body |
 //! | --- | --- |
@@ -7,7 +7,7 @@
 //! | `not_in_view` | nothing |
 //! | `request` | slots that are asked, a [`SlotSet`] (u64) without the zero bytes at its end |
 //! | `features` | packed map; in a network that codes maps, the coded map if it is shorter |
-//! | `gone` | nothing: the device gave the features up; on the topic `summary`, marked late: the whole sample |
+//! | `gone` | nothing: the sender has no features of the sample; on the topic `summary`, marked late: it gave the whole sample up |
 //! | `input` | the view as pixels |
 //! | `decided` | class (u16), confidence (f32), policy id (8 bytes) |
 //! | `edge_features` | slots whose features the edge had, a [`SlotSet`] (u64); scores, one `f32` a class; packed map |
@@ -51,9 +51,9 @@ pub enum Body<'a> {
     NotInView,
     /// These slots are asked for their features.
     Request(SlotSet),
-    /// Feature bits, see [`bits`]. In a network that codes maps a body that is shorter is the coded map.
+    /// Feature bits, see [`bits`]; in a network that codes maps, a body that is shorter than the packed map is the coded map.
     Features(&'a [u8]),
-    /// The device no longer has the features. Marked late on the topic `summary`: the device gave the whole sample up.
+    /// The device or edge has no features of the sample. Marked late on the topic `summary`: the device gave the whole sample up.
     Gone,
     /// The view itself, `u8` CHW (configuration a).
     Input(&'a [u8]),
@@ -165,7 +165,7 @@ fn slot_bytes(slots: SlotSet) -> usize {
     8 - slots.bits().leading_zeros() as usize / 8
 }
 
-/// Reads one whole payload.
+/// Reads the one message that a whole payload is.
 ///
 /// # Errors
 /// [`DecodeError`] for bytes that are not exactly one message under these limits. Scores must be finite and tail bits zero.

@@ -20,14 +20,14 @@ pub struct Status {
     pub boot: Boot,
 }
 
-/// Whether a device or an edge is up.
+/// Whether the sender of a retained message (device, edge or leader) is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceState {
     /// The connection stands.
     Up,
-    /// The device or edge left, or its last will came.
+    /// The sender left, or its last will came.
     Down,
 }
 

@@ -75,12 +75,12 @@ impl Presence {
         self.present.len() as u32
     }
 
-    /// Number of slots that are down, late or refused.
+    /// Number of missing slots: their devices are down, late or refused.
     pub fn missing_count(&self) -> u32 {
         u32::from(self.slots) - self.answered().len() as u32
     }
 
-    /// Slots that are down, late or refused, in order.
+    /// Missing slots, in order: their devices are down, late or refused.
     pub fn missing_slots(&self) -> impl Iterator<Item = Slot> + '_ {
         Slot::first(self.slots()).filter(|slot| !self.answered().contains(*slot))
     }

@@ -19,7 +19,7 @@ pub const STATUS_SCHEMA: u32 = 1;
 /// The page: the fields that every program has, and the fields of one kind of program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusPage<T> {
-    /// [`STATUS_SCHEMA`].
+    /// Version of the page: [`STATUS_SCHEMA`].
     pub schema: u32,
     /// Name of the program.
     pub program: String,
@@ -59,7 +59,7 @@ pub struct DeviceStatus {
     pub broker: DeviceBroker,
     /// What the device last heard of the leader.
     pub leader: LeaderNews,
-    /// Frames of the source.
+    /// Counts of the source's frames.
     pub source: SourceStatus,
     /// Counts of captures.
     pub captures: CaptureStatus,
@@ -99,7 +99,7 @@ pub struct LeaderNews {
     pub refusal: Option<String>,
 }
 
-/// Frames of a device's source.
+/// Counts of the frames of a device's source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceStatus {
     /// Frames from the source; not counted for an archive.
@@ -110,7 +110,7 @@ pub struct SourceStatus {
     pub broken_frames: u64,
 }
 
-/// Samples that a device captured.
+/// Counts of a device's captures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CaptureStatus {
     /// Samples captured.
@@ -125,7 +125,7 @@ pub struct CaptureStatus {
     pub last_capture_s: Option<f64>,
 }
 
-/// Samples of a device that are not settled.
+/// Samples of a device that are not settled, and counts of samples given up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpoolStatus {
     /// Samples in the spool.
@@ -186,7 +186,7 @@ pub struct GroupStatus {
     /// Why the group has failed; absent unless the state is `failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Counts for the role of this process; absent until the process has reported for the first time.
+    /// Fields for the role of this process; absent until the process has reported for the first time.
     #[serde(flatten)]
     pub counts: Option<RoleStatus>,
 }
@@ -272,9 +272,9 @@ pub struct LeadStatus {
     pub instance: Option<InstanceId>,
     /// Number of the claim of this process; a new leader takes a higher one.
     pub term: u64,
-    /// The leader for whose end this process waits.
+    /// The leader for whose end this process waits; `None` if it waits for none.
     pub waits_for: Option<InstanceId>,
-    /// Why the broker refused the claim of this process.
+    /// Why the broker refused the claim of this process; `None` if it did not.
     pub claim_refused: Option<String>,
 }
 
@@ -310,7 +310,7 @@ pub struct CloudRequests {
     pub failed: BTreeMap<Degraded, u64>,
     /// Requests that the cloud refused, by code of the error table.
     pub refused: BTreeMap<String, u64>,
-    /// Whether the cloud serves other networks than the group's, or has no model with the group's name for it.
+    /// Whether the cloud serves other networks than the group's, or has no model of the group's name.
     pub other_network: bool,
 }
 
@@ -418,7 +418,7 @@ pub struct ModelStatus {
     pub waiting_requests: usize,
     /// Largest number of requests that may wait.
     pub max_requests: usize,
-    /// Number of samples answered.
+    /// Number of samples answered; `None` while the service has no count for the network.
     pub samples: Option<u64>,
 }
 

@@ -46,7 +46,7 @@ pub enum DeviceTopic {
     Summary,
     /// Feature bits, or `gone`.
     Features,
-    /// The device's own decision (one device).
+    /// The device's own decision (configurations b and d).
     Decision,
     /// A frame that was requested.
     Frame,
@@ -182,7 +182,7 @@ impl EdgeTopic {
     }
 }
 
-/// Why a topic is none of this group.
+/// Why a name is no topic of this group.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TopicError {
     /// Another site, group or version.

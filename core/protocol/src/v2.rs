@@ -46,16 +46,16 @@ pub struct InferRequest {
 pub struct FeatureBatch {
     /// Number of samples, `n`.
     pub samples: usize,
-    /// `[n, slots, packed bytes]`.
+    /// Packed maps, `[n, slots, bytes of a packed map]`.
     pub features: Vec<u8>,
-    /// `[n, slots]`.
+    /// Whether each map is present, `[n, slots]`.
     pub presence: Vec<bool>,
 }
 
 /// Shapes of the server's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureShape {
-    /// Maps of one sample: one for each device slot, or for each edge in a network with edges.
+    /// Number of maps of one sample: one for each device slot, or for each edge in a network with edges.
     pub slots: usize,
     /// Bits of one map.
     pub bits: usize,
@@ -79,7 +79,7 @@ pub struct InferResponse {
     pub model_name: String,
     /// The network that answered.
     pub network: Option<NetworkId>,
-    /// `[n, classes]`.
+    /// Class scores, `[n, classes]`.
     pub logits: Vec<f32>,
     /// Number of classes.
     pub classes: usize,
@@ -195,7 +195,7 @@ impl OpenedRequest<'_> {
     /// Reads the tensors.
     ///
     /// # Errors
-    /// [`V2Error`] for tensors that do not fit `shape`. Sizes that the peer names allocate nothing.
+    /// [`V2Error`] for tensors that do not fit `shape`. A size that the peer names is checked before anything is allocated.
     pub fn read(self, shape: &FeatureShape) -> Result<(InferRequest, Form), V2Error> {
         let Self { head, tensors: mut rest } = self;
         let (feature_shape, presence_shape) = ([shape.slots, shape.packed_bytes()], [shape.slots]);
@@ -357,7 +357,7 @@ fn requested_form(head: &Head) -> Form {
 impl Input<'_> {
     /// Reads a tensor of bytes or booleans, binary or JSON (flat or nested): the number of samples and the bytes.
     ///
-    /// The shape is checked before the data, so that a checked number of bytes is allocated.
+    /// The shape is checked before the data is read, so no more bytes are allocated than `max_samples` allows.
     fn read(
         &self,
         tensor: &Tensor,

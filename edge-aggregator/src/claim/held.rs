@@ -21,7 +21,7 @@ pub(crate) struct HeldClaim {
 }
 
 impl HeldClaim {
-    /// A claim that has come back first.
+    /// Holds a claim that came back before any other claim of its term.
     pub(crate) fn new(claim: LeaderClaim) -> Self {
         Self {
             claim,

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The broker puts all claims into one order: of two claims with the same term, the first one counts. A leader publishes its claim every
-//! [`BEAT`]. A restart with the same journal has the same name, and claims at once after the claim of its earlier process. A claim with
-//! the own name and the own term by another process means that a second process runs with a copy of the journal.
+//! [`BEAT`]. A restart with the same journal has the same name, and claims at once after the claim of its earlier process. If another
+//! process publishes a claim with this process's name and term, a second process runs with a copy of the journal.
 //!
 //! A leader that is silent for [`SILENT`] is named in the log. Another process then replaces it only if that process has the same
 //! journal, or if the silent leader never led (it published its claim once). With `--take-over` a process does not wait for silence.
@@ -35,10 +35,11 @@ pub(crate) const BEAT: Duration = Duration::from_secs(5);
 /// A leader whose claim was not published for this time is silent.
 pub(crate) const SILENT: Duration = Duration::from_secs(20);
 
-/// Wait for the retained claim after the broker has accepted the subscription. A claim that comes later, but before the own, still counts.
+/// Wait for the retained claim after the broker has accepted the subscription. A claim that comes later, but before this process's own
+/// claim, still counts.
 pub(crate) const LISTEN: Duration = Duration::from_millis(300);
 
-/// Wait for the own claim to come back, and shortest time between two repairs of an altered claim.
+/// Longest wait for this process's own claim to come back, and shortest time between two repairs of an altered claim.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Shortest time between two log lines of one kind.
@@ -57,13 +58,13 @@ impl Process {
         Self { instance, number: InstanceId(random()) }
     }
 
-    /// Whether this process published a claim.
+    /// Whether this process published `claim`.
     fn published(self, claim: &LeaderClaim) -> bool {
         claim.instance == self.instance && claim.process == self.number
     }
 }
 
-/// The first claim of a term.
+/// A claim of `process` for this term, not published yet.
 pub(crate) fn new_claim(process: Process, term: u64) -> LeaderClaim {
     LeaderClaim {
         schema: Schema,

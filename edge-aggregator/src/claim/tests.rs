@@ -11,16 +11,16 @@ const SMALLER: InstanceId = InstanceId(4);
 const LARGER: InstanceId = InstanceId(6);
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Number of the one process of each name; `OTHER_NUMBER` is that of a second process with the own name.
+/// Number of the processes in the tests, whatever their name; `OTHER_NUMBER` is the number of a second process with the name `OWN`.
 const NUMBER: InstanceId = InstanceId(50);
 const OTHER_NUMBER: InstanceId = InstanceId(60);
 
-/// The process with this name and the number [`NUMBER`]; with the own name the process under test.
+/// The process with this name and the number [`NUMBER`]; with the name `OWN` it is the process under test.
 fn process(instance: InstanceId) -> Process {
     Process { instance, number: NUMBER }
 }
 
-/// Another process with a copy of the own journal.
+/// A second process, which runs with a copy of the journal of the process under test.
 const COPY: Process = Process { instance: OWN, number: OTHER_NUMBER };
 
 fn up(instance: InstanceId, term: u64, beat: u64) -> Vec<u8> {
@@ -190,7 +190,7 @@ fn confirmed() -> (HeldClaim, Instant) {
 fn a_leader_renews_its_claim_on_every_beat() {
     let (mut held, now) = confirmed();
     assert!(!held.receive(now, &up(OWN, 3, 1)), "it is confirmed once");
-    // The first publication was before the confirmation.
+    // The claim was published once before it was confirmed, so the next beat is 2.
     let first = held.timer().unwrap();
     let beat = |held: &mut HeldClaim, now| LeaderClaim::read(&held.due(now).unwrap()).unwrap().beat;
     assert_eq!(beat(&mut held, first), 2);
@@ -260,7 +260,7 @@ fn of_two_processes_with_copies_of_one_journal_that_claim_at_once_the_first_one_
         let term = if retained.is_some() { 8 } else { 1 };
         for leader in &mut both {
             match &retained {
-                // A claim that outlived its process is followed at once.
+                // An earlier process with this journal left the claim: both processes claim at once.
                 Some(claim) => assert_eq!(leader.receives(claim), Step::Claim { term }),
                 None => assert_eq!(leader.after(LISTEN), Step::Claim { term }),
             }

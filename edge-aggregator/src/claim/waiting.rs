@@ -1,4 +1,4 @@
-//! A leader that does not lead yet: reads the claim of the group and decides when to claim.
+//! A process that does not lead yet: reads the claims on the topic `leader`, and decides when to publish its own.
 
 use headwater_protocol::{DeviceState, InstanceId, LeaderClaim};
 use headwater_transport::LogLimit;
@@ -9,13 +9,13 @@ use tracing::{info, warn};
 use super::{LISTEN, Process, RETRY, SILENT, read_claim};
 use crate::report::LeadState;
 
-/// State of a waiting leader.
+/// State of a process that waits to lead.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     own: Process,
     /// Whether this process may replace a leader that is up: an operator's order, which holds until this process leads.
     take_over: bool,
-    /// Whether claims with the own name come from a second running process, which has a copy of the journal.
+    /// Whether a second running process, with a copy of the journal, publishes claims with this process's name.
     is_own_foreign: bool,
     /// Time from which a missing claim means that nobody leads; `None` without a connection.
     listen_until: Option<Instant>,
@@ -43,7 +43,7 @@ struct Known {
     is_silence_named: bool,
 }
 
-/// The own claim, published and not back yet.
+/// This process's claim, published, and not taken as a lead yet.
 #[derive(Clone, Copy, Debug)]
 struct Claimed {
     term: u64,
@@ -56,22 +56,22 @@ struct Claimed {
 /// Next action of a waiting leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Nothing before [`Waiting::timer`].
+    /// Wait for a message, or until [`Waiting::timer`].
     Wait,
-    /// Publishes the own claim with this term.
+    /// Publish this process's claim with this term.
     Claim {
         /// The term.
         term: u64,
     },
-    /// The own claim came back first: this process leads.
+    /// This process's claim came back first: this process leads.
     Lead(Won),
 }
 
-/// A claim that came back first.
+/// A claim of this process that came back first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Won {
     pub(crate) term: u64,
-    /// Whether another instance led before: it may have decided samples that are open or unsent in the own journal.
+    /// Whether another instance led before: it may have decided samples that are open or unsent in this process's journal.
     pub(crate) after_another: bool,
 }
 
@@ -186,7 +186,7 @@ impl Waiting {
         }
     }
 
-    /// The broker refused the own claim.
+    /// The broker refused this process's claim.
     pub(crate) fn claim_refused(&mut self) {
         if let Some(claimed) = &mut self.claimed {
             claimed.is_refused = true;
@@ -196,13 +196,14 @@ impl Waiting {
     fn learn(&mut self, now: Instant, claim: LeaderClaim) {
         let (up, term) = (claim.state == DeviceState::Up, claim.term);
         if self.own.published(&claim) && term == self.published {
-            // If no claim is pending, another claim came first: the own claim came second and does not count.
+            // If no claim is pending, another claim came first: this process's claim came second and does not count.
             if let Some(claimed) = &mut self.claimed {
                 claimed.is_back |= up && term == claimed.term;
             }
             return;
         }
-        // A claim with the own name and this term or a higher one is by no earlier process with this journal, which had a lower term.
+        // An earlier process with this journal had a lower term: a claim with this name and this term or a higher one is by a second
+        // running process.
         let is_of_term = self.claimed.is_some_and(|claimed| !claimed.is_back && up && term >= claimed.term);
         self.is_own_foreign |= is_of_term && claim.instance == self.own.instance;
         if let Some(Known { claim: known, .. }) = &self.known {

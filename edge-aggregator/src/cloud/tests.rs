@@ -195,7 +195,7 @@ async fn an_answer_after_the_deadline_is_still_taken_while_it_lingers() {
     client.ask(CloudQuestion { deadline_ms: 1, ..question(1) }, Instant::now()).unwrap();
     let cloud_side = async {
         let mut socket = cloud.accepts().await;
-        // The client has counted the timeout before the cloud answers.
+        // Waits until the client has counted the timeout, so that the answer comes after the deadline.
         while failures(&client) == 0 {
             tokio::task::yield_now().await;
         }
@@ -257,7 +257,7 @@ async fn refuses(cloud: &Cloud, status: u16, code: &str) {
     assert_eq!(asked, "post /v2/models/m/infer http/1.1");
 }
 
-/// Waits until the client says whether the cloud serves other networks.
+/// Waits until `serves_other_network` of the client's counts is `expected`.
 async fn serves_other_network(client: &CloudClient, expected: bool) {
     let said = async {
         while client.counts().serves_other_network != expected {

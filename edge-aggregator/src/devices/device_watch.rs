@@ -1,7 +1,7 @@
 //! The state of each device of a group, for the status, the metrics and the log.
 //!
-//! The state machine knows which slots answer in time, the registry which devices are up. Both are checked four times a second. Without a
-//! connection to the broker no message can come, and the states stay as they are.
+//! The state machine knows which slots answer in time, the registry which devices are up. The states are checked four times a second.
+//! Without a connection to the broker no message can come, and the states stay as they are.
 //!
 //! | state | when |
 //! | --- | --- |
@@ -244,7 +244,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether the registry has a log line for a change: the begin and the end of a connection, and refusals.
+/// Whether the registry has a log line for a change: the start and the end of a connection, and refusals.
 fn is_logged_by_registry(was: ReportedState, state: ReportedState) -> bool {
     use ReportedState::{ClockOff, Down, Flapping, Late, Refused, Silent, Unknown, Up, WrongNetwork};
     match state {

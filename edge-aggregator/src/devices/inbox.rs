@@ -23,7 +23,7 @@ use crate::devices::remote_edges::{NetworkEdge, RemoteEdgeIndex, RemoteEdges};
 /// Most topic names whose meaning is remembered: a message on a remembered topic costs a look-up and no allocation.
 const MAX_ROUTES: usize = 4096;
 
-/// Decoder of messages under the networks of the group.
+/// Decoder of the messages of every network that the group has.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     topics: Topics,
@@ -46,7 +46,8 @@ pub(crate) struct Received<'a> {
     pub(crate) topic: &'a str,
     pub(crate) payload: &'a [u8],
     pub(crate) arrival: Arrival,
-    /// While the process stops or its journal has no room: the newest sample that is taken; late samples are not taken then.
+    /// While the process stops or its journal has no room: the newest sample that is taken; late samples are not taken then. Otherwise
+    /// `None`.
     pub(crate) last_sample: Option<SampleId>,
 }
 
@@ -156,7 +157,7 @@ impl Inbox {
         self.tell_changes(event);
     }
 
-    /// Takes the ids of the devices by slot and calls `event` with the changes.
+    /// Replaces the list of device ids by slot, and calls `event` with the changes of slots and names that follow.
     pub(crate) fn set_owners(
         &mut self,
         owners: Vec<DeviceId>,
@@ -332,8 +333,8 @@ impl Inbox {
         refused.map_or(Ok(()), |why| Err((Fault::Implausible, why.to_string())))
     }
 
-    /// Makes of each answer in a batch the event that a message with this answer alone would make. A batch with scores that the section
-    /// cannot give is refused as a whole, before any event.
+    /// Calls `event` for each answer in a batch, as for a message with this answer alone. A batch with scores that the section cannot give
+    /// is refused as a whole, before any event.
     fn batch(
         &mut self,
         accepted: Accepted<'_>,

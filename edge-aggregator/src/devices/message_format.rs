@@ -28,7 +28,7 @@ pub(crate) type Refusal = (Fault, String);
 /// Refused messages and births of one sender, by code of the error table.
 pub type Refusals = BTreeMap<&'static str, u64>;
 
-/// Counts of a group's messages that were not taken.
+/// Counts of a group's messages that were not taken, and of devices that were forgotten or lost their slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InboxCounts {
     /// Devices with refused messages or births.
@@ -134,8 +134,8 @@ impl MessageFormat {
         })
     }
 
-    /// Decodes a message of this network. `session` is that of the sender's birth or status; a message of another session is refused, since
-    /// it is from another network or boot.
+    /// Decodes a message of this network. `session` is the session of the sender's birth or status, or why the sender is not accepted. A
+    /// message of another session is refused, since it is from another network or boot.
     pub(crate) fn decode<'a>(
         &self,
         payload: &'a [u8],

@@ -1,8 +1,8 @@
 //! Devices of a group and the slots that they fill, from birth certificates and status messages.
 //!
-//! A device fills its slot while its birth and its status `up` name the same boot. A device whose slot is taken is refused, and fills
-//! the slot when the slot becomes free. A broker may keep the birth of a device that died with it. So a device that is silent while
-//! another device claims its slot loses the slot:
+//! A device fills its slot while its birth and its status `up` name the same boot. A device whose slot is taken is refused, and fills the
+//! slot when the slot becomes free. A broker may keep the birth of a device that died together with the broker. So a device that is silent
+//! while another device claims its slot loses the slot:
 //!
 //! ```text
 //!  claim of another ──── silent_after without a message of the holder ────> the slot goes to the other
@@ -37,7 +37,7 @@ use registered_device::CONNECTION_ENDED;
 pub(crate) use registered_device::{ClaimState, RegisteredDevice};
 use session::{CheckedBirth, DeviceSession, LatestStatus, NetworkSlot, SessionEvent, Sign};
 
-/// Longest time between the end of a device's connection and the leader's if both end because the broker stops.
+/// Longest time from the end of a device's connection to the end of the leader's, if both end because the broker stops.
 const BROKER_STOP: Duration = Duration::from_secs(10);
 
 /// Most devices with an accepted birth that are remembered: more than a group has.
@@ -95,7 +95,7 @@ pub(crate) struct RegistryState {
     last_holders: Vec<Option<DeviceId>>,
     /// Device names by slot, as the leader was told last.
     told_names: Vec<Option<DeviceId>>,
-    /// Slots that another device claims beside the one in the slot, and since when.
+    /// Slots that are filled and that a second device claims, and since when it does.
     contests: Vec<(Slot, Micros)>,
     /// Devices whose retained birth was cleared while they were up, and when.
     cleared: Vec<(DeviceIndex, Micros)>,
@@ -200,8 +200,8 @@ impl Registry {
         }
     }
 
-    /// The device of that name, known or new. If [`MAX_STRANGERS`] names without an accepted birth are remembered, a new name replaces
-    /// the one of them that was silent longest.
+    /// The device of that name, known or new. If [`MAX_STRANGERS`] names without an accepted birth are remembered, a new name replaces the
+    /// name among these that was silent longest.
     pub(crate) fn device(&mut self, id: &DeviceId, now: Micros) -> DeviceIndex {
         if let Some(&index) = self.state.by_id.get(id) {
             return index;
@@ -245,8 +245,8 @@ impl Registry {
         }
     }
 
-    /// If more than [`MAX_DEVICES`] devices have an accepted birth, forgets the birth of the one that was silent longest; devices in slots
-    /// and `newest` are kept.
+    /// If more than [`MAX_DEVICES`] devices have an accepted birth, forgets the birth of the device that was silent longest; devices in
+    /// slots and `newest` are kept.
     fn bound_accepted(&mut self, newest: DeviceIndex) {
         let accepted = || self.state.devices.iter().filter(|device| !device.session.is_of_stranger());
         if accepted().count() <= MAX_DEVICES {
@@ -394,7 +394,7 @@ impl Registry {
             .map_or(Generation::Current, |start| start.claim.generation)
     }
 
-    /// The session of the messages that are read under the birth.
+    /// The session that the device's messages must name, by its birth.
     ///
     /// # Errors
     /// [`Fault::UnknownDevice`] before a birth, or the fault for which the birth was refused.
@@ -403,7 +403,8 @@ impl Registry {
         start.refusal.map_or(Ok(start.messages), Err)
     }
 
-    /// The slot of a message of the present session.
+    /// Accepts a message of the present session, and returns the device's slot. A device that lost its slot by silence may get the slot
+    /// back.
     ///
     /// # Errors
     /// [`Fault::SlotTaken`] while another device fills the slot; otherwise as [`Registry::session`].
@@ -437,8 +438,8 @@ impl Registry {
         Ok(slot)
     }
 
-    /// Counts a refusal of a device. If the error table says that a fault is named, the first refusal of a kind in each session is logged,
-    /// at most once a minute. Lines about all devices together are limited too, more strictly for names without an accepted birth.
+    /// Counts a refusal of a device. If the error table wants devices with this fault named, the first refusal of a kind in each session is
+    /// logged, at most once a minute. Lines about all devices together are limited too, more strictly for names without an accepted birth.
     pub(crate) fn refuse(&mut self, index: DeviceIndex, fault: Fault, why: &str, now: Micros) {
         let device = &mut self.state.devices[index.at];
         self.counts.lock().refuse(&device.id, fault);
@@ -541,7 +542,7 @@ impl Registry {
     }
 }
 
-/// The reason why a device or edge is refused that runs no network of this group.
+/// The reason for refusing a device or an edge that runs no network of this group.
 pub(crate) fn wrong_network(ours: &PerNetwork<MessageFormat>, found: NetworkId) -> String {
     let ours: Vec<String> = ours.iter().map(|(_, format)| format.network.short()).collect();
     let (ours, found) = (ours.join(" or "), found.short());

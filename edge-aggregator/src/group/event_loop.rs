@@ -14,7 +14,7 @@ const ROUND_MESSAGES: usize = 256;
 
 /// What a member of a group does in each round; [`EventLoop`] does the waiting. A member is the leader, or an edge under one network.
 pub(crate) trait RoundHandler {
-    /// Input beside the messages of the broker.
+    /// Input other than messages of the broker.
     type Input;
     /// Why the member ends by itself.
     type End;
@@ -25,7 +25,7 @@ pub(crate) trait RoundHandler {
     /// Whether messages are taken; otherwise they wait in the link.
     fn takes_messages(&self) -> bool;
 
-    /// Waits for input beside the messages. Cancelling the wait loses nothing.
+    /// Waits for input other than messages of the broker. Cancelling the wait loses nothing.
     async fn next_input(&mut self) -> Self::Input;
 
     /// One round: the input that ended the wait, and the messages that have come.

@@ -122,7 +122,7 @@ impl LedGroup {
         Ok((link, incoming))
     }
 
-    /// Waits until the own claim has come back first; `None` if the process stops or the link ends before that.
+    /// Waits until this process's claim has come back first; `None` if the process stops or the link ends before that.
     async fn wait_for_lead(
         &mut self,
         waiting: &mut Waiting,
@@ -153,7 +153,7 @@ impl LedGroup {
                     Incoming::Connected => waiting.connected(Instant::now()),
                     Incoming::Disconnected { .. } => waiting.disconnected(),
                     Incoming::Message { payload, .. } => waiting.receive(Instant::now(), &payload),
-                    // The claim is the only message on this connection, and `answers` reports its refusal.
+                    // The process publishes nothing but claims on this connection, and `answers` reports their refusals.
                     Incoming::Refused { .. } => {}
                 },
                 is_refused = answers.next_claim() => if is_refused {

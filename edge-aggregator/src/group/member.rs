@@ -1,4 +1,4 @@
-//! A running member of a group: event loops, each with a connection to the broker, and a report.
+//! A running member of a group (its leader or an edge): event loops, each with a connection to the broker, and a report.
 
 use std::sync::Arc;
 use std::time::Duration;

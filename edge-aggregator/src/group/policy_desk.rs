@@ -1,4 +1,5 @@
-//! Commands of members that change the group's policy, one at a time. Devices that decide by themselves must take the new policy too.
+//! Commands that change the group's policy, one at a time. A command's member is its sender, by the name in the topic. Devices that decide
+//! by themselves must take the new policy too.
 //!
 //! ```text
 //! policy/{name} ──> queue ──> policy file, audit file (a blocking thread) ──> policy holds ──> dev/{id}/cmd ──> births name it ──> answer
@@ -27,13 +28,13 @@ const PASS_LIMIT: Duration = Duration::from_secs(10);
 /// Time between two commands to a device that has another policy.
 const SEND_EVERY: Duration = Duration::from_secs(2);
 
-/// An answer, to the member that asked.
+/// The sender of a command, and the answer to it.
 type Answer = (MemberName, PolicyAnswer);
 
 /// A command that has been executed, or whose thread panicked.
 pub(crate) type Executed = Result<Answer, JoinError>;
 
-/// Commands in work.
+/// Commands that wait, the command that is executed, and the answer that waits for devices to take the policy.
 #[derive(Debug)]
 pub(crate) struct PolicyDesk {
     topics: Topics,
@@ -72,7 +73,7 @@ impl PolicyDesk {
         }
     }
 
-    /// The member whose command comes on this topic.
+    /// The sender of a command on this topic; `None` for any other topic.
     pub(crate) fn member_of(&self, topic: &str) -> Option<MemberName> {
         let is_ours = topic.starts_with(&self.prefix);
         match is_ours.then(|| self.topics.parse(topic)) {

@@ -12,7 +12,7 @@ use crate::cloud::CloudConnection;
 use crate::error::AggregatorError;
 use crate::settings::config::{OpenedGroup, SharedConfig};
 
-/// Cloud client and limits that all groups of a process share.
+/// Settings, access to the broker, connection to the cloud and work loops that all groups of a process share.
 #[derive(Clone, Debug)]
 pub struct Shared {
     pub(crate) config: SharedConfig,

@@ -15,7 +15,7 @@ use crate::devices::remote_edges::RemoteEdgesState;
 use crate::group::worker::Worker;
 use crate::publishing::settled_schedule::LastPublication;
 
-/// State of loop, registry and leader between two rounds.
+/// State of the leader, its registry and its event loop between two rounds.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct RecordedState {
     format: Schema<1>,

@@ -63,7 +63,7 @@ pub(crate) struct Worker {
     pub(crate) actions: Vec<Action>,
 }
 
-/// Input of a round beside the broker's messages.
+/// Input of a round other than messages of the broker.
 pub(crate) enum Input {
     Policy,
     Devices,
@@ -87,7 +87,7 @@ impl Worker {
         for (generation, edge) in self.edges.all().collect::<Vec<_>>() {
             self.handle_under(at, generation, Event::EdgeUp { edge });
         }
-        // Before there is a connection, no device can repeat its unsettled answers.
+        // There is no connection yet: the time of awaited samples does not run, since no device can repeat its answers.
         self.handle(at, Event::Disconnected);
         // The policy may have changed while another process led.
         self.take_policy();
@@ -165,7 +165,7 @@ impl Worker {
         self.leader.set_policy(policy, id);
     }
 
-    /// Takes the newest names of the group's devices.
+    /// Takes the newest list `devices` (ids by slot): devices that it no longer names lose their slots, newly named ones may fill theirs.
     fn take_devices(&mut self, at: Moment) {
         let Some(updates) = &mut self.device_updates else { return };
         let devices = updates.borrow_and_update().clone();

@@ -73,7 +73,7 @@ fn store(journal: &mut Journal) -> &mut Store {
     journal.store.as_mut().unwrap()
 }
 
-/// Files whose name is the journal's, a point and then `middle`, sorted by name.
+/// Files whose names begin with the journal's name, a dot and `middle`, sorted by name.
 fn files_beside(config: &JournalSettings, middle: &str) -> Vec<PathBuf> {
     let name = path(config).file_name().unwrap().to_str().unwrap();
     let prefix = format!("{name}.{middle}");
@@ -322,7 +322,7 @@ async fn without_a_file_entries_are_only_counted() {
     assert_eq!(journal.counts, JournalCounts { entries: 2, ..JournalCounts::default() });
 }
 
-/// A second start must not find the same damage again, and three damaged files are enough.
+/// Each start finds new damage and sets the damaged file aside; of these files the three newest are kept.
 #[test]
 fn the_three_newest_damaged_files_are_kept() {
     let folder = TempDir::new().unwrap();

@@ -278,7 +278,7 @@ impl Outbox {
         awaits_answer.then_some(ACKNOWLEDGED_EVERY)
     }
 
-    /// Results that the broker has not acknowledged.
+    /// Number of published results that the broker has not acknowledged.
     pub(crate) fn unacknowledged(&self) -> usize {
         self.unacknowledged.len()
     }

@@ -159,7 +159,7 @@ impl GroupSettings {
         }
     }
 
-    /// The mistake of a certificate by `headwater enroll` that was issued to another member than this group's leader or edge.
+    /// The mistake if the certificate, made by `headwater enroll`, was issued to a member other than this group's leader or edge.
     fn certificate_mistake(&self, security: &SecuritySettings, role: &Role) -> Option<String> {
         let file = self.certificate_file.as_ref().or(security.tls.certificate_file.as_ref())?;
         // A file that cannot be read is reported elsewhere: by `identity`, or with the files of the process.

@@ -74,7 +74,7 @@ const MAX_EDGE: u64 = EdgeIndex::MAX as u64 - 1;
 pub enum RoleName {
     /// The leader.
     Leader,
-    /// An edge beside the leader.
+    /// An edge, which runs one edge section for the leader.
     Edge,
 }
 

@@ -19,7 +19,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// Longest reason that the audit file takes over, in characters.
+/// Most characters of a command's reason that are written to the audit file.
 const MAX_WHY: usize = 500;
 
 /// A group's policy, for SIGHUP and for commands.
@@ -101,7 +101,7 @@ struct AuditLine<'a> {
     why: String,
 }
 
-/// The audit file of a policy file.
+/// Path of the audit file, which lies beside the policy file.
 fn audit_file(policy_file: &Path) -> PathBuf {
     policy_file.with_added_extension("audit.jsonl")
 }

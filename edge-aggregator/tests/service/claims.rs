@@ -33,7 +33,7 @@ async fn wait_for(leader: &GroupLeader, state: LeadState) {
     timeout(LIMIT, wait).await.unwrap_or_else(|_| panic!("expected {state:?}, found {:?}", leader.report()));
 }
 
-/// Reads and writes the topic of the leader.
+/// Reads and publishes claims on the group's topic `leader`.
 struct Claims {
     link: Link,
     incoming: mpsc::Receiver<Incoming>,

@@ -42,7 +42,7 @@ impl Program {
         set.is_ok_and(|status| status.success())
     }
 
-    /// Waits until a metric of the group has a value.
+    /// Waits until a metric of the group has this value.
     async fn shows(&self, metric: &str, value: u64) {
         let line = format!("headwater_aggregator_{metric}{{group=\"gate\",site=\"plant\"}} {value}");
         let wait = async {

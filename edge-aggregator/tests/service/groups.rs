@@ -119,7 +119,7 @@ fn metrics(address: std::net::SocketAddr) -> String {
     get(address, "/metrics")
 }
 
-/// Body of an answer of an admin listener.
+/// Body of the answer of an admin listener to a request for `path`.
 pub(crate) fn get(address: std::net::SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
@@ -139,7 +139,7 @@ async fn two_groups_decide_their_own_samples_on_the_embedded_broker() {
 pub(crate) struct Mosquitto(Child, pub(crate) Endpoint);
 
 impl Mosquitto {
-    /// `None` if no Mosquitto is installed.
+    /// A broker whose access rules allow everything; `None` if no Mosquitto is installed.
     pub(crate) async fn start(folder: &TempDir, port: u16) -> Option<Self> {
         Self::start_with(folder, port, "topic readwrite #\n").await
     }

@@ -1,4 +1,4 @@
-//! Slots whose device is gone without a word, cleared births, and names that nobody has.
+//! Slots whose device vanished without a status `down`, cleared births, and births of devices that do not exist.
 
 use std::time::Duration;
 

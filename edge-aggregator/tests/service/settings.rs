@@ -242,7 +242,7 @@ fn settings_in_effect_are_a_file_that_gives_the_same_settings() {
     }
 }
 
-/// A bundle and a policy in a folder.
+/// Writes a bundle and a policy file into a folder; returns the settings that name them.
 fn files(folder: &TempDir, policy: &str) -> String {
     std::fs::write(folder.path().join("network.hwb"), TinyNetwork::default().bundle()).unwrap();
     std::fs::write(folder.path().join("policy.toml"), policy).unwrap();
@@ -291,7 +291,7 @@ fn files_that_cannot_be_opened_are_named_at_once_with_their_keys() {
     assert!(same[0].starts_with("next_bundle: expected the bundle of another network"), "{same:?}");
 }
 
-/// Exit code and errors of the program with a file of settings.
+/// Exit code and standard error of the program, run with these settings in a file and these flags.
 fn program(text: &str, flags: &[&str]) -> (Option<i32>, String) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("settings.toml");

@@ -22,7 +22,8 @@ use crate::source::SourceEvent;
 use crate::timestamp::since_1970;
 
 impl Agent {
-    /// Captures a triggered sample unless its trigger is repeated, backwards or too high. Sends an answer that the trigger confirms.
+    /// Captures a triggered sample unless its trigger is repeated, backwards or too high. If the trigger confirms the trigger of an earlier
+    /// sample, sends the earlier sample's answer first.
     pub(super) fn capture_triggered(&mut self, sample: SampleId, now_us: u64) {
         let newest = self.recent.newest();
         match self.recent.admit(sample) {
@@ -93,7 +94,8 @@ impl Agent {
         let Some(due) = self.capture_clock.as_mut().and_then(|clock| clock.capture(now)) else { return };
         self.count_due(&due);
         if matches!(due.step, Some(ClockStep::BackToUnused { .. })) {
-            // Memory removes the lowest ids first: the higher ids of the time before the step would stay and push new answers out.
+            // Answers from before the step have higher ids than new ones. Memory removes the lowest ids first, so these answers would push
+            // new ones out.
             self.unsettled.spool_memory(now);
         }
         self.recent.remember(due.sample);

@@ -23,7 +23,7 @@ fn entry<'a>(answer: &'a Answer, limits: &Limits, now: Timestamp) -> BatchEntry<
 }
 
 impl Agent {
-    /// Time at which the waiting answers must be sent.
+    /// Time at which the waiting answers must be sent; `None` while no answer waits.
     pub(super) fn next_batch(&self) -> Option<Instant> {
         self.batch.due_us().map(|due_us| self.instant_of(due_us))
     }
@@ -69,7 +69,7 @@ impl Agent {
         }
     }
 
-    /// Takes over the longest wait for a batch that a notice allows, and logs a change.
+    /// Limits the wait for a batch to the time that the leader's notice allows, and logs a change.
     pub(super) fn note_allowed_wait(&mut self, notice: &SettledNotice) {
         let Some(wait_ms) = self.set_allowed_wait(notice.batch_ms) else { return };
         if wait_ms == 0 {

@@ -13,14 +13,15 @@ use crate::give_up_reason::GiveUpReason;
 use crate::publisher::Encoded;
 use crate::timestamp::Timestamp;
 
-/// Time between two services of the spool.
+/// Time between two calls of `serve_spool`.
 const SERVICE_EVERY: Duration = Duration::from_millis(20);
 
-/// Number of late messages that ends a service; the last sample may exceed it by its features.
+/// Number of late messages at which one call of `serve_spool` sends no further sample; features of the last sample may add one.
 const MAX_MESSAGES: usize = 32;
 
 impl Agent {
-    /// Time of the next service: soon if spooled answers can be sent, else when an answer in memory is too old. `None` without either.
+    /// Time of the next `serve_spool`: soon if spooled answers can be sent, else when an answer in memory is too old. `None` without
+    /// either.
     pub(super) fn next_spool_service(&self) -> Option<Instant> {
         let next = self.spool_served + SERVICE_EVERY;
         if self.is_connected() && self.unsettled.spool.len() > 0 {
@@ -57,7 +58,7 @@ impl Agent {
                 Err(error) if is_permanent(&error) => {
                     self.give_up(sample, GiveUpReason::REFUSED, &error.to_string());
                 }
-                // The sample stays due, for a later service.
+                // The sample stays due: a later call of `serve_spool` sends it.
                 Err(_) => return,
             }
         }
@@ -84,7 +85,7 @@ impl Agent {
         self.publisher.encode(sample, age, Body::Gone).into_iter().collect()
     }
 
-    /// Encodes an answer anew, with the present boot number and this age; its features follow if they are sent unasked.
+    /// Encodes an answer anew, with the boot number of this start and with `age`; its features follow if they are sent unasked.
     fn encode_again(&self, answer: &Answer, age: Age) -> Result<Vec<Encoded>, String> {
         let Answer { sample, message, features, .. } = answer;
         let message = decode(message, &self.publisher.limits).map_err(|error| error.to_string())?;

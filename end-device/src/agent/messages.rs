@@ -100,7 +100,7 @@ impl Agent {
         }
     }
 
-    /// Captures a sample, whichever network the trigger names.
+    /// Captures the sample that a trigger names; a network in the trigger is not looked at.
     fn on_trigger(&mut self, topic: &str, payload: &Bytes) {
         debug!(topic, payload_bytes = payload.len(), "message");
         match Trigger::read(payload, &self.publisher.limits) {

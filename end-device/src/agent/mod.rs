@@ -45,7 +45,7 @@ pub(crate) struct Agent {
     pub(crate) recent: RecentSamples,
     pub(crate) publisher: Publisher,
     pub(crate) birth: Birth,
-    /// The device's birth and status at the broker.
+    /// Watches the birth and status that the broker keeps for the device's id.
     pub(crate) presence: PresenceWatch,
     /// Limits log lines about messages that the broker refuses.
     pub(crate) refusal_log: LogLimit,
@@ -53,7 +53,7 @@ pub(crate) struct Agent {
     /// Longest wait, after the source has ended, for all samples to be settled.
     pub(crate) grace: Duration,
     pub(crate) clock: DeviceClock,
-    /// Time of the last work on the spool.
+    /// Time of the last call of `serve_spool`.
     pub(crate) spool_served: Instant,
     pub(crate) connected: watch::Sender<bool>,
     pub(crate) has_been_connected: bool,

@@ -13,7 +13,7 @@ use crate::timestamp::Timestamp;
 /// Shortest time between two log lines about missed captures.
 const LOG_EVERY_US: u64 = 10_000_000;
 
-/// At each capture the schedule moves towards a wall clock that is near by at most this part of a period: a twentieth.
+/// If the wall clock is less than half a period away, each capture moves the schedule towards it by at most a twentieth of a period.
 const LARGEST_MOVE: u64 = 20;
 
 /// Microseconds before the start whose ids count as used, a day: an earlier process of the device may have used them.
@@ -215,17 +215,17 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Both clocks at this many milliseconds.
+    /// Both clocks at `ms` milliseconds.
     fn at(ms: u64) -> Timestamp {
         at_wall(ms, ms)
     }
 
-    /// The device's own clock and the wall clock at these milliseconds.
+    /// The device's own clock at `ms` milliseconds, and the wall clock at `wall_ms`.
     fn at_wall(ms: u64, wall_ms: u64) -> Timestamp {
         Timestamp { us: ms * 1000, since_1970: Duration::from_millis(wall_ms) }
     }
 
-    /// A clock of 100 ms on a device that starts at 950 ms of both clocks.
+    /// A clock with a period of 100 ms, on a device that starts when both clocks are at 950 ms.
     fn clock() -> CaptureClock {
         CaptureClock::new(100, at(950))
     }
@@ -261,7 +261,7 @@ mod tests {
             (waited_us, self.clock.capture(self.now()).expect("a due capture"))
         }
 
-        /// Distance of the wall clock from the schedule.
+        /// Distance of the wall clock from the schedule, in microseconds.
         fn off_us(&self) -> u64 {
             self.now().wall_ahead_us().abs_diff(self.clock.offset_us)
         }
@@ -372,7 +372,7 @@ mod tests {
             let (waited_us, due) = device.next(0);
             assert_eq!((waited_us, due.sample.0, due.missed, due.step), (100_000, first + next, 0, None));
         }
-        // Here the 100 ids begin that were used during the wrong hour.
+        // The next 100 ids were used during the wrong hour: the schedule skips them.
         assert_eq!(device.next(0).1.sample.0, first + 36_101);
         let mut samples = 0;
         while device.off_us() > 0 {

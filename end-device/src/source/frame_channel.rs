@@ -14,7 +14,7 @@ use crate::report::SharedReport;
 /// Frames that may wait for the agent if each frame is a sample; a source with more frames waits.
 const MAX_WAITING: usize = 2;
 
-/// Longest sleep at once, so that a stopping device does not wait for its source.
+/// Longest single sleep; then the source checks whether the device stops, so that a stop does not wait for the source.
 const MAX_SLEEP: Duration = Duration::from_millis(200);
 
 /// A source that produces frames on a separate thread.
@@ -63,7 +63,7 @@ impl FrameSender {
         }
     }
 
-    /// False when the channel is closed.
+    /// Whether the agent's end of the channel is open.
     pub(crate) fn is_open(&self) -> bool {
         match &self.channel {
             SenderKind::Newest(sender) => !sender.is_closed(),

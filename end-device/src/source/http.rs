@@ -1,4 +1,4 @@
-//! A snapshot URL: a GET at each capture, abandoned after a timeout (by the clock: before the next capture is due).
+//! A snapshot URL: a GET at each capture, abandoned after a timeout (if the clock causes captures: before the next one is due).
 
 use std::error::Error;
 use std::future::pending;

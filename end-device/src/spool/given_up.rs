@@ -7,7 +7,7 @@
 //! +----------+-------------+-------+-------------+-------+ ...
 //! ```
 //!
-//! The digit is the format. All numbers are little endian. Ids are appended. The file is removed when no id is left.
+//! The digit in `HWGIVEN2` is the format. All numbers are little endian. Ids are appended. The file is removed when no id is left.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -33,7 +33,7 @@ pub(super) const FILE: &str = "given_up";
 /// First bytes of the file; the digit is its format. The file of format 1 began with an id.
 const MAGIC: &[u8; 8] = b"HWGIVEN2";
 
-/// Bytes of an id in the file.
+/// Bytes of an id and its check sum in the file.
 const ID_BYTES: usize = 12;
 
 /// Largest number of given-up samples whose ids are kept; beyond it the lowest ids are forgotten.
@@ -97,7 +97,7 @@ impl GivenUpIds {
         self.log_failure(written);
     }
 
-    /// Logs the first failure of several. Ids that cannot be written are lost at the end of the process.
+    /// Logs a failure, unless the write before failed too. Ids that cannot be written are lost at the end of the process.
     fn log_failure(&mut self, done: io::Result<()>) {
         let has_failed = done.is_err();
         if let (Err(error), false) = (done, self.has_failed) {

@@ -95,7 +95,7 @@ const SEGMENT_BYTES: u64 = 256 << 10;
 /// Smallest number of segments in a full spool. Eviction removes one segment at a time.
 const SEGMENTS: u64 = 16;
 
-/// Largest size of a spool in memory.
+/// Largest size of a spool in memory, in bytes.
 const MAX_BYTES_IN_MEMORY: u64 = 1 << 20;
 
 impl Spool {
@@ -203,7 +203,7 @@ impl Spool {
         }
     }
 
-    /// Removes the samples that the leader has decided or dropped, whoever sent them.
+    /// Removes the samples that the notice names as settled, whether or not the leader has the device's answer.
     pub(crate) fn settle(&mut self, notice: &SettledNotice) {
         for (first, last) in notice.closed.iter().filter(|(first, last)| first <= last) {
             let settled: Vec<SampleId> =

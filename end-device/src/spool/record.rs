@@ -54,7 +54,7 @@ pub(super) struct RecordHeader {
 }
 
 impl<'a> Record<'a> {
-    /// Length in a segment.
+    /// Bytes of the record in a segment: header, answer, features and check sum.
     pub(super) fn bytes(&self) -> usize {
         RECORD_HEADER_BYTES + self.answer.len() + self.features.len() + CRC_BYTES
     }

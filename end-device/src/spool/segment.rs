@@ -7,8 +7,8 @@
 //! +----------+--------------+-------+-------+--------------+-------+----------+ ...
 //! ```
 //!
-//! The digit is the format. The network id names the network that gave the answers, and the owner is the device that gave them. A segment
-//! in memory has records alone. Nothing is synced to disk: a killed process loses nothing, a machine without power may.
+//! The digit in `HWSPOOL2` is the format. The network id names the network that gave the answers, and the owner is the device that gave
+//! them. A segment in memory has records alone. Nothing is synced to disk: a killed process loses nothing, a machine without power may.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -248,7 +248,7 @@ fn format_and_network(header: &[u8; FIXED_BYTES]) -> Option<(u8, NetworkId)> {
     is_whole.then(|| network.try_into().ok().map(|network| (*format, NetworkId(network)))).flatten()
 }
 
-/// The owner at the start of these bytes, and its length with its check sum.
+/// Reads the owner at the start of these bytes. Also returns the bytes that the owner takes with its length and check sum.
 fn owner_of(bytes: &[u8]) -> Option<(Owner, usize)> {
     let (length, rest) = bytes.split_first_chunk::<2>()?;
     let (owner, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;

@@ -234,7 +234,7 @@ fn first_record() -> usize {
     header(NETWORK, &owner("cam-2")).len()
 }
 
-/// A folder with one segment of the samples 0, 1 and 2, and its bytes.
+/// A folder with one segment of the samples 0, 1 and 2; also the path and the bytes of that segment.
 fn three() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
     let (dir, mut spool) = on_disk(MANY_BYTES);
     (0..3).for_each(|sample| put(&mut spool, sample));
@@ -252,7 +252,7 @@ fn a_segment_cut_at_any_byte_of_its_last_record_keeps_the_records_before() {
         fs::write(&file, &bytes[..first + 2 * record + left]).unwrap();
         let mut spool = open(dir.path(), MANY_BYTES);
         (0..2).for_each(|sample| check_whole(&mut spool, sample));
-        // If the header is cut, not even the id is known.
+        // If the record's header is cut, not even the sample's id is known.
         let is_known = left >= record::RECORD_HEADER_BYTES;
         assert_eq!(spool.len(), if is_known { 3 } else { 2 }, "{left} bytes are left");
         assert_eq!(is_given_up(&mut spool, 2), is_known);
@@ -340,7 +340,7 @@ fn zero_pages_in_a_segment_cost_only_the_samples_in_them() {
     let (dir, file, bytes) = three();
     let first = first_record();
     let record = (bytes.len() - first) / 3;
-    // In the header, in the middle, at the end, and everywhere.
+    // Zeros in the segment's header, in all of the second record, in a part of it, in the last record, and everywhere.
     for (from, to, left) in [
         (0, first, vec![]),
         (first + record, first + 2 * record, vec![0, 2]),

@@ -16,8 +16,8 @@ pub(super) const FILE: &str = "sample";
 /// Ids reserved with one write: ten seconds of the clock.
 const RESERVED: u64 = 10_000;
 
-/// Milliseconds of the wall clock that never go back or repeat. With a state folder, ids grow over a restart even if the clock was set
-/// back meanwhile.
+/// Gives ids in ascending order: the wall clock in milliseconds, or one more than the last id if the clock is not above that. With a state
+/// folder, ids grow over a restart even if the clock was set back meanwhile.
 #[derive(Debug)]
 pub(crate) struct FrameIds {
     last: u64,

@@ -237,7 +237,7 @@ mod tests {
             is_disk_full(&ErrorKind::StorageFull.into()) && is_disk_full(&ErrorKind::QuotaExceeded.into())
         );
         assert!(!is_disk_full(&ErrorKind::PermissionDenied.into()));
-        // ENOSPC
+        // 28 is `ENOSPC`: no space left on the device.
         #[cfg(target_os = "linux")]
         assert!(is_disk_full(&io::Error::from_raw_os_error(28)));
     }

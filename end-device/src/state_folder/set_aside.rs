@@ -25,7 +25,8 @@ impl Aside {
         }
     }
 
-    /// Largest number of such files in a folder; beyond it the oldest are removed. 512 segments hold a spool of 128 MiB, twice the default.
+    /// Largest number of files in a folder that are set aside for this reason; beyond it the oldest are removed. 512 segments hold a spool
+    /// of 128 MiB, twice the default.
     const fn max_files(self) -> usize {
         match self {
             Self::Damaged => 8,

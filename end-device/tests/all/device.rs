@@ -374,7 +374,7 @@ async fn views_that_the_section_is_too_slow_for_are_shed_and_counted() {
     let mut leader = Leader::of("shed").await;
     let mut short = config("shed", 0);
     short.settings.queue_samples = 1;
-    // A section that is not brief runs behind a queue.
+    // In tract the section is not brief, so its views wait in a queue.
     short.settings.engine = EngineChoice::Tract;
     let device = started(short).await;
     let samples = (0..500).filter(|sample| sample % SAMPLES != NOT_IN_VIEW);

@@ -12,7 +12,7 @@ use headwater_samples::{Shape, View, image_codec};
 /// Number of images in the test's video.
 const FRAMES: u64 = 25;
 
-/// A device of a network of one, reading standard input.
+/// A device that reads standard input, in a network of one device.
 fn device(dir: &Path, group: &str, more: &[&str], input: Stdio) -> Child {
     let bundle = dir.join("single.hwb");
     std::fs::write(&bundle, single().bundle()).unwrap();

@@ -165,7 +165,7 @@ fn check_config_prints_a_file_that_it_accepts_with_the_origin_of_each_value() {
         let comment = format!("# {origin}");
         assert!(found.is_some_and(|found| found.contains(&comment)), "{line} in {shown}");
     }
-    // The file's path belongs to the source that the flag overrules.
+    // `source.path` in the file belongs to the kind of source that the flag replaces, so it is not shown.
     assert!(!shown.contains("frames.tar.gz") && !shown.contains("hush"), "{shown}");
     std::fs::write(&file, &shown).unwrap();
     let again = self::output(&["--check-config", "--config", file.to_str().unwrap()]);

@@ -65,7 +65,7 @@ impl DeviceSetup {
     }
 }
 
-/// Receives and settles samples until `is_all`; notes for each whether it came late.
+/// Receives and settles samples until `is_all` holds for `received`, in which it notes for each sample whether it came late.
 async fn receives_and_settles(
     leader: &mut Leader,
     received: &mut BTreeMap<u64, bool>,

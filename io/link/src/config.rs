@@ -30,7 +30,7 @@ pub struct LinkConfig {
     pub outgoing_messages: usize,
     /// Messages that may wait for the owner; at least 1. While the channel is full the socket is not read.
     pub incoming_messages: usize,
-    /// Milliseconds for an attempt to connect, and again for the broker's answer to the subscriptions.
+    /// Longest time in milliseconds for an attempt to connect, and again for the broker's answer to the subscriptions.
     pub connect_timeout_ms: u64,
 }
 

@@ -19,7 +19,7 @@ pub struct LinkCounts<N = u64> {
     pub refused_by_broker: N,
     /// Messages that arrived with too long a payload and were dropped.
     pub dropped_oversize: N,
-    /// Connections established, with their subscriptions.
+    /// Connections on which the broker has accepted the subscriptions.
     pub connected: N,
     /// Connections that ended, and attempts that failed.
     pub disconnected: N,

@@ -102,7 +102,7 @@ impl Attempt {
     }
 }
 
-/// Progress of a connection until it failed.
+/// How far a connection had come when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// The connection is not open: no TCP connection yet, or the TLS handshake has not finished.

@@ -275,7 +275,7 @@ async fn a_full_queue_refuses_at_once() {
     let mut config = LinkConfig::new(broker(), "full");
     config.outgoing_messages = 8;
     let (link, _incoming) = connected(config).await;
-    // No await between the calls, so the driver, on this same thread, cannot write one.
+    // There is no await between the calls, so the driver, which runs on this same thread, can write no message meanwhile.
     let refused = (0..100).filter(|_| link.publish("full", "x", QoS::AtMostOnce, false).is_err()).count();
     assert!(refused >= 80, "{refused} refused of 100");
     assert_eq!(link.counts().refused_queue_full, refused as u64);
@@ -332,13 +332,13 @@ async fn request_and_response_at_qos_1_do_not_stall() {
         "QoS 1 request and response: p50 {:?}, p95 {:?}, worst {:?}",
         trips[100], trips[190], trips[199]
     );
-    // A stall is in every trip, other work of the machine only in some.
+    // Stalls would delay every trip; other work of the machine delays only some.
     assert!(trips[20] < STALL, "a tenth of the trips took less than {:?}", trips[20]);
 }
 
 #[tokio::test]
 async fn a_client_id_that_another_process_took_over_is_named() {
-    // A broker of two packets: CONNACK, then DISCONNECT with the reason 0x8E, as MQTT 5 asks of a broker.
+    // A broker that sends two packets: CONNACK, then DISCONNECT with the reason 0x8E (session taken over), as MQTT 5 asks.
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
     let port = listener.local_addr().expect("bound").port();
     let broker = tokio::spawn(async move {
@@ -366,7 +366,7 @@ async fn a_message_is_acknowledged_or_lost_with_its_connection() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(taken.poll(), Delivery::Acknowledged);
-    // No await between publication and cut, so the driver, on this same thread, cannot write the message.
+    // There is no await between publication and cut, so the driver, which runs on this same thread, cannot write the message.
     let mut lost = link.publish_acknowledged("ack/x", "y", false).expect("connected");
     assert_eq!(lost.poll(), Delivery::Pending);
     proxy.close();

@@ -22,7 +22,7 @@ pub const CATALOGUE: [DataSetInfo; 8] = [
     table::INFO,
 ];
 
-/// The data set of a name.
+/// The declaration of the data set with this name; `None` for an unknown name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static DataSetInfo> {
     const { &CATALOGUE }.iter().find(|info| info.name == name)

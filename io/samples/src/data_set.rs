@@ -83,8 +83,8 @@ pub struct OpenOptions {
     pub split: Option<Split>,
     /// Number of the fold, from 0, in a data set with folds ([`DataSetInfo::folds`]); the usual parts when `None`.
     pub fold: Option<usize>,
-    /// Seed of simulated views ([`DataSetInfo::has_view_seed`]): the same cameras see the same samples once more, and chance falls
-    /// differently. The data set itself when `None`.
+    /// Seed of simulated views ([`DataSetInfo::has_view_seed`]): the same cameras see the same samples, with other random presence,
+    /// occlusion and noise. The seed of the data set itself when `None`.
     pub view_seed: Option<u64>,
 }
 

@@ -5,17 +5,17 @@ use std::io;
 
 use crate::image_codec::CodecError;
 
-/// Difference between the content that a reader needs and the content of a file.
+/// What was expected and what was found, in a file or among the caller's options.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, found {found}")]
 pub struct Mismatch {
-    /// Content that the reader needs.
+    /// What the file or the option should be.
     pub expected: String,
-    /// Content of the file.
+    /// What the file or the option is.
     pub found: String,
 }
 
-/// Error of reading or writing data. Each variant asks for another action of the caller.
+/// Error of reading or writing data. Each variant asks the caller for a different action.
 ///
 /// `at` names the file or folder, and the position in it.
 #[derive(Debug, thiserror::Error)]
@@ -83,22 +83,22 @@ pub enum DataError {
 }
 
 impl Mismatch {
-    /// A mismatch of two descriptions.
+    /// A mismatch from the texts that say what was expected and what was found.
     pub(crate) fn new(expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self { expected: expected.into(), found: found.into() }
     }
 
-    /// [`DataError::Content`] of a file that is cut off or damaged.
+    /// [`DataError::Content`] for a file that is cut off or damaged.
     pub(crate) fn damaged(self, at: impl Display) -> DataError {
         self.content(at, "; it is cut off or damaged, copy or download it again")
     }
 
-    /// [`DataError::Content`] of an undamaged file of another kind.
+    /// [`DataError::Content`] for an undamaged file of another kind.
     pub(crate) fn wrong_file(self, at: impl Display) -> DataError {
         self.content(at, "; is it the right file?")
     }
 
-    /// [`DataError::Content`] of missing files and of the caller's data.
+    /// [`DataError::Content`] for missing files and for the user's own data, without advice.
     pub(crate) fn invalid(self, at: impl Display) -> DataError {
         self.content(at, "")
     }
@@ -114,7 +114,7 @@ impl Mismatch {
 }
 
 impl DataError {
-    /// [`DataError::TooLarge`].
+    /// [`DataError::TooLarge`]: more than `limit` of the `unit`.
     pub(crate) fn too_large(at: impl Display, limit: u64, unit: &'static str) -> Self {
         Self::TooLarge { at: at.to_string(), limit, unit }
     }

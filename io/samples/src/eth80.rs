@@ -47,8 +47,8 @@ const TRAIN: usize = 6;
 /// Objects of a class in the validation part. The others are the test part.
 const VALIDATION: usize = 1;
 
-/// Orders of the objects of each class. Three objects that follow one another are the test part of a fold, and the next object is the
-/// validation part.
+/// Three orders of the objects of a class, each divided into three folds: three objects that follow one another are the test part of a
+/// fold, and the next object is its validation part.
 const ORDERS: [[usize; OBJECTS_PER_CLASS]; 3] =
     [[2, 5, 1, 7, 0, 6, 4, 3, 8], [5, 7, 0, 1, 4, 8, 3, 6, 2], [0, 2, 5, 6, 8, 1, 3, 7, 4]];
 /// Objects of a class in the test part of a fold.

@@ -24,7 +24,7 @@ pub(crate) fn find(dir: &Path, name: &str, contents: &str) -> Result<PathBuf, Da
     files::find(dir, &[".gz", ""].map(|ending| format!("{name}{ending}")), contents)
 }
 
-/// Reads the bytes of an array of the sizes `dims`, outermost first.
+/// Reads the bytes of an array. `dims` are its expected sizes, outermost first.
 ///
 /// # Errors
 /// [`DataError`] naming the file and its fault.

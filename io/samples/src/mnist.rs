@@ -85,8 +85,8 @@ fn open(dir: &Path, labels: [&str; CLASSES]) -> Result<InMemory, DataError> {
     Ok(single_slot(labels, train, [VALIDATION_COUNT; 2], test))
 }
 
-/// The data set of the samples of the train and the test files. The last samples of `train` form the validation part, and the samples
-/// before these the calibration part; the sizes come in the order calibration, validation.
+/// Makes the data set from the samples of the train files and of the test files. The last samples of `train` form the validation part,
+/// and the samples before these the calibration part; the sizes come in the order calibration, validation.
 pub(crate) fn single_slot(
     labels: [&str; CLASSES],
     mut train: InMemoryPart,

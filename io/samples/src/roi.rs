@@ -39,7 +39,7 @@ pub enum RoiError {
         "roi: expected \"x,y,w,h\" in pixels or in percent (\"10%,0%,50%,100%\"), w and h above 0, found {0:?}"
     )]
     Text(String),
-    /// The percents exceed a frame of any size.
+    /// Start and length together exceed 100 % of a side, whatever the size of the frame.
     #[error("roi {0}: expected at most 100% from left to right and from top to bottom")]
     BeyondWhole(Roi),
     /// The region is outside this frame.

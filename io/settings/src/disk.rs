@@ -18,7 +18,7 @@ pub struct Written {
     pub folder: PathBuf,
     /// File that the program extends; `None` if the setting names a folder.
     pub file: Option<PathBuf>,
-    /// Bytes that the program may still take by its settings.
+    /// Bytes that the program may still write under its settings.
     pub wanted: u64,
 }
 

@@ -21,10 +21,10 @@ pub trait Program: Section {
     /// Name of the program.
     const NAME: &'static str;
 
-    /// Beginning of the program's variables.
+    /// Beginning of the names of the program's environment variables.
     const PREFIX: &'static str;
 
-    /// Variables of other programs that begin with the same prefix. A name that ends in `_` stands for all that begin with it.
+    /// Environment variables of other programs that begin with the same prefix. A name that ends in `_` stands for all that begin with it.
     const OTHER_VARIABLES: &'static [&'static str] = &[];
 
     /// Mistakes of settings that are right alone and do not fit each other. `values` tell where each value came from.
@@ -91,7 +91,7 @@ pub(crate) fn declared<S: Section>(prefix: &'static str) -> Vec<Declared> {
     reader.values.into_iter().map(|value| value.declared).collect()
 }
 
-/// Settings with all defaults, in tests and for parts that a program starts itself. A key that a file must give has its example.
+/// Settings with all defaults, in tests and for parts that a program starts itself. A required key has its example as its value.
 ///
 /// # Panics
 /// Never: tests read each default and each example.

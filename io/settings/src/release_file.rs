@@ -12,7 +12,7 @@ use std::path::Path;
 
 use headwater_transport::{PUBLIC_MODE, replace_file};
 
-/// Release of a name; 0 for a name that the file does not have.
+/// Release that was used last under a name; 0 for a name that the file does not have.
 pub(crate) fn read(file: &Path, name: &str) -> Result<u64, String> {
     Ok(read_all(file)?.get(name).copied().unwrap_or(0))
 }

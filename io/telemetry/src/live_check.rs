@@ -11,7 +11,7 @@ use crate::admin::PROGRAM_HEADER;
 /// Longest time of the whole check. A container's health check gives up after 3 s.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Bytes of an answer that are read.
+/// Most bytes of an answer that are read.
 const MAX_ANSWER_BYTES: usize = 4096;
 
 /// Asks the admin port of a running program whether the program is live. Takes at most two seconds.

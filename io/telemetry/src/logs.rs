@@ -16,8 +16,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// Filter to which the caller's is added. The client library warns of a refused message with its number alone, and the link reports the
-/// same message with its topic.
+/// Filter to which the caller's filter is added. It silences the MQTT library's warnings of refused messages, which name only a number:
+/// the link reports the same messages with their topics.
 const BASE_FILTER: &str = "rumqttc::state=error";
 
 /// Starts logging for this process; called once, by a `main.rs`.

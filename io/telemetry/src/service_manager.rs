@@ -17,7 +17,7 @@ use crate::notify_socket::NotifySocket;
 /// Time between two checks of the health of a process without a watchdog.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Number of reports of a live process within the watchdog's time.
+/// How many times a live process reports within the watchdog's time.
 const WATCHDOG_SHARE: u32 = 3;
 
 /// The service manager of a process.

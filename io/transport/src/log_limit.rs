@@ -1,4 +1,4 @@
-//! A bound on log lines that peers can cause, and on messages that have such a line.
+//! A bound on log lines that peers can cause, and on messages of ours that are logged with such a line.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// Time over which lines are counted.
 pub const LOG_WINDOW: Duration = Duration::from_secs(60);
 
-/// At most `max_lines` lines in a window; further lines are counted. `T` is the caller's type for a moment.
+/// At most `max_lines` lines in a window; further lines are counted. `T` is the caller's type for a point in time.
 #[derive(Clone, Debug)]
 pub struct LogLimit<T = Instant> {
     max_lines: u32,

@@ -31,8 +31,8 @@ struct State<T> {
     has_failed: bool,
 }
 
-/// What tells two versions of a file apart: its number, size, and times of change in seconds and nanoseconds; `None` for a file that is not
-/// there.
+/// What tells two versions of a file apart: inode number, size, and the times of the last change of content and of attributes, in
+/// seconds and nanoseconds; `None` for a file that is not there.
 type Version = Option<[i64; 6]>;
 
 impl<T> Reloading<T> {

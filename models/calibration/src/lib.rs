@@ -1,7 +1,8 @@
 //! Thresholds and promises of the exits of a trained network, from its logits. No tensor library, no weights.
 //!
-//! [`tuning`] chooses temperatures, rules and thresholds on the validation part, [`promise`] tests on the calibration part how much they lose,
-//! [`sample_cost`] counts bytes and compute of samples, [`account`] counts where samples leave. [`evaluation`] runs a bundle over a part of the data.
+//! [`tuning`] chooses temperatures, rules and thresholds on the validation part, [`promise`] tests on the calibration part how much the
+//! thresholds lose, [`sample_cost`] counts bytes and compute of samples, [`account`] counts the samples that leave at each exit.
+//! [`evaluation`] runs a bundle over a part of the data.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!

@@ -31,7 +31,7 @@ struct Header {
     classes: usize,
     labels: Vec<u16>,
     groups: Vec<u32>,
-    /// Bits of the slots that see each sample.
+    /// For each sample the set of slots that see it, as bits.
     seen: Vec<u64>,
     absent: AbsentView,
     devices: usize,

@@ -17,7 +17,8 @@ pub fn put_u64(message: &mut Vec<u8>, value: u64) {
 /// Reads a message from its beginning.
 ///
 /// # Panics
-/// All functions panic when the message ends early: the ranks have not run the same program, which `scale_out::agreement` of `headwater-training` excludes.
+/// All functions panic when the message ends early: the ranks have not run the same program, which `scale_out::agreement` of
+/// `headwater-training` excludes.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 

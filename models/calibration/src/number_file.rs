@@ -19,7 +19,7 @@ use thiserror::Error;
 /// Kind of a file: its first bytes.
 pub type Magic = [u8; 8];
 
-/// Bytes that are no whole file of the kind.
+/// Bytes that are not a whole file of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct Damaged(String);

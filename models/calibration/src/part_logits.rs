@@ -27,9 +27,9 @@ pub struct PartLogits {
 /// Share of correct answers by exit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExitShares {
-    /// Each device, over the samples seen; empty where devices have no section.
+    /// Share of each device over the samples that it sees; empty if devices have no section.
     pub devices: Vec<f64>,
-    /// Each exit, over all samples.
+    /// Share of each exit over all samples.
     #[serde(flatten, with = "crate::by_exit::plain")]
     pub exits: ByExit<f64>,
 }
@@ -37,9 +37,9 @@ pub struct ExitShares {
 /// Right answers by device and by exit, for a part or for a shard of the part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExitCounts {
-    /// Each device, over the samples seen; empty where devices have no section.
+    /// Count of each device over the samples that it sees; empty if devices have no section.
     pub devices: Vec<Count>,
-    /// Each exit, over all samples.
+    /// Count of each exit over all samples.
     pub exits: ByExit<Count>,
 }
 

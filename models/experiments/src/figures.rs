@@ -26,12 +26,12 @@ pub struct RunFigures {
     pub row: String,
     /// Seed of the run.
     pub seed: u64,
-    /// Division of the data into parts.
+    /// Number of the fold, which is one division of the data into parts; `None` for the usual parts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fold: Option<usize>,
-    /// Commit of the program that trained.
+    /// Commit of the program that trained; `None` without git.
     pub commit: Option<String>,
-    /// Policy chosen on the validation part.
+    /// Policy chosen on the validation part; the thresholds are chosen on the calibration part if that part allows a promise.
     pub policy: Policy,
     /// Promise of that policy; empty if the data has no calibration part that allows a promise.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -46,10 +46,10 @@ pub struct RunFigures {
     /// Whether the samples are frames of one recording, which depend on each other.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_recording: bool,
-    /// Mean accuracy over the named classes that the part has, of the given answers.
+    /// Mean over the classes named in `balanced` of the accuracy of the given answers; classes without samples are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balanced_accuracy: Option<f64>,
-    /// Right answers of each counted class.
+    /// Right answers to the samples of each class named in `counted`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counted: Vec<Hits>,
     /// Expected calibration error of each exit; absent below 1,000 samples.

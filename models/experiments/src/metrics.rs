@@ -5,7 +5,7 @@ use headwater_protocol::Exit;
 use headwater_calibration::data::Samples;
 use headwater_calibration::part_logits::PartLogits;
 
-/// Bins of the calibration error.
+/// Number of bins of the calibration error.
 const BINS: usize = 15;
 /// Samples below which no calibration error is given: bins of fewer than about 70 samples say little.
 const LEAST_FOR_CALIBRATION: usize = 1000;
@@ -58,7 +58,7 @@ pub fn calibration_error(answers: &[(f32, bool)]) -> Option<f64> {
 }
 
 /// Area under the receiver operating characteristic: the probability that a sample with the event has a larger score than a sample
-/// without it, ties counted half. `None` if all samples or none have the event.
+/// without the event, ties counted half. `None` if all samples or none have the event.
 pub fn auroc(mut scores: Vec<(f32, bool)>) -> Option<f64> {
     scores.sort_by(|a, b| a.0.total_cmp(&b.0));
     let events = scores.iter().filter(|(_, event)| *event).count();

@@ -66,7 +66,7 @@ impl Page<'_> {
         if found == runs { shown } else { format!("{shown} ({found} of {runs} runs)") }
     }
 
-    /// Exits of any row, shallowest first.
+    /// Exits that any run has, shallowest first.
     fn exits(&self) -> Vec<Exit> {
         let has = |exit: &Exit| self.runs.iter().any(|run| run.report.every.get(*exit).is_some());
         Exit::FIRST.into_iter().filter(has).collect()
@@ -155,7 +155,7 @@ impl Page<'_> {
         table(text, "Accuracy", "", &heads, rows);
     }
 
-    /// The same runs with thresholds for other losses, beside those of the recipe.
+    /// Writes the figures of the same runs under thresholds for other losses than the recipe's.
     fn other_losses(&self, text: &mut String) {
         if self.plan.loss_points.is_empty() {
             return;

@@ -54,7 +54,7 @@ pub struct Run {
     pub row: usize,
     /// Seed of weights, order and augmentation.
     pub seed: u64,
-    /// Division of the data into parts.
+    /// Number of the fold, which is one division of the data into parts; `None` for the usual parts.
     pub fold: Option<usize>,
 }
 
@@ -103,7 +103,7 @@ impl Plan {
         self.folds().into_iter().flat_map(of_fold).collect()
     }
 
-    /// Sets of missing devices that are evaluated: none first, then by number.
+    /// Sets of missing devices that are evaluated: the empty set first, then larger and larger sets.
     pub fn patterns(&self, slots: usize) -> Vec<SlotSet> {
         let most = self.missing.min(slots.saturating_sub(1));
         (0..=most).flat_map(|count| combinations(slots, count)).collect()
@@ -144,7 +144,7 @@ fn combinations(slots: usize, count: usize) -> Vec<SlotSet> {
     sets.into_iter().map(|(set, _)| set).collect()
 }
 
-/// Values that do not fit each other or the rows.
+/// Mistakes in an experiment file: values that do not fit each other, or do not fit the rows.
 fn mistakes(plan: &PlanFile, rows: &[Row]) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     let mut expect = |key: &str, holds: bool, expected: &str, found: &dyn Debug| {

@@ -108,7 +108,7 @@ pub struct SimplePlan {
     pub single_camera_epochs: u32,
 }
 
-/// Changes of a network spec and of a recipe: tables that replace the keys they state.
+/// Changes of a network spec and of a recipe: each table replaces the keys that it states.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Changes {
@@ -154,7 +154,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Name as a folder: letters, digits and hyphens.
+    /// Name of the row's folder: lower-case letters, digits and hyphens.
     pub fn slug(&self) -> String {
         let words = self.name.split(|letter: char| !letter.is_ascii_alphanumeric());
         words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-").to_lowercase()
@@ -255,7 +255,7 @@ impl RowPlan {
     }
 }
 
-/// The TOML text of a file with changes, one after the other.
+/// The TOML text of a file after both tables of changes, applied one after the other.
 fn changed(file: &Path, text: &str, changes: [&Table; 2]) -> Result<String, FileError> {
     if changes.iter().all(|changes| changes.is_empty()) {
         return Ok(text.to_owned());
@@ -277,7 +277,7 @@ fn in_changed(error: FileError, changes: [&Table; 2]) -> String {
     }
 }
 
-/// Replaces keys of a table by those of `changes`; keys of inner tables are replaced one by one.
+/// Replaces keys of `table` by the same keys of `changes`; keys of inner tables are replaced one by one.
 fn merge(table: &mut Table, changes: &Table) {
     for (key, value) in changes {
         match (table.get_mut(key), value) {

@@ -35,7 +35,7 @@ pub struct LoadedParts {
     pub is_recording: bool,
 }
 
-/// A run that cannot end.
+/// A run that cannot be finished.
 #[derive(Debug, Error)]
 pub enum TableError {
     /// Training failed.
@@ -100,7 +100,7 @@ impl LogitsFolder {
         self.0.join(format!("{}.hwlogits", part.name()))
     }
 
-    /// The file of a part with some devices missing.
+    /// The file of a part with the devices `missing` left out; the usual file of the part if none is missing.
     fn without(&self, part: Part, missing: SlotSet) -> PathBuf {
         let slots: Vec<String> = missing.positions().map(|slot| slot.to_string()).collect();
         match slots.is_empty() {
@@ -163,7 +163,7 @@ pub fn complete(
         names.push(file_name(file));
         logits_file::write(file, &named(identity, file), samples, &logits)
     };
-    // The evaluated part with no device missing is written below.
+    // If the page shows the validation part, its file with no device missing is written below.
     if plan.part != Part::Validation {
         write(&files.part(Part::Validation), &parts.validation)?;
     }

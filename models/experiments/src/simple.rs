@@ -1,5 +1,5 @@
-//! Baselines that need no network of several devices: nearest neighbours in raw pixels, the presence pattern alone, the most frequent
-//! class.
+//! Baselines that need no network of several devices: nearest neighbours in raw pixels, the presence pattern alone, one camera alone,
+//! the most frequent class.
 
 use std::collections::HashMap;
 

@@ -20,29 +20,29 @@ impl Spread {
         (n > 0.0).then_some(Self { mean, deviation })
     }
 
-    /// `97.4 ± 0.4`, of shares as percent.
+    /// Mean and deviation of shares, in percent: `97.4 ± 0.4`.
     pub(super) fn percent(self) -> String {
         format!("{:.1}{}", 100.0 * self.mean, self.deviation())
     }
 
-    /// `21.9 ± 3.1`, of bytes.
+    /// Mean and deviation of numbers of bytes: `21.9 ± 3.1`.
     pub(super) fn bytes(self) -> String {
         let deviation = self.deviation.map_or_else(String::new, |deviation| format!(" ± {deviation:.1}"));
         format!("{:.1}{deviation}", self.mean)
     }
 
-    /// `+0.4 ± 0.2`, of a difference of shares in points.
+    /// Mean and deviation of differences of shares, in points: `+0.4 ± 0.2`.
     pub(super) fn points(self) -> String {
         format!("{:+.1}{}", 100.0 * self.mean, self.deviation())
     }
 
-    /// `+0.24 ± 0.11`, of a small difference of shares in points.
+    /// As [`Spread::points`], with two decimals for small differences: `+0.24 ± 0.11`.
     pub(super) fn small_points(self) -> String {
         let deviation = self.deviation.map_or_else(String::new, |of| format!(" ± {:.2}", 100.0 * of));
         format!("{:+.2}{deviation}", 100.0 * self.mean)
     }
 
-    /// ` ± 0.4`, of a share; empty for one run.
+    /// The deviation of shares, in percent: ` ± 0.4`; empty for one run.
     fn deviation(self) -> String {
         self.deviation.map_or_else(String::new, |deviation| format!(" ± {:.1}", 100.0 * deviation))
     }

@@ -28,8 +28,8 @@ pub struct SectionCost {
     pub parameters: u64,
     /// Multiply-accumulates.
     pub macs: u64,
-    /// Bytes of the input and output of the block for which they are largest together, 4 per value; a larger map inside a block
-    /// counts instead of that block's output.
+    /// Bytes of a block's input and output together, 4 per value, for the block with the most; a larger map inside the block counts
+    /// instead of its output.
     pub memory_bytes: u64,
 }
 

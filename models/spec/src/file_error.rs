@@ -1,17 +1,17 @@
-//! Errors in the TOML files that a user writes: specs and recipes.
+//! Errors in the TOML files that a user writes: specs, recipes and experiments.
 
 use std::path::{Path, PathBuf};
 
 use headwater_toml_file::Mistake;
 use thiserror::Error;
 
-/// A spec or a recipe that cannot be used.
+/// A spec, recipe or experiment file that cannot be used.
 #[derive(Debug, Error)]
 pub enum FileError {
     /// The file cannot be read.
     #[error("reading the {kind} {}: {source}", file.display())]
     Unreadable {
-        /// Kind of the file.
+        /// What the file is, in words.
         kind: &'static str,
         /// The file.
         file: PathBuf,

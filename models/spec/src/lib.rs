@@ -40,7 +40,7 @@ pub struct Spec {
     pub file: PathBuf,
     /// Contents of the TOML file, for messages that quote a line.
     pub text: String,
-    /// The tables of the text.
+    /// The tables of the text, parsed.
     pub network: NetworkSpec,
     /// Shapes of every section.
     pub shapes: Shapes,
@@ -67,7 +67,7 @@ pub struct NetworkSpec {
     pub wire: WireSpec,
 }
 
-/// `[network]`.
+/// The table `[network]`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
@@ -79,7 +79,7 @@ pub struct Header {
     pub labels: Spanned<Vec<String>>,
 }
 
-/// `[device]`.
+/// The table `[device]`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceSpec {
@@ -98,7 +98,7 @@ pub struct DeviceSpec {
     pub sent_channels: Option<Spanned<usize>>,
 }
 
-/// `[local]`.
+/// The table `[local]`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LocalSpec {
@@ -106,7 +106,7 @@ pub struct LocalSpec {
     pub aggregation: Aggregation,
 }
 
-/// `[edge]`.
+/// The table `[edge]`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeSpec {
@@ -124,7 +124,7 @@ pub struct EdgeSpec {
     pub fusion: Option<Spanned<Aggregation>>,
 }
 
-/// `[cloud]`.
+/// The table `[cloud]`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CloudSpec {
@@ -134,7 +134,7 @@ pub struct CloudSpec {
     pub blocks: Spanned<Vec<Spanned<BlockSpec>>>,
 }
 
-/// `[wire]`.
+/// The table `[wire]`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct WireSpec {

@@ -4,7 +4,7 @@ use headwater_inference::manifest::FeatureEncoding;
 
 use super::*;
 
-/// The shipped spec with `from` replaced by `to`.
+/// Parses the shipped `ddnn-c.toml` with `from` replaced by `to`.
 #[track_caller]
 fn changed(from: &str, to: &str) -> Result<Spec, FileError> {
     let text = include_str!("../../networks/ddnn-c.toml");
@@ -79,7 +79,7 @@ fn the_costs_follow_the_formula() {
     assert_eq!(cost.cloud.macs, 54 * 9 * 32 * 256 + 32 * 9 * 48 * 64 + 48 * 9 * 64 * 16 + 1024 * 10);
 }
 
-/// A spec in `models/networks` with `from` replaced by `to`.
+/// Parses a spec in `models/networks` with the first `from` replaced by `to`.
 #[track_caller]
 fn changed_in(name: &str, from: &str, to: &str) -> Result<Spec, FileError> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../networks").join(name);
@@ -276,7 +276,7 @@ fn a_misfit_in_a_head_or_after_an_fc_block_is_refused_with_the_line() {
 fn branchynets_lenet_has_the_published_costs() {
     let cost = changed_in("b-lenet-b.toml", "b-lenet-b", "b-lenet-b").unwrap().cost();
     let (first, branch) = (25 * 5 * 30 * 30, 9 * 5 * 10 * 15 * 15 + 640 * 10);
-    // 0.220 M up to exit 1 and 1.140 M along the trunk, as the reference counts.
+    // The reference counts 0.220 M multiply-accumulates up to exit 1, and 1.140 M along the trunk.
     assert_eq!((cost.device.macs, first + branch), (220_150, 220_150));
     assert_eq!(first + cost.cloud.macs, 1_140_070);
     let d = changed_in("b-lenet-d.toml", "b-lenet-d", "b-lenet-d").unwrap().cost();

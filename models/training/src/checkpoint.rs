@@ -29,7 +29,7 @@ pub struct Progress {
     pub step_in_epoch: u32,
     /// Steps finished since the start.
     pub step: u64,
-    /// Sums over the unfinished epoch.
+    /// Loss and right answers, summed over the unfinished epoch.
     #[serde(rename = "figures")]
     pub sums: LossSums,
     /// Records of the finished epochs.
@@ -59,7 +59,7 @@ pub struct EpochRecord {
 /// Exchange among ranks so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScaleOutProgress {
-    /// Ranks of the run since its last start.
+    /// Number of ranks since the last start of the run.
     pub ranks: usize,
     /// Number of exchanges of gradients or weights; in a run of one rank, the number of steps.
     pub exchanges: u64,
@@ -102,7 +102,7 @@ pub enum CheckpointError {
     Damaged {
         /// The file.
         file: PathBuf,
-        /// The contradiction.
+        /// What is wrong with the file, in words.
         reason: String,
     },
     /// The file is from another version of the program.

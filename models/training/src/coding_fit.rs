@@ -205,7 +205,7 @@ mod tests {
         let bundle = Bundle::from_bytes(&exported.bytes).unwrap();
         assert_eq!(bundle.manifest().scores, ScoreEncoding::Bits4);
         for engine in [&TractEngine as &dyn headwater_inference::engine::Engine, &PackedEngine] {
-            // The cloud has no packed form.
+            // The packed engine gives no logits, since the cloud section has no packed form.
             let Ok(found) = bundle_logits(&bundle, engine, &test) else { continue };
             assert_eq!(found.devices, expected.devices, "levels are exact");
             assert_eq!(found.map_bytes, expected.map_bytes);

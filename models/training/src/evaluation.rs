@@ -9,7 +9,7 @@ use headwater_calibration::part_logits::PartLogits;
 /// Number of samples that run through the trained network at once.
 const CHUNK: usize = 128;
 
-/// Runs all samples through the network, normalised by the running statistics.
+/// Logits of all samples; batch norms use their running statistics.
 pub fn evaluate(experiment: &Experiment, state: &State, samples: &Samples) -> PartLogits {
     let indices: Vec<usize> = (0..samples.len()).collect();
     let shares = experiment.workers.share(&indices, |share| {

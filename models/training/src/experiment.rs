@@ -14,11 +14,11 @@ use headwater_spec::Spec;
 pub struct Experiment {
     /// The recipe, with the seed.
     pub recipe: Recipe,
-    /// Data and identity.
+    /// Identity and origin of the run.
     pub info: RunInfo,
     /// The layers, with their spec.
     pub network: Network,
-    /// The threads of the recipe.
+    /// The worker threads, as many as the recipe says.
     pub workers: Workers,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! An [`experiment::Experiment`] is a network spec, a recipe and the choice of data. [`network::Network`] has the layers,
 //! [`joint::Trainer`] minimises the joint loss over every exit ([`loss`]), [`reduction`] combines the gradients of the workers.
-//! [`report`] writes the figures of a run, [`export`] the bundle, after an engine has agreed with the trained network. [`run`] stores a run in a folder
-//! that survives a kill.
+//! [`report`] writes the figures of a run, [`export`] the bundle, after an engine has agreed with the trained network. [`run`] stores a
+//! run in a folder that survives a kill.
 //!
 //! The crate knows no sockets, services or time limits. Outside [`run`] it reads no clock, and no files except spec and recipe.
 //!

@@ -157,7 +157,7 @@ impl TermInputs<'_> {
         self.batch.seen.iter().map(|seen| share(seen) * weight).collect()
     }
 
-    /// Soft targets of the teacher of an exit; of the teacher of device heads that are no exits if `exit` is `None`.
+    /// Soft targets from the teacher of `exit`; if `exit` is `None`, from the teacher of the device heads, which are no exits.
     fn teacher_of(&self, exit: Option<Exit>) -> &[f32] {
         let deeper = |teacher: &Exit| exit.is_none_or(|exit| *teacher > exit);
         let teacher = match self.recipe.distillation.teacher {
@@ -290,7 +290,7 @@ mod tests {
         let output =
             network.forward(&Pass::training(TrainedState { layout: &network.layout, state: &state }), &batch);
         let recipe = Recipe::read(None).unwrap().loss;
-        // Losses with the last and the next exit as the teacher, of device heads with this weight.
+        // Losses with the last and with the next exit as the teacher; `device` is the weight of distillation for the device heads.
         let losses = |device: f32| {
             [Teacher::Last, Teacher::Next].map(|teacher| {
                 let distillation = Distillation { teacher, device, ..recipe.distillation.clone() };

@@ -126,7 +126,7 @@ impl Network {
         };
         let exits = self.spec.network.configuration().exits().iter().map(|&exit| {
             let logits = match exit.word() {
-                // One device: its scores, in the rows of the batch.
+                // There is one device: the join puts its scores into the rows of the batch.
                 ExitWord::Device => join_all(&devices, SourceOutput::scores, Aggregation::Mp),
                 ExitWord::Local => {
                     let scores =
@@ -203,7 +203,7 @@ impl ExitSection {
         SourceOutput { rows, input, scores: Some(scores), features: self.sent(map) }
     }
 
-    /// Scores `[rows, classes, 1, 1]` for the input of `output`, not rounded to levels.
+    /// Scores `[rows, classes, 1, 1]` before rounding to levels, computed from the input of `output`.
     pub fn exact_scores(&self, pass: &Pass<'_>, output: &SourceOutput) -> Tensor<4> {
         let map = if self.sends_all() {
             output.features.clone()
@@ -236,7 +236,7 @@ impl ExitSection {
         if self.sends_all() { map } else { map.narrow(1, 0, sent) }
     }
 
-    /// Inputs of the signs that form the map that the head reads, by the running statistics; `None` if that map has floats.
+    /// Inputs of the signs of the map that the head reads, normalised by the running statistics; `None` if that map has floats.
     pub fn before_sign(&self, pass: &Pass<'_>, input: Tensor<4>) -> Option<Tensor<4>> {
         let (last, before) = self.blocks.split_last()?;
         last.layer().before_sign(pass, run(pass, before, input))
@@ -284,7 +284,7 @@ fn logits(block: &Option<Block>) -> impl Iterator<Item = SectionLayers<'_>> {
     block.iter().map(|block| SectionLayers::Logits(std::slice::from_ref(block)))
 }
 
-/// Joins outputs of the sources for the samples `rows` of the batch, in ascending order.
+/// Joins the outputs of the sources for the samples `rows` of the batch; `rows` ascend.
 fn joined(
     sources: &[Option<&SourceOutput>],
     output: fn(&SourceOutput) -> Tensor<4>,

@@ -10,7 +10,7 @@ pub struct Gradients {
     pub gradient: Vec<f32>,
     /// Statistics of each batch norm; `None` for a batch norm that took no part.
     pub statistics: Vec<Option<BatchStatistics>>,
-    /// Sums over the samples.
+    /// Loss and right answers, summed over the samples.
     pub sums: LossSums,
 }
 

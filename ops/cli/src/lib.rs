@@ -35,7 +35,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     headwater_telemetry::print(text).context("writing to standard output")
 }
 
-/// Says what a path is that is no regular file.
+/// Words for messages about a path where something other than a regular file was found.
 fn special_file(kind: std::fs::FileType) -> &'static str {
     if kind.is_dir() { "a folder" } else { "a device, a pipe or a socket" }
 }

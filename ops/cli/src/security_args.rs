@@ -23,7 +23,7 @@ pub struct SecurityArgs {
     /// Certificates that the authority has revoked (PEM, X509 CRL).
     #[arg(long, value_name = "FILE")]
     pub tls_revoked_file: Option<PathBuf>,
-    /// User at the broker, where no certificate says who this is.
+    /// User at the broker, for a program without a certificate.
     #[arg(long, value_name = "NAME")]
     pub broker_user: Option<String>,
     /// File whose first line is the user's password.

@@ -23,7 +23,7 @@ pub struct PolicyClient {
 }
 
 impl PolicyClient {
-    /// Connects. Needs a tokio runtime. `wait_limit` bounds the connection and each answer.
+    /// Connects. Needs a tokio runtime. `wait_limit` bounds the wait for the connection, and later the wait for each answer.
     ///
     /// # Errors
     /// [`GroupError`]: the settings cannot work, no broker answers in time, or the broker refuses the client or its subscription.

@@ -36,7 +36,7 @@ pub struct AccountedSample {
 }
 
 impl AccountedSample {
-    /// Time from the trigger to the first decision; `None` without either.
+    /// Time from the trigger to the first decision; `None` if one of the two is missing.
     pub fn latency(&self) -> Option<Duration> {
         Some(self.decision.as_ref()?.1 - self.triggered?)
     }

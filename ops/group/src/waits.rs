@@ -1,4 +1,4 @@
-//! Waiting functions of the group client. Each returns at its event, or fails after the client's limit.
+//! Functions by which the group client waits. Each returns when its event has come, or fails after the client's `wait_limit`.
 
 use std::time::Duration;
 

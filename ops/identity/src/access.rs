@@ -22,7 +22,7 @@ impl Access {
     }
 }
 
-/// Mosquitto's access file for these members, which must not be revoked. A member without a group gets no rule.
+/// Mosquitto's access file for these members, which must not be revoked. A member that has rights in no group gets no rule.
 pub(crate) fn rules<'a>(site: &SiteId, members: impl IntoIterator<Item = &'a Member>) -> String {
     let mut text =
         "# Written by `headwater enroll`; changes are lost. Who is not named here may do nothing.\n"

@@ -83,7 +83,7 @@ pub enum EnrollError {
 }
 
 impl EnrollError {
-    /// An error of the operating system. If access is denied, the reason also says whose the file is, and what to do.
+    /// An error of the operating system. If access is denied, the reason also says who owns the file, and what to do.
     pub(crate) fn system(path: &Path, error: &io::Error) -> Self {
         let denied = (error.kind() == io::ErrorKind::PermissionDenied).then(|| denied(path)).flatten();
         match denied {

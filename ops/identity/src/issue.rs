@@ -19,7 +19,7 @@ use crate::member::Member;
 /// Years for which the authority is valid.
 const AUTHORITY_YEARS: i64 = 20;
 
-/// Beginning of the alternative name that tells the holder's role. `transport` has the same constant: neither crate may import the other.
+/// Beginning of the alternative name that tells the holder's role. The crate `transport` reads roles by the same constant.
 const ROLE_PREFIX: &str = "urn:headwater:";
 
 /// The authority: its name and the key that signs certificates.

@@ -95,7 +95,7 @@ fn say(text: &str) {
     println!("{text}");
 }
 
-/// Prints how the samples of each group ended. Returns whether each sample had one decision, not a wrong one, or one drop.
+/// Prints how the samples of each group ended. Returns whether each captured sample had one end (decision or drop), and none a wrong one.
 fn tell(what: &str, outcomes: &[Outcome]) -> bool {
     for (group, outcome) in GROUPS.iter().zip(outcomes) {
         let Outcome { decided, complete, dropped, contradicted, wrong, .. } = outcome;
@@ -195,7 +195,7 @@ async fn check_states(folder: &Path, rounds: u32) -> bool {
                 }
             }
         }
-        // Between two rounds the devices run for over a minute, so that ends of the earlier round do not make them flapping.
+        // The devices run for over a minute between two rounds: a device whose connection ends three times in a minute would be flapping.
         if round + 1 < rounds {
             tokio::time::sleep(Duration::from_secs(61)).await;
         }

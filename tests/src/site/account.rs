@@ -17,7 +17,7 @@ const FRAMES: u64 = 300;
 /// Longest wait for a client to receive decisions, once all samples have ended.
 const SEEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// Exit and class of complete decisions for each frame, from a time without faults.
+/// For each frame: exit and class of its complete decisions, from a time without faults.
 pub type Reference = BTreeMap<u64, (Exit, Option<u16>)>;
 
 /// The samples of a period.
@@ -25,7 +25,7 @@ pub type Reference = BTreeMap<u64, (Exit, Option<u16>)>;
 pub struct SampleRange {
     /// Their ids, which are the same in all groups.
     pub samples: RangeInclusive<u64>,
-    /// For each group: captures that all of its devices had missed before the period, by the smallest count of a device.
+    /// For each group: the smallest number of captures that one of its devices had missed before the period.
     missed_before: Vec<u64>,
 }
 
@@ -45,7 +45,7 @@ impl SampleRange {
 }
 
 impl Site {
-    /// The smallest number of missed captures in the logs of a group's devices: all of them missed at most so many.
+    /// The smallest number of missed captures in the logs of a group's devices: no more samples than that were missed by all of them.
     fn missed_by_all(&self, group: &str) -> u64 {
         let index = GROUPS.iter().position(|name| *name == group).unwrap_or_default();
         let missed = (0..DEVICES).map(|slot| {
@@ -71,7 +71,7 @@ pub struct Outcome {
     pub dropped: BTreeMap<Dropped, u64>,
     /// Samples that are neither decided nor dropped.
     pub open: Vec<u64>,
-    /// Captures that every device of the group missed, by its own count: on a busy machine all may be late for a sample.
+    /// Most samples that all devices may have missed, by the smallest of their counts: on a busy machine all may be late for a sample.
     pub missed: u64,
     /// Samples with two different decisions, or with a decision and a drop.
     pub contradicted: u64,

@@ -15,7 +15,7 @@ use super::account::{Outcome, Reference, SampleRange, outcomes, receive, sample_
 use super::{GROUPS, PERIOD_MS, Part, Site, device_name, device_names};
 use crate::other_programs::find_faketime;
 
-/// How much each row of the table does.
+/// Size of each row of the table: its samples, its kills, the length of a fault, and the seed of random choices.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     /// Samples of each row, over all groups.
@@ -41,7 +41,7 @@ pub enum Fault {
     Clock(Target, i64),
     /// The disk of the journals is full for a while.
     FullDisk,
-    /// Every certificate but the operators' is replaced, and the broker reads its own again.
+    /// Every certificate except the operators' is replaced; the broker reads its own again, and is then killed and started.
     Renew,
     /// The certificate of a device is revoked, and the broker reads the list of revoked certificates again.
     Revoke,
@@ -142,8 +142,8 @@ impl Target {
 }
 
 impl Row {
-    /// Whether each sample has one end, no answer is wrong, and the client has received each decision, unless the broker was killed or
-    /// started again. A device whose clock stepped must answer with its group again.
+    /// Whether each sample has one end, no answer is wrong, and the client has received each decision (it may miss some if the broker was
+    /// killed or started again). A device whose clock stepped must answer with its group again.
     pub fn is_sound(&self) -> bool {
         let may_miss = self.fault == Fault::Kill(Target::Broker) || self.fault == Fault::Renew;
         let is_sound = |outcome: &Outcome| outcome.is_sound() && (may_miss || outcome.unseen == 0);

@@ -334,7 +334,8 @@ impl Site {
         }
     }
 
-    /// Mosquitto's configuration, by `headwater enroll` if the site has identity. As root Mosquitto must stay root, to read the folder.
+    /// Writes Mosquitto's configuration (the one of `headwater enroll` if the site has identity), and returns its path. If root starts
+    /// Mosquitto, it must stay root, to be able to read the folder.
     fn broker_configuration(&self) -> PathBuf {
         let text = match self.has_identity {
             true => std::fs::read_to_string(self.members().join("broker/mosquitto.conf"))
@@ -372,7 +373,7 @@ impl Site {
         self.program(part).signal(signal).expect("a shell starts");
     }
 
-    /// Body of the answer of the aggregator's admin port; empty if the port does not answer.
+    /// Body of the answer to `GET path` at the aggregator's admin port; empty if the port does not answer.
     pub fn admin(&self, path: &str) -> String {
         let mut answer = String::new();
         if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.admin_port)) {

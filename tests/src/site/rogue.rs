@@ -1,5 +1,5 @@
-//! The rogue table: what a client that pretends to be others can do to a site without identity, and to a site with identity, there without
-//! a valid certificate or with the valid certificate of another device.
+//! The rogue table: what a client that pretends to be others can do to a site without identity, and what it can do to a site with
+//! identity, once without a valid certificate and once with the valid certificate of another device.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -27,11 +27,11 @@ use crate::shipped;
 pub enum Attack {
     /// Scores in the name of the victim.
     Summary,
-    /// An account of the leader by which all samples are closed.
+    /// Settled notices in the leader's name by which all samples are closed.
     Settled,
-    /// Requests of the leader for the devices' features.
+    /// Requests in the leader's name for the devices' features.
     Request,
-    /// Results of the leader.
+    /// Results in the leader's name.
     Result,
     /// Births of the victim with another slot, and empty births.
     Birth,
@@ -39,7 +39,7 @@ pub enum Attack {
     Slot,
     /// A status by which the victim is down.
     Status,
-    /// A claim of another leader with a higher term.
+    /// Claims of a leader that does not exist, with a term above the real leader's.
     Leader,
     /// Triggers, most of them with ids far from the group's.
     Trigger,
@@ -51,7 +51,7 @@ pub enum Attack {
     Garbage,
     /// Births of devices that do not exist.
     Names,
-    /// Scores of the victim and of the client's own device, by another network.
+    /// Scores in the name of the victim and of the client's own device, as if from another network.
     Bundle,
     /// An earlier message of the victim, sent again.
     Replay,
@@ -59,7 +59,7 @@ pub enum Attack {
     Lie,
 }
 
-/// The certificates of the site and of the rogue client.
+/// A column of the table: whether the site has identity, and whose certificate the rogue client has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     /// The site has no identity: everybody may connect to the broker.
@@ -101,7 +101,7 @@ pub struct Cell {
     pub passed: u64,
     /// Outcome of each group; the first group is attacked.
     pub outcomes: Vec<Outcome>,
-    /// Counters of the aggregator about refused or implausible messages that grew during the attack, by name in the table.
+    /// By how much the aggregator's counters of refused or implausible messages grew during the attack, by name in the table.
     pub counted: BTreeMap<String, u64>,
 }
 
@@ -128,7 +128,7 @@ impl Attack {
         }
     }
 
-    /// Messages that the client sends at once. `round` counts the times it has sent before.
+    /// Messages that the client sends at once. `round` is the number of times that it has sent messages before.
     fn round(self, known: &GroupKnowledge, round: u64) -> Vec<Forged> {
         let next = SampleId(sample_now() + 1);
         let other = NetworkId([0x5a; 32]);
@@ -182,7 +182,7 @@ impl GroupKnowledge {
         (self.topics.name(topic), payload, false)
     }
 
-    /// Scores in the name of a device that are certain of class 3.
+    /// A summary in the name of the device in `slot`; its scores are certain of class 3.
     fn summary(&self, slot: usize, sample: SampleId, network: Option<NetworkId>) -> Forged {
         // Class 3 has the highest level, every other class the lowest.
         let mut scores = Vec::new();
@@ -320,7 +320,7 @@ fn shipped_limits() -> Limits {
     Limits { classes: 10, scores: ScoreEncoding::Bits4, ..Limits::default() }
 }
 
-/// Whether a message is a summary with scores; a message that the view is absent is none.
+/// Whether a message is a summary with scores; false for the message that the sample is not in view.
 fn is_summary(payload: &[u8]) -> bool {
     let message = decode(payload, &shipped_limits());
     message.is_ok_and(|message| matches!(message.body, Body::Summary(_)))
@@ -366,7 +366,7 @@ impl Listener {
         }
     }
 
-    /// What the rogue client must know, once a result and a summary of `cam-0` have arrived.
+    /// Waits until a result and a summary of `cam-0` have arrived, and returns what the rogue client must know.
     async fn knowledge(&mut self) -> GroupKnowledge {
         let (site, group) = (SiteId::new(SITE).expect("a name"), GroupId::new(GROUPS[0]).expect("a name"));
         let topics = Topics::new(&site, &group);
@@ -490,7 +490,7 @@ pub async fn run(
     Cell { refused, sent, passed, outcomes, counted }
 }
 
-/// Removes the retained messages of the rogue client from a broker without identity; elsewhere it could leave none.
+/// Removes the retained messages of the rogue client from a broker without identity. With identity the client could leave none.
 async fn cleanup(site: &Site, known: &GroupKnowledge, column: Column) {
     if column == Column::NoIdentity {
         let config = LinkConfig::new(site.access(GROUPS[0], "operator"), "cleanup");

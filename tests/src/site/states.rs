@@ -50,7 +50,7 @@ impl Event {
         }
     }
 
-    /// Slot of the device in the first group to which the event happens. Each event has its own device, since a device that ends three
+    /// Slot, in the first group, of the device to which the event happens. Each event has its own device, since a device that ends three
     /// times in a minute is flapping.
     fn slot(self) -> usize {
         self as usize + 1
@@ -70,7 +70,7 @@ impl Event {
         }
     }
 
-    /// Longest time until the state must be named, from the event, or from the start of the program.
+    /// Longest time until the state must be named, counted from the event; for a start, from the start of the program.
     fn limit(self) -> Duration {
         match self {
             Self::Killed | Self::Flapping => Duration::from_secs(1),
@@ -100,7 +100,7 @@ impl Named {
         format!("| {} | `{}` | {limit} | {status} | {metric} | {log} |", event.name(), event.state())
     }
 
-    /// Whether each place named the event within its limit.
+    /// Whether each place named the state within the event's limit.
     pub fn is_in_time(&self) -> bool {
         [self.status, self.metric, self.log].into_iter().all(|time| time <= self.event.limit())
     }

@@ -300,7 +300,7 @@ fn a_tier_with_trusted_keys_takes_signed_bundles_alone() {
             assert_eq!(code, Some(2), "{program}: {said}");
             assert!(said.contains(reason), "{program}: {reason} in {said}");
         }
-        // The file names the release that was used last under the names of all programs; each program looks at its own.
+        // The file has a line for each name with the release that was used last; a program reads only the line of its own name.
         let releases = file("releases");
         std::fs::write(&releases, "s/g/d 2\nhome/demo 2\ncloud 2\n").unwrap();
         let own =

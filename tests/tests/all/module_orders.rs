@@ -187,7 +187,7 @@ fn passed_on(text: &str) -> BTreeMap<String, Vec<String>> {
     found.into_iter().filter_map(|path| Some((path.last()?.clone(), path))).collect()
 }
 
-/// Takes away modules that import none of the others until all that are left import another one: the circles, and what imports them.
+/// Removes, again and again, modules that import none of those left. Returns the import statements between the modules that stay.
 fn circle(imports: &BTreeMap<String, BTreeMap<String, String>>) -> Vec<String> {
     let mut left = imports.clone();
     loop {

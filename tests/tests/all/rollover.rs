@@ -110,7 +110,7 @@ async fn check(configuration: Configuration) {
                 6 | 7 => assert_eq!(decision.network, next.network_id(), "{what}"),
                 _ => {}
             }
-            // Exactly the devices that have the other network than the decision are missing.
+            // The devices whose network is not the decision's are missing, and no others.
             let others = match (round, decision.network == next.network_id()) {
                 (0 | 7, _) => 0,
                 (_, true) => 6 - u32::from(round),

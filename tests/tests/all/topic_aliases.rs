@@ -47,7 +47,7 @@ impl Client {
 
     async fn until_connected(&mut self) {
         while self.next().await != Incoming::Connected {}
-        // An acknowledged message comes after the retained one: when its answer is there, all bytes of the start have been written.
+        // This message is sent after the retained one: once the broker has acknowledged it, all bytes of the start have been written.
         let mut taken = self.link.publish_acknowledged("other/x", "x", false).expect("connected");
         timeout(MAX_WAIT, taken.wait()).await.expect("in time");
     }

@@ -21,7 +21,8 @@ pub(super) fn is_wide() -> bool {
     CodePath::best().name() == "avx512"
 }
 
-/// Bound of the path's kernel, in 10^9 products a second; `None` for a path whose instructions this bench does not measure.
+/// Highest rate that the path's kernel can reach, in 10^9 products a second; `None` if this bench does not measure the path's
+/// instructions.
 pub(super) fn of_path() -> Option<f64> {
     if is_wide() { popcounts() } else { lookups() }
 }

@@ -38,7 +38,7 @@ pub(super) struct Signature {
     /// The key that verifies the signature.
     pub(super) key: VerifyingKey,
     pub(super) release: Release,
-    /// 128 hex digits.
+    /// The signature as 128 hex digits.
     signature: String,
 }
 
@@ -51,10 +51,10 @@ pub enum SignatureError {
     /// The signature's key is not among the trusted keys.
     #[error("signed by {0}, which is not among `trusted_keys`")]
     Stranger(VerifyingKey),
-    /// The signature does not belong to this network, policy and release.
+    /// The signature does not belong to this network, policy, release and list of sites.
     #[error("the signature by {0} is not of this network, policy, release and sites")]
     Wrong(VerifyingKey),
-    /// An earlier release than one that was in use.
+    /// The release is older than the oldest that the program accepts.
     #[error(
         "expected release {expected} or a later one, found release {found}: take the newer bundle, or sign this one with a higher --release"
     )]

@@ -48,7 +48,7 @@ pub enum EdgeEvent<'a> {
         /// The map, [`CollectorConfig::packed_bytes`] long.
         bits: &'a [u8],
     },
-    /// The device does not keep the features any more.
+    /// The device has no features of the sample any more.
     Gone {
         /// Slot of the device.
         slot: Slot,
@@ -60,7 +60,7 @@ pub enum EdgeEvent<'a> {
         /// Slot of the device.
         slot: Slot,
     },
-    /// Time passed.
+    /// Nothing came but time passed: samples whose time is over are answered.
     Tick,
 }
 
@@ -80,9 +80,9 @@ pub struct EdgeJob {
     pub sample: SampleId,
     /// Slots whose features came; never empty.
     pub slots: SlotSet,
-    /// `[slots of this edge, packed_bytes]`; the section ignores the maps of absent slots.
+    /// Maps, `[slots of this edge, packed_bytes]`; the section ignores the maps of absent slots.
     pub features: Vec<u8>,
-    /// `[slots of this edge]`.
+    /// Whether the features of each slot of this edge came, `[slots of this edge]`.
     pub presence: Vec<bool>,
 }
 

@@ -67,7 +67,7 @@ impl Unit {
     /// Writes an input as floats.
     ///
     /// # Panics
-    /// When the lengths differ.
+    /// When `into` has another length than the input.
     pub(super) fn floats(&self, input: Input<'_>, into: &mut [f32]) {
         match input {
             Input::Pixels(pixels) => {

@@ -12,7 +12,7 @@ pub struct LearnedInputs {
     pub margin: f64,
     /// Number of present slots.
     pub present: f64,
-    /// [`ExitInput::disagreement`].
+    /// Share of devices that disagree with the exit: [`ExitInput::disagreement`].
     pub disagreement: f64,
 }
 

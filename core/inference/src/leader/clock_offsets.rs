@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 /// Number of differences remembered for each slot.
 const MESSAGES: usize = 8;
 
-/// Least limit, for periods below 40 ms: timers of a busy machine are late by some milliseconds.
+/// Smallest limit, ms; it holds for periods below 40 ms, because timers of a busy machine are late by some milliseconds.
 const LEAST_LIMIT_MS: i64 = 10;
 
 /// Offsets, ms, that a device has if its link is fast and its clock agrees with the leader's.
@@ -55,7 +55,7 @@ pub struct ClockOff {
     pub max_ms: i64,
 }
 
-/// Limits of a difference, ms.
+/// Limits within which a device's clock may differ from its group's, ms.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowed {
     /// A quarter of the period, at least [`LEAST_LIMIT_MS`].
@@ -102,13 +102,13 @@ impl ClockOffsets {
         Some(middle.saturating_sub(self.wall_ahead_ms))
     }
 
-    /// How far the device of a message in time is ahead of its group; `None` if it is not. `up` are the slots that are up.
+    /// How far the device of a message in time is ahead of its group; `None` if it is not ahead. `up` are the slots that are up.
     pub(super) fn ahead(&self, slot: Slot, allowed: Allowed, up: SlotSet) -> Option<ClockOff> {
         self.ahead_by(slot, self.offset_ms(slot)?, allowed, up)
     }
 
-    /// Whether a late message names a sample of the future: at least `least_ms` ahead of the leader's clock, although the device's offset
-    /// does not explain that, or the device is ahead of its group.
+    /// How far ahead the device of a late message is, whose sample is `least_ms` ahead of the leader's clock. `None` if the message is
+    /// believed: the lead is at most a quarter of the period, or the device's offset explains it and the device is not ahead of its group.
     pub(super) fn names_future(
         &self,
         slot: Slot,
@@ -217,7 +217,7 @@ mod tests {
         Slot::first(count).collect()
     }
 
-    /// Slots that are left out.
+    /// Checks which slots are left out.
     #[track_caller]
     fn check(offsets_ms: &[(i64, i64)], expected: &[u8]) {
         let offsets = measured(offsets_ms);

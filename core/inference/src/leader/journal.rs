@@ -77,7 +77,7 @@ impl Entry {
     }
 }
 
-/// Adds up entries in the order in which they were written.
+/// The state after these entries, which come in the order in which they were written.
 pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Recovered {
     let mut recovered = Recovered::default();
     let mut open = BTreeSet::new();

@@ -122,7 +122,7 @@ pub struct LeaderConfig {
     pub labels: Vec<String>,
     /// Share of each class in training; the most frequent class may answer samples that no device saw ([`Policy::no_answer`]).
     pub class_prior: Vec<f32>,
-    /// Exits of the network, and the messages that devices send unasked.
+    /// DDNN configuration: it decides which exits there are, and what devices send unasked.
     pub configuration: Configuration,
     /// Device slots of the network.
     pub slots: usize,
@@ -245,7 +245,7 @@ pub enum Event<'a> {
         /// Bytes of the map as sent.
         body_bytes: u64,
     },
-    /// The device does not keep the features any more.
+    /// The device has no features of the sample any more.
     Gone {
         /// Slot of the device.
         slot: Slot,
@@ -296,7 +296,7 @@ pub enum Event<'a> {
     Connected,
     /// The connection to the broker was lost.
     Disconnected,
-    /// Time passed.
+    /// Nothing came but time passed: waits whose time is over end.
     Tick,
 }
 
@@ -333,9 +333,9 @@ pub enum Action {
         generation: Generation,
         /// The sample.
         sample: SampleId,
-        /// `[sources, cloud_map_bytes]`, zero for absent sources; sources are the slots, or the edges if the network has edges.
+        /// Maps, `[sources, cloud_map_bytes]`, zero for absent sources; sources are the slots, or the edges if the network has edges.
         features: Vec<u8>,
-        /// `[sources]`.
+        /// Whether the map of each source is there, `[sources]`.
         presence: Vec<bool>,
         /// Milliseconds left until the deadline; at least 1.
         deadline_ms: u32,

@@ -57,7 +57,7 @@ pub(super) struct OpenSample {
 /// Scores and maps of one sample, in the sizes of its network. Later samples of the network reuse these buffers.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct Buffers {
-    /// `[slots, classes]`; only scores of present slots are read.
+    /// Scores of the devices, `[slots, classes]`; only scores of present slots are read.
     #[serde(with = "super::float_bits")]
     pub(super) scores: Vec<f32>,
     pub(super) device_classes: DeviceClasses,
@@ -65,7 +65,7 @@ pub(super) struct Buffers {
     pub(super) maps: Vec<u8>,
     /// Bytes of each device's map as sent to its edge, by slot; 0 if the leader did not see the map.
     map_body_bytes: Vec<u64>,
-    /// `[edges, classes]`.
+    /// Scores of the edges, `[edges, classes]`.
     #[serde(with = "super::float_bits")]
     pub(super) edge_scores: Vec<f32>,
 }

@@ -16,16 +16,16 @@ use serde::{Deserialize, Serialize};
 
 use super::implausible::{DAY_MS, Implausible, Limit};
 
-/// Largest age of a late sample.
+/// Largest age of a late sample, ms.
 pub(super) const MAX_LATE_MS: u64 = 21 * DAY_MS;
 
-/// Largest difference between a sample's time and the wall clock, unless a setting says otherwise.
+/// Largest difference between a sample's time and the wall clock, ms, unless a setting says otherwise.
 pub(super) const DEFAULT_CLOCK_DIFFERENCE_MS: u32 = 600_000;
 
 /// 1 January 2020, ms since 1970. A wall clock before this time has not been set.
 pub(super) const EARLIEST_WALL_MS: u64 = 1_577_836_800_000;
 
-/// Ten years. Ids further ahead are of another numbering, and say nothing about the wall clock.
+/// Ten years in ms. Ids that are further ahead of the wall clock are of another numbering, and say nothing about that clock.
 const MAX_WALL_BEHIND_MS: u64 = 315_576_000_000;
 
 /// Knowledge of the ids of a group.
@@ -33,7 +33,7 @@ const MAX_WALL_BEHIND_MS: u64 = 315_576_000_000;
 pub(super) struct PlausibleIds {
     /// Numbering of samples by the devices; `None` while no device's birth message has named it.
     pub(super) numbering: Option<Numbering>,
-    /// Largest difference between a sample's time and the wall clock.
+    /// Largest difference between a sample's time and the wall clock, ms.
     pub(super) max_clock_difference_ms: u64,
     /// Ids of triggers, of decisions and of the journal.
     pub(super) believed: TriggeredIds,

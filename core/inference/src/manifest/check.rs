@@ -177,7 +177,7 @@ impl NetworkManifest {
         }
     }
 
-    /// Checks the number of edges, that every slot belongs to one edge, in rising order, and the map that edges send.
+    /// Checks the number of edges, the map that edges send, and that each slot belongs to one edge; the slots of an edge must rise.
     fn check_edges(&self, edge: &EdgeTier) -> Result<(), ManifestError> {
         let count = edge.groups.len();
         let (fits, expected) = if self.configuration == Configuration::F {

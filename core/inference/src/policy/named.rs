@@ -42,8 +42,8 @@ impl Policies {
         Self(Vec::new()).with(Self::calibrated(), policy)
     }
 
-    /// These policies with `policy` in use; it replaces a policy of the same name. Promises of `policy` then name it alone, and no other
-    /// promise names it.
+    /// These policies with `policy` in use; it replaces a policy of the same name. The promises of `policy` then name `name` alone, and no
+    /// other promise names `name`.
     #[must_use]
     pub fn with(mut self, name: PolicyName, mut policy: Policy) -> Self {
         self.0.retain(|own| own.name != name);
@@ -65,7 +65,7 @@ impl Policies {
         &self.0.first().expect("at least one policy").policy
     }
 
-    /// The policy of a name.
+    /// The policy of a name; `None` if there is none of that name.
     pub fn get(&self, name: &PolicyName) -> Option<&Policy> {
         self.0.iter().find(|own| own.name == *name).map(|own| &own.policy)
     }

@@ -2,7 +2,7 @@
 
 use super::Policy;
 
-/// A wait of a policy: its key and its value.
+/// A wait of a policy: its key in the policy file, and functions that read and change it in a `Policy`.
 #[derive(Debug)]
 pub(super) struct Wait {
     pub(super) key: &'static str,

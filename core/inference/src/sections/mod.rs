@@ -1,4 +1,4 @@
-//! The sections as run by the tiers: device, edge, exits over joined scores, cloud.
+//! The sections as the tiers run them: of devices, of edges, of exits over joined scores, and of the cloud.
 
 mod device;
 mod joined;

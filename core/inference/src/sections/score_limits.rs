@@ -15,7 +15,7 @@ pub const LIMIT_TOLERANCE: f32 = 1e-3;
 /// Least and largest score of each class that one section can give.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoreLimits {
-    /// `[classes]`, each least and largest score.
+    /// Least and largest score of each class.
     classes: Vec<[f32; 2]>,
 }
 
@@ -142,7 +142,7 @@ mod tests {
         let limits = ScoreLimits::of_packed(&packed(&[true; 8], &classes)).unwrap();
         assert_eq!(limits.classes(), [[-2.0, 2.0], [-1.0, 3.0]]);
         assert_eq!(limits.check(&[-2.0, 3.0]), Ok(()));
-        // A float engine rounds.
+        // A float engine rounds, so a score slightly beyond its limits is accepted.
         assert_eq!(limits.check(&[2.0001, -1.0001]), Ok(()));
         for found in [1e30, 3.01, -1.01, f32::INFINITY] {
             let error = limits.check(&[0.0, found]).unwrap_err();

@@ -18,11 +18,11 @@ pub use onnx::OnnxGraph;
 /// scores; the cloud runs a convolution and a linear layer.
 #[derive(Clone, Debug)]
 pub struct TinyNetwork {
-    /// Configuration.
+    /// DDNN configuration, `a` to `f`.
     pub configuration: Configuration,
-    /// Device slots.
+    /// Number of device slots.
     pub slots: u8,
-    /// Classes.
+    /// Number of classes.
     pub classes: usize,
     /// Shape of a view, `[channels, height, width]`.
     pub view: [u32; 3],

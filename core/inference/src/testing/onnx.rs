@@ -31,7 +31,7 @@ impl OnnxGraph {
         Self { graph: GraphProto { name: "section".into(), input, ..GraphProto::default() } }
     }
 
-    /// Adds a constant and gives its name.
+    /// Adds a constant of `f32` and returns its name.
     pub fn constant(&mut self, shape: &[usize], values: Vec<f32>) -> String {
         let name = format!("c{}", self.graph.initializer.len());
         self.graph.initializer.push(TensorProto {
@@ -44,7 +44,7 @@ impl OnnxGraph {
         name
     }
 
-    /// Adds a constant of `i8` or `u8` and gives its name.
+    /// Adds a constant of `i8` or `u8` and returns its name.
     pub fn constant_bytes(&mut self, is_signed: bool, shape: &[usize], values: Vec<u8>) -> String {
         let name = format!("c{}", self.graph.initializer.len());
         self.graph.initializer.push(TensorProto {
@@ -57,7 +57,7 @@ impl OnnxGraph {
         name
     }
 
-    /// Adds a node with integer attributes and gives the name of its output.
+    /// Adds a node with integer attributes and returns the name of its output.
     pub fn node(&mut self, op: &str, inputs: &[&str], attributes: &[(&str, &[i64])]) -> String {
         let name = format!("n{}", self.graph.node.len());
         self.graph.node.push(NodeProto {

@@ -1,7 +1,7 @@
 //! A camera without an operating system, in memory of fixed size.
 //!
-//! The packed section for the first device of the shipped network is a static array, and so is the view, a shipped one. Nothing
-//! allocates; the crate is built without `std`.
+//! The packed section for the first device of the shipped network is a static array, and so is the view, one of the shipped samples.
+//! Nothing allocates; the crate is built without `std`.
 //!
 //! `cargo run --release -p headwater-kernels --example camera`
 //!

@@ -107,7 +107,7 @@ struct BlockRun<'a, 'b> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WeightBits<'a> {
     pub(crate) bytes: &'a [u8],
-    /// Weights of one filter.
+    /// Number of weights of one filter.
     pub(crate) taps: usize,
 }
 
@@ -131,7 +131,7 @@ pub(crate) enum KernelKind {
     Patches,
 }
 
-/// Memory and layouts of a block on its kernel.
+/// Memory that a block takes on its kernel, and the layouts of its input and output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockPlan {
     pub(crate) needs: Needs,
@@ -162,7 +162,7 @@ impl KernelKind {
         }
     }
 
-    /// Memory and layouts of a block.
+    /// Memory that a block takes on this kernel, and the layouts of its input and output.
     #[inline(always)]
     pub(crate) fn plan(self, shape: Convp) -> BlockPlan {
         #[inline(always)]

@@ -23,9 +23,9 @@ use crate::shape::{Convp, InputKind, Map, remainder};
 use crate::simd::{LANES, Simd};
 use crate::threshold::Threshold;
 
-/// Neighbouring taps that a table sums.
+/// Number of neighbouring taps that a table sums.
 const GROUP: usize = 3;
-/// Combinations of the signs of a group.
+/// Number of combinations of the signs of a group of taps.
 const SIGNS: usize = 1 << GROUP;
 
 /// Largest kernel side.

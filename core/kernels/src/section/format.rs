@@ -31,7 +31,7 @@ const SHAPE_BYTES: usize = 8;
 /// The parts of a block, for [`write()`].
 #[derive(Clone, Copy, Debug)]
 pub struct BlockParts<'a> {
-    /// Shape.
+    /// Shape of the block.
     pub shape: Convp,
     /// Signs of the weights, `[filters, channels, kernel, kernel]`.
     pub weights: &'a [bool],

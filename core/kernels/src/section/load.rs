@@ -12,7 +12,7 @@ use crate::memory::Weights;
 use crate::threshold::Threshold;
 
 impl<'a> Section<'a> {
-    /// Reads a section into `memory`, in the order in which `path` runs it.
+    /// Reads weights and thresholds of a section into `memory`, in the order in which the kernels of `path` read them.
     ///
     /// # Errors
     /// [`PackedError`] if the bytes do not fit `plan`, if a number is out of range, or if `memory` has another size than

@@ -220,7 +220,7 @@ fn each_wrong_byte_is_named() {
     check_refused(|b| b.splice(4..5, [0x89, 0]).for_each(drop), Body::Gone, &DecodeError::SampleId);
 }
 
-/// Header bytes with the ids of each numbering. Version 1 had 12 bytes; 8 to 10 in triggers and 8 in requests.
+/// Lengths of headers in bytes, with ids of each numbering. In version 1 a header had 12 bytes, in triggers 8 to 10, in requests 8.
 #[test]
 fn bytes_of_headers_by_numbering() {
     let bytes = |sample: u64, body| {
@@ -286,7 +286,7 @@ fn entries<'a>(samples: &[(u64, u16, bool)], scores: &'a [u8]) -> Vec<BatchEntry
     samples.iter().map(entry).collect()
 }
 
-/// A message with the first of these entries, and the number of entries in it.
+/// A message with entries from the start of `entries`, and the number of entries in it.
 fn batch_bytes(entries: &[BatchEntry<'_>], limits: &Limits) -> (Vec<u8>, usize) {
     let mut bytes = Vec::new();
     let taken = encode_batch(SESSION, entries, limits, &mut bytes).unwrap();
@@ -398,7 +398,7 @@ proptest! {
         prop_assert_eq!(&again, &bytes);
         let under_others = encode(&message, &LIMITS, &mut again);
         prop_assert!(under_others.is_err());
-        // Bytes that are cut off are a batch of fewer samples, or are refused.
+        // A message that is cut off reads as a batch of fewer samples, or is refused.
         for cut in 0..bytes.len() {
             if let Ok(Message { body: Body::Batch(fewer), .. }) = decode(&bytes[..cut], &limits) {
                 prop_assert!(fewer.entries(&header).count() < entries.len());

@@ -40,7 +40,7 @@ pub(crate) fn format(network: NetworkId) -> MessageFormat {
     }
 }
 
-/// The birth of the first boot of a device, which names no numbering.
+/// The birth of a device with boot number 1, which names no numbering.
 pub(crate) fn birth(id: &str, slot: u8, network: NetworkId) -> Birth {
     Birth {
         schema: Schema,
@@ -144,7 +144,7 @@ fn message_of(session: Session, body: Body<'_>) -> Vec<u8> {
     payload
 }
 
-/// The event of a device's answer.
+/// The event of a device's answer, as text.
 fn answered(slot: u8, sample: u64, late: bool, answer: &str) -> String {
     format!(
         "DeviceAnswer {{ slot: Slot({slot}), sample: SampleId({sample}), age_ms: 3, late: {late}, answer: {answer} }}"
@@ -246,7 +246,7 @@ fn garbage_is_counted_for_its_device_and_makes_no_event() {
     assert_eq!(group.refused("a"), expected);
 }
 
-/// A device that sends a score of 1e30 would alone decide for its group.
+/// Without this check, a device that sends a score of 1e30 would decide for its group alone.
 #[test]
 fn scores_that_the_section_cannot_give_are_refused_and_counted() {
     let limits = |slot: usize| (slot == 1).then(|| ScoreLimits::recorded([-1.0, 2.0], 2));
@@ -479,7 +479,7 @@ fn batch(scores: &[Option<[f32; 2]>]) -> Vec<u8> {
     payload
 }
 
-/// The event of an answer in a batch.
+/// The event of an answer in a batch of slot 1, as text.
 fn batched(sample: u64, age_ms: u16, answer: &str) -> String {
     answered(1, sample, false, answer).replace("age_ms: 3", &format!("age_ms: {age_ms}"))
 }

@@ -25,7 +25,7 @@ pub(super) struct Device {
     /// Whether the device's connection ended shortly before the leader's own. A broker that stops ends all connections, so that such an end
     /// says nothing about the device.
     pub(super) ended_with_broker: bool,
-    /// The latest boot, other than the birth's at that time, whose end was told by a status.
+    /// Boot in the latest status `down` that named another boot than the birth did.
     pub(super) ended: Option<Boot>,
     /// Boot of the latest birth that was cleared at the broker, or is to be, because the setting `devices` does not name the device.
     pub(super) cleared_boot: Option<Boot>,
@@ -51,7 +51,7 @@ pub(super) struct LoggedFault {
     pub(super) at: Micros,
     /// Whether the line is of the present session.
     pub(super) is_current: bool,
-    /// Refusals by this fault since the line, which have no line.
+    /// Refusals by this fault since the line, which were not logged.
     pub(super) not_logged: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Slots that the setting `devices` gives to devices by name.
 //!
 //! A device that the setting does not name is refused. The broker may keep such a device's birth for ever, since a revoked device has no
-//! right to clear it. So the leader clears the birth, once for each boot. A device that lives publishes its birth again, and stays
+//! right to clear it. So the leader clears the birth, once for each boot. A device that is running publishes its birth again, and stays
 //! refused in the status.
 
 use headwater_inference::leader::Micros;
@@ -20,8 +20,8 @@ pub(super) const MAX_BIRTHS_TO_CLEAR: usize = 1024;
 pub(super) const MAX_CLEARS: u32 = 64;
 
 impl Registry {
-    /// Takes the ids of the devices by slot; an empty list lets any device claim any slot. Devices that are not named any more lose their
-    /// slots; devices that were refused and are named now fill their slots.
+    /// Replaces the list of device ids by slot; an empty list lets any device claim any slot. Devices that are not named any more lose
+    /// their slots; devices that were refused and are named now fill their slots.
     pub(crate) fn set_owners(&mut self, owners: Vec<DeviceId>, now: Micros, changes: &mut Vec<Change>) {
         self.state.owners = owners;
         let owners = &self.state.owners;
@@ -80,7 +80,7 @@ impl Registry {
         }
     }
 
-    /// The refusal of a device that claims a slot of another owner by the setting `devices`.
+    /// The refusal of a device that claims a slot which the setting `devices` gives to another device.
     pub(super) fn wrong_owner(&self, id: &DeviceId, slot: Slot) -> Option<Refusal> {
         let owner = self.state.owners.get(slot.index()).filter(|owner| *owner != id)?;
         let why = format!("slot {slot} is that of {owner} by the setting `devices` of the group");

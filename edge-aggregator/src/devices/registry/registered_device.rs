@@ -1,4 +1,4 @@
-//! The devices with a birth, for the state of each device.
+//! The devices with a birth, as the check of the devices' states needs them.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(crate) enum ClaimState<'a> {
     Refused(Fault, &'a str),
     /// The device is up and lost its slot because it was silent.
     Replaced,
-    /// The device fills its slot, under this network.
+    /// The device fills its slot and runs this network.
     InSlot(Generation),
 }
 

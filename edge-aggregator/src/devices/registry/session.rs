@@ -46,7 +46,7 @@ pub(super) struct CheckedBirth {
     pub(super) refusal: Option<Fault>,
 }
 
-/// A slot under a network.
+/// A slot, and the network that a device in it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct NetworkSlot {
     pub(super) slot: Slot,
@@ -93,7 +93,7 @@ pub(super) enum SessionEvent {
 }
 
 impl CheckedBirth {
-    /// A birth under a network, not refused.
+    /// A birth of a device that runs this network, not refused yet.
     pub(super) fn new(birth: &Birth, generation: Generation) -> Self {
         Self {
             claim: NetworkSlot { slot: birth.slot, generation },

@@ -1,6 +1,6 @@
 //! An edge in a process of its own (configuration f), and its event loop under one network.
 //!
-//! The edge takes the leader's requests and its devices' features, runs its section, and answers the leader.
+//! The edge takes requests of the leader and features of the edge's devices, runs its section, and answers the leader.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -107,7 +107,7 @@ async fn run(
     }
 }
 
-/// Input of a round beside the broker's messages.
+/// Input of a round other than messages of the broker.
 enum Input {
     Policy,
     Devices,

@@ -35,7 +35,7 @@ pub(crate) const SAMPLES: u64 = 8;
 /// The sample that no slot has in view.
 pub(crate) const NOT_IN_VIEW: u64 = 5;
 
-/// The broker of this test binary; the tests share it and differ in groups.
+/// The broker that all tests of this binary share; each test has groups of its own.
 pub(crate) fn broker() -> Endpoint {
     static BROKER: OnceLock<EmbeddedBroker> = OnceLock::new();
     BROKER.get_or_init(|| EmbeddedBroker::start().expect("a broker on a free port")).address()

@@ -10,7 +10,7 @@ use super::message::SessionId;
 
 /// Most subscriptions of one session.
 const MAX_SUBSCRIPTIONS: usize = 1024;
-/// Topics whose readers are remembered. Topics come again and again, and subscriptions change seldom.
+/// Most topics whose readers are remembered: topics come again and again, and subscriptions change seldom.
 const MAX_REMEMBERED: usize = 1024;
 
 /// Subscriptions of all sessions.

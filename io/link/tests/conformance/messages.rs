@@ -98,7 +98,7 @@ pub(super) fn an_alias_stands_for_its_topic(bench: &Bench) {
     }
     let topics: Vec<_> = (0..6).map(|_| reader.message().topic).collect();
     assert_eq!(topics, ["a", "b", "a", "b", "c", "c"].map(|name| bench.topic(name)));
-    // The alias belonged to the connection.
+    // An alias holds on the connection that set it alone: for another client it stands for no topic.
     let mut other = bench.client("other");
     let properties = PublishProperties { topic_alias: Some(1), ..PublishProperties::default() };
     other.send(&Packet::Publish(Publish { pkid: 1, ..message(String::new(), "x", properties) }));
@@ -124,7 +124,7 @@ pub(super) fn the_receive_maximum_of_a_client_holds(bench: &Bench) {
     let ids = [reader.message(), reader.message()].map(|publish| publish.pkid);
     assert!(reader.arrived().is_empty(), "two messages wait for their acknowledgement");
     reader.acknowledge(ids[0]);
-    // Mosquitto 2.0.11 sends all that waits after the first acknowledgement.
+    // After the first acknowledgement Mosquitto 2.0.11 sends all messages that wait, and so exceeds the maximum.
     if bench.is_mosquitto() {
         return;
     }

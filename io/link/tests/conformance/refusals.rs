@@ -8,7 +8,7 @@ use rumqttc::{
 use super::client::{Bench, said};
 
 pub(super) fn qos_2(bench: &Bench) {
-    // Mosquitto has the option `max_qos 1`.
+    // Mosquitto refuses `QoS` 2 because the tests configure it with `max_qos 1`.
     let (mut client, ack) = bench.introduce(bench.hello("client"));
     assert_eq!(ack.properties.and_then(|properties| properties.max_qos), Some(1));
     let granted = client.subscribe(SubscribeFilter::new(bench.topic("a"), QoS::ExactlyOnce));
@@ -43,7 +43,7 @@ pub(super) fn another_version(bench: &Bench) {
         client.send_bytes(&[&head, rest].concat());
         client
     };
-    // Mosquitto serves MQTT 3.1.1.
+    // Mosquitto serves MQTT 3.1.1 too, so only the embedded broker must refuse it.
     if !bench.is_mosquitto() {
         assert_eq!(answer(4).rest(), [0x20, 2, 0, 1], "unacceptable protocol version, in the form of 3.1.1");
     }
@@ -52,7 +52,7 @@ pub(super) fn another_version(bench: &Bench) {
 
 pub(super) fn shared_subscriptions_and_identifiers(bench: &Bench) {
     let (mut client, ack) = bench.introduce(bench.hello("client"));
-    // Mosquitto serves both.
+    // Mosquitto serves shared subscriptions and subscription identifiers, so only the embedded broker must refuse them.
     if bench.is_mosquitto() {
         return;
     }
@@ -71,7 +71,7 @@ pub(super) fn shared_subscriptions_and_identifiers(bench: &Bench) {
 pub(super) fn a_filter_of_another_form(bench: &Bench) {
     let mut client = bench.client("client");
     let filter = SubscribeFilter::new("a#", QoS::AtMostOnce);
-    // Mosquitto 2.0.11 ends the connection.
+    // Mosquitto 2.0.11 ends the connection instead of refusing the subscription.
     if bench.is_mosquitto() {
         client.send(&Packet::Subscribe(Subscribe { pkid: 1, ..Subscribe::new(filter, None) }));
         return assert_eq!(client.end(), Some(Reason::MalformedPacket));

@@ -149,7 +149,7 @@ impl fmt::Display for FrameId {
     }
 }
 
-/// Kind of a member, by its name.
+/// What a member of an archive is, judged by its name alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Member {
     Labels,

@@ -11,7 +11,7 @@ use crate::DataError;
 use crate::files::sorted_names;
 use crate::tar_gz::{self, read_whole};
 
-/// Reads a `.tar.gz`.
+/// Gives the members of a `.tar.gz` to the collector.
 pub(super) fn tar_gz(
     file: impl Read,
     max_bytes: u64,

@@ -9,7 +9,8 @@
 //! - The root is a directory or a `.tar.gz` of the same layout.
 //! - The first level is `train`, `val` (or `validation`), `test` and perhaps `calibration`. Without that level, as in `car/000017.jpg`, the
 //!   parts are drawn (see [`split`](crate::split)).
-//! - Labels number the classes of the train part in alphabetical order, or in the order of `classes.txt`. Samples are in the order of their names.
+//! - Labels number the classes of the train part in alphabetical order, or in the order of `classes.txt`. Samples are in the order of
+//!   their names.
 //! - If every sample is a folder named by two numbers `FRAME-OBJECT`, such as `0001-12`, the objects of a frame form a group, and the
 //!   frames come from one recording.
 //! - Images (PNG, JPEG, WebP) are resized to the requested shape, or to the shape of the first image.

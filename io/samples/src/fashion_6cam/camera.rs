@@ -19,7 +19,7 @@ pub(super) const GAIN_BITS: u32 = 12;
 
 const RADIANS_PER_DEGREE: f64 = std::f64::consts::PI / 180.0;
 
-/// Second word of a camera's key. A view has its part there, so the random streams differ.
+/// Second word of a camera's key. The key of a view has the number of its part in that place, so the random streams differ.
 const CAMERA_DOMAIN: u64 = 0xca3e_7a00;
 
 /// Pose and colour of one camera.
@@ -79,7 +79,7 @@ impl Camera {
 pub(super) struct Projection {
     /// One entry per frame pixel, row by row.
     samplers: Vec<Sampler>,
-    /// Exposure times tint per channel, with [`GAIN_BITS`].
+    /// Exposure times tint per channel, in fixed point with [`GAIN_BITS`] fraction bits.
     pub(super) gains: [i32; 3],
 }
 
@@ -101,7 +101,7 @@ impl Projection {
         }
     }
 
-    /// Brightness of the article at each frame pixel, row by row, with [`LUMA_BITS`].
+    /// Brightness of the article at each frame pixel, row by row, in fixed point with [`LUMA_BITS`] fraction bits.
     pub(super) fn project(&self, article: &[u8]) -> [u16; FRAME_PIXELS] {
         let mut luma = [0; FRAME_PIXELS];
         for (luma, sampler) in luma.iter_mut().zip(&self.samplers) {

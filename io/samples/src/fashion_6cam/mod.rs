@@ -60,7 +60,7 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
     },
 };
 
-/// Probability that a view is not in view: 3 of 20.
+/// Probability that a slot does not see a sample: 3 of 20.
 const NOT_IN_VIEW: (u32, u32) = (3, 20);
 /// Scales the centred sum of eight random bytes (standard deviation 209.02) to noise of deviation 6: `6 / 209.02`, with 16 more
 /// fraction bits than [`LUMA_BITS`].
@@ -69,7 +69,7 @@ const NOISE_MEAN: i32 = 1020;
 
 /// The data set: articles in memory, views computed on request. Threads can share the data set.
 pub struct Fashion6Cam {
-    /// Images of 28x28, seen by one slot.
+    /// The articles: grey images of 28x28 pixels, as a data set with one slot.
     articles: InMemory,
     projections: [Projection; SLOTS],
     /// Seed of the views; [`SEED`] for the data set itself.

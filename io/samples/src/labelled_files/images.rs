@@ -13,7 +13,7 @@ pub(crate) struct ImageReader {
     recoloured: Changes,
 }
 
-/// Number of changed images, and the first one.
+/// Number of changed images, with path and own shape of the first one.
 #[derive(Clone, Debug, Default)]
 struct Changes {
     count: usize,

@@ -48,7 +48,7 @@ pub(crate) struct LabelledSample {
     pub(crate) views: Vec<Option<ImageFile>>,
 }
 
-/// Pixels of a file.
+/// Pixels of an image file, with the file's path and hash.
 #[derive(Clone, Debug)]
 pub(crate) struct ImageFile {
     /// Path in the folder or archive.
@@ -59,7 +59,7 @@ pub(crate) struct ImageFile {
     pub(crate) pixels: Vec<u8>,
 }
 
-/// Name of the group of a frame. The number has all its digits, so that names sort in the order of time.
+/// Name of the group of a frame. The number is padded to 20 digits, so that names sort in the order of time.
 pub(crate) fn frame_group(frame: u64) -> String {
     format!("frame {frame:020}")
 }
@@ -105,7 +105,7 @@ impl LabelledFiles {
             .with_notes(self.notes))
     }
 
-    /// Part of each sample. Every part has a sample.
+    /// Part of each sample, as given or drawn. An error if train, validation or test would have no sample.
     fn parts(&mut self, options: OpenOptions) -> Result<Vec<Part>, DataError> {
         let root = self.root.display().to_string();
         let empty = |part: Part| {

@@ -106,7 +106,7 @@ struct Group {
     classes: BTreeMap<usize, usize>,
 }
 
-/// Parts of the groups so far.
+/// A division in progress: the part of each group that has one, and counts of the samples.
 struct Division<'a> {
     shares: Shares,
     groups: &'a [Group],
@@ -192,10 +192,10 @@ impl<'a> Division<'a> {
         Ok(self.part_of.into_iter().map(|part| part.expect("every group has a class")).collect())
     }
 
-    /// The part that lacks the most samples of the class, and of equal parts the one that lacks the most samples of all classes. When as
-    /// many parts lack the class as groups are `left`, or more, only those parts count.
+    /// The part that lacks the most samples of the class, and of equal parts the one that lacks the most samples of all classes. If at
+    /// least as many parts have no sample of the class yet as groups are `left`, only those parts are chosen from.
     ///
-    /// `of_class` and `samples` are all samples of the class and of all classes.
+    /// `of_class` is the number of samples of the class in all groups, `samples` the number of samples of all classes.
     fn next_part(&self, class: usize, left: usize, of_class: usize, samples: usize) -> usize {
         let counts = self.of_class.get(&class).copied().unwrap_or_default();
         let only_empty = left <= counts.iter().filter(|&&count| count == 0).count();

@@ -8,7 +8,8 @@
 //! - Columns are in any order. A table needs `class`, and `file` (one slot) or `cam0`, `cam1`, ... (several slots).
 //! - Instead of `group`, a column `frame` numbers the frames of one recording: samples of a frame form a group.
 //! - `classes.txt` beside the table, if there is one, gives the order of the classes.
-//! - Without the column `part`, the parts are drawn (see [`split`](crate::split)). Samples of one `group`, or with equal files, stay together.
+//! - Without the column `part`, the parts are drawn (see [`split`](crate::split)). Samples of one `group`, or with equal files, stay
+//!   together.
 //! - A file is an image (PNG, JPEG, WebP) or a raw tensor of exactly the requested shape, CHW.
 //! - A raw tensor `.u8` has one byte per value. `.f32` has little-endian floats from 0 to 1, which become `round(255 x)`.
 //! - Labels number the classes of the train part in alphabetical order. Samples keep the order of the table.

@@ -115,7 +115,7 @@ impl Columns {
     }
 }
 
-/// Parses the rows of a table. Two rows with one sample or one file are an error.
+/// Parses the rows of a table. A sample that has two rows, or a file that is named twice, is an error.
 pub(super) fn parse(text: &str) -> Result<Vec<Row>, LineError> {
     let records = csv::parse(text)?;
     let Some((header, records)) = records.split_first() else {

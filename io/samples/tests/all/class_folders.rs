@@ -20,7 +20,7 @@ fn reader(data: &dyn DataSet) -> &'static str {
     if data.group(Part::Train, 0).is_some() { "table" } else { "folders" }
 }
 
-/// Samples of a part as they are read: by the folder of the class, then by position; in a table by position.
+/// Indices of a part's samples in the order in which they are read back: by class name, then by index; from a table by index alone.
 fn ordered(data: &dyn DataSet, part: Part, limit: usize) -> Vec<usize> {
     let labels = data.labels();
     let seen = |index: &usize| {

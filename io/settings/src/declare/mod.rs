@@ -52,7 +52,7 @@ macro_rules! settings {
     )+};
 }
 
-/// Source of a field of type `T`.
+/// How a field of type `T` gets its value.
 pub trait Field<T> {
     /// Reads the field.
     fn read(self, reader: &mut Reader<'_>, name: &'static str, docs: &[&str]) -> Option<T>;
@@ -60,7 +60,7 @@ pub trait Field<T> {
 
 /// Turns the text of a value into a `T`.
 pub trait Parse<T> {
-    /// The value.
+    /// The value that the text stands for.
     ///
     /// # Errors
     /// What was expected, and what was found.

@@ -259,7 +259,7 @@ impl<'a> Reader<'a> {
         self.mistakes.append(&mut mistakes);
     }
 
-    /// Place of a mistake, behind its text.
+    /// The place of a mistake in brackets, to be put behind the mistake's text; empty for a default.
     pub(crate) fn suffix(&self, origin: &Origin) -> String {
         match origin {
             Origin::File(line) if self.inputs.file.is_empty() => format!(" (line {line})"),

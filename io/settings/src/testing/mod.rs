@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use crate::sources::Sources;
 
 impl Sources {
-    /// Arguments without the program's name.
+    /// Sets the arguments, which are given without the program's name.
     #[must_use]
     pub fn with_arguments<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.arguments = [OsString::from("program")].into_iter().collect();
@@ -13,7 +13,7 @@ impl Sources {
         self
     }
 
-    /// Environment variables.
+    /// Sets all environment variables.
     #[must_use]
     pub fn with_environment<'a>(mut self, variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         self.environment =
@@ -21,7 +21,7 @@ impl Sources {
         self
     }
 
-    /// Text of the file, in place of the file that `--config` names.
+    /// Sets the text of the settings file, in place of the file that `--config` names.
     #[must_use]
     pub fn with_file(mut self, text: impl Into<String>) -> Self {
         self.file = Some(text.into());

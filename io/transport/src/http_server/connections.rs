@@ -28,7 +28,7 @@ pub(super) struct Connections {
     handshake_log: LogLimit,
 }
 
-/// End of a connection that the server counts.
+/// Why a connection ended, for the two kinds of ends that the server counts.
 #[derive(Debug)]
 pub(super) enum End {
     /// A time limit was exceeded.

@@ -16,7 +16,7 @@ use super::*;
 
 /// Longer than any step of a test takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
-/// A limit that a test waits for.
+/// A time limit so short that a test can wait until it is exceeded.
 const SHORT: Duration = Duration::from_millis(200);
 /// Time between two checks of a count.
 const PAUSE: Duration = Duration::from_millis(5);

@@ -24,7 +24,7 @@ pub struct ClientIdentity {
     used: Arc<Reloading<Used>>,
 }
 
-/// Contents of the files when they were last usable.
+/// TLS configuration and certificate from the files when they were last usable.
 struct Used {
     config: Arc<ClientConfig>,
     own: Option<Certificate>,

@@ -25,7 +25,7 @@ pub struct ServerIdentity {
     used: Arc<Reloading<Used>>,
 }
 
-/// Contents of the files when they were last usable.
+/// TLS configuration, certificate and revoked serial numbers from the files when they were last usable.
 struct Used {
     config: Arc<ServerConfig>,
     own: Option<Certificate>,

@@ -26,7 +26,7 @@ headwater_toml_file::table! {
 }
 
 impl Augment {
-    /// The slots of `seen` that are not dropped.
+    /// The slots of `seen` that are not dropped: at least one, unless `seen` is empty.
     pub fn drop_devices(&self, seen: SlotSet, random: &mut Random) -> SlotSet {
         if self.failout <= 0.0 {
             return seen;

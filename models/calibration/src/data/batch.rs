@@ -23,7 +23,7 @@ pub struct Batch {
 pub struct SlotViews {
     /// Index in the batch of each view, ascending.
     pub rows: Vec<u32>,
-    /// `[rows, channels, height, width]`, `x / 255`.
+    /// Pixels divided by 255, `[rows, channels, height, width]`.
     pub pixels: Vec<f32>,
 }
 

@@ -146,7 +146,7 @@ impl Samples {
         (!distinct.is_empty()).then_some(distinct.len())
     }
 
-    /// Share of each class.
+    /// Share of each class among the samples.
     pub fn prior(&self) -> Vec<f32> {
         class_shares(self.labels.iter().copied(), self.classes)
     }

@@ -120,7 +120,7 @@ impl Parts {
         Samples { part_indices: indices, ..samples }
     }
 
-    /// Number of samples in the first `limit` of a part.
+    /// Number of samples of a part, at most `limit`.
     pub fn count(&self, part: Part, limit: Option<usize>) -> usize {
         self.data.len(part).min(limit.unwrap_or(usize::MAX))
     }

@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_exact_interval_is_that_of_the_tables() {
-        // None of 200: 1 - 0.025^(1/200). 10 of 200: Clopper and Pearson.
+        // The upper end for 0 of 200 is 1 - 0.025^(1/200); both ends for 10 of 200 are those of Clopper and Pearson.
         let [low, high] = interval(0, 200, 0.95);
         assert!(low == 0.0 && (high - (1.0 - 0.025f64.powf(1.0 / 200.0))).abs() < 1e-9, "{high}");
         let [low, high] = interval(10, 200, 0.95);

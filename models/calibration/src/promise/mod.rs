@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The risk is the mean over samples of [last exit right] - [given answer right], with the same views and the same presence. A promise says
-//! that it is at most `loss` with probability `confidence` over the draw of the calibration part, for data like that part. Each test
-//! of a step is wrong with probability at most `1 - confidence`, and a sequence that is fixed before and ends at the first failure is wrong
-//! no more often than one test (Angelopoulos et al. 2021, "Learn then Test", section 3.2). Nothing here is an approximation.
+//! that the risk is at most `loss` with probability `confidence` over the draw of the calibration part, for data like that part. Each test
+//! of a step is wrong with probability at most `1 - confidence`, and a sequence that is fixed beforehand and ends at the first failure is
+//! wrong no more often than one test (Angelopoulos et al. 2021, "Learn then Test", section 3.2). Nothing here is an approximation.
 
 pub mod betting;
 pub mod binomial;

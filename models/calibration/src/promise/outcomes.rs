@@ -85,8 +85,8 @@ impl Outcomes {
         Self { present, ..self }
     }
 
-    /// Made-up outcomes of one or two exits that are right or wrong alike: for each sample the uncertainty at each exit, and the loss of
-    /// leaving early.
+    /// Made-up outcomes of one or two early exits, which are right or wrong together: for each sample the uncertainty at each early exit,
+    /// and the loss of leaving early.
     #[cfg(test)]
     pub(super) fn made_up(exits: &[Exit], samples: impl Iterator<Item = ([f32; 2], i8)>) -> Self {
         let (uncertainties, losses): (Vec<[f32; 2]>, Vec<i8>) = samples.unzip();

@@ -1,4 +1,4 @@
-//! Draws of a calibration part whose risk is known; counts how often a promise is made for a risk at the budget.
+//! Simulates calibration parts whose risk is known, and counts how often thresholds with a risk of the whole budget are promised.
 
 use headwater_protocol::Exit;
 
@@ -8,7 +8,7 @@ use super::*;
 const DRAWS: u64 = 20_000;
 /// 99.9 % quantile of the binomial distribution of 20,000 draws at 5 %.
 const MOST_VIOLATIONS: u64 = 1_096;
-/// Draws of calibration parts with several numbers of missing slots, which take longer.
+/// Number of draws if each calibration part has several numbers of missing slots: fewer, since such a draw takes longer.
 const DRAWS_BY_MISSING: u64 = 4_000;
 /// 99.9 % quantile of the binomial distribution of 4,000 draws at 5 %.
 const MOST_BY_MISSING: u64 = 244;
@@ -45,7 +45,7 @@ impl World {
         1.0 - (1.0 - threshold).powi(self.exits as i32)
     }
 
-    /// Shares of lost and won samples among the samples that leave; their difference gives the last step a risk of the budget.
+    /// Shares of lost and won samples among the samples that leave; their difference makes the risk of the last step equal to the budget.
     fn shares(self) -> (f64, f64) {
         let net = TARGET.loss / self.leaving(0.8);
         (net * (1.0 + self.wins), net * self.wins)
@@ -99,7 +99,7 @@ impl World {
     }
 }
 
-/// Worlds of one and two exits, with and without wins.
+/// Worlds of three sizes, with one or two early exits, and for a net loss with and without wins.
 fn worlds(bound: Bound, unit_samples: usize) -> Vec<World> {
     let sizes = [598, 1_000, 5_000];
     let wins: &[f64] = if bound == Bound::Net { &[0.0, 2.0] } else { &[0.0] };

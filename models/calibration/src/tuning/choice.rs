@@ -36,7 +36,7 @@ pub enum TargetError {
     /// The loss is out of range, or NaN.
     #[error("--loss: expected points from {LEAST_LOSS_POINTS} to below 100, found {0}")]
     Loss(f64),
-    /// The bytes are below the least that every view sends.
+    /// The bytes are below the body bytes that every view sends even if all samples leave at the first exit.
     #[error(
         "--bytes: expected a finite number of at least {least}, the body bytes that every view sends though all samples leave at the first exit, found {found}"
     )]
@@ -78,7 +78,7 @@ pub enum Choice {
     NotMet {
         /// Measures whose target cannot be kept even alone.
         unreachable: Vec<Measure>,
-        /// For each largest set of targets that can be kept together, the setting that comes nearest to the others.
+        /// For each set of targets that can be kept together, unless a larger set contains it: the setting nearest to the other targets.
         nearest: Vec<Nearest>,
     },
 }
@@ -98,7 +98,7 @@ impl Measure {
     /// All measures.
     pub const ALL: [Self; 3] = [Self::Loss, Self::Bytes, Self::Macs];
 
-    /// Name of the argument.
+    /// Name of the command-line argument.
     pub const fn flag(self) -> &'static str {
         match self {
             Self::Loss => "--loss",
@@ -146,7 +146,7 @@ impl Targets {
         }
     }
 
-    /// Checks the compute against the least on a part.
+    /// Checks the multiply-accumulates against the least possible mean on a part.
     ///
     /// # Errors
     /// [`TargetError::Macs`] if no setting could keep the target; NaN is such a target.

@@ -37,7 +37,7 @@ pub struct MeasuredCost {
     pub macs: Measured,
 }
 
-/// Costs of the independent units of a part: of each sample, or of each group where samples form groups.
+/// Costs of the independent units of a part: of each sample, or of each group if samples form groups.
 ///
 /// # Panics
 /// When there is a group for some samples only.
@@ -128,7 +128,7 @@ mod tests {
         for share in coverage(|random| units(&grouped(random), &groups)) {
             assert!((0.89..=0.99).contains(&share), "{share}");
         }
-        // As independent samples, their intervals would be too narrow.
+        // If the copies counted as independent samples, the intervals would be too narrow.
         for share in coverage(|random| units(&grouped(random), &[])) {
             assert!(share < 0.7, "{share}");
         }

@@ -1,4 +1,4 @@
-//! Weights of the rule `learned`: a logistic regression of the event that the last exit is better than an early one.
+//! Weights of the rule `learned`: a logistic regression of the event that an early exit is wrong and the last exit right.
 
 use headwater_inference::exit::{LearnedInputs, argmax};
 use headwater_inference::policy::{ExitPolicy, ExitRule, LearnedWeights, Policy, Weight};
@@ -13,13 +13,13 @@ const LEAST_EVENTS: usize = 50;
 /// Ridge penalty on the weights of the standardised inputs: keeps the weights finite if an input separates the events.
 const RIDGE: f64 = 1.0;
 
-/// Newton steps from zero; about seven are needed.
+/// Largest number of Newton steps, from coefficients of zero; about seven are needed.
 const MAX_STEPS: usize = 25;
 
-/// Largest change of a standardised weight in the last step.
+/// The fit ends when a Newton step changes every coefficient by less than this.
 const CONVERGED: f64 = 1e-9;
 
-/// Inputs of the regression, without the constant one.
+/// Number of inputs of the regression, without the constant 1.
 const INPUTS: usize = 4;
 
 /// Number of coefficients of the regression: one for the constant 1, which comes first, and one per input.

@@ -50,7 +50,7 @@ impl Fitted {
         }
     }
 
-    /// The calibration part of independent samples.
+    /// A calibration part of the given samples, each an independent unit.
     ///
     /// # Errors
     /// The reason why the samples allow no promise, in words; empty if there are no samples.

@@ -33,7 +33,7 @@ const RULES: [ExitRule; 3] = [ExitRule::Entropy, ExitRule::MaxProbability, ExitR
 /// Seed of the order in which calibration samples are tested: fixed, so that nobody picks the best of several orders.
 pub const ORDER_SEED: u64 = 1;
 
-/// Policies that are compared: each has another rule, the same at every exit but the last one. Thresholds are the default ones.
+/// Policies that are compared, each with another rule at every exit; under `learned` the last exit keeps its rule. Default thresholds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidates {
     /// The policy of the first rule.

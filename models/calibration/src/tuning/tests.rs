@@ -140,7 +140,7 @@ fn a_promise_is_stricter_than_what_was_measured_and_names_its_part() {
     assert!(share(&policy) > 0.1 && share(&policy) < share(&measured(&fitted, &target)));
     let promise = policy.promises.first().expect("4,800 samples are enough");
     assert_eq!((promise.loss, promise.part.samples, promise.part.data.as_str()), (0.02, 4800, "made-up"));
-    // The least number for two points at 95 %: ln 0.05 / ln 0.98 is 148.3.
+    // Two points at 95 % need at least ln 0.05 / ln 0.98 = 148.3 samples.
     let few = |count: usize| {
         let (logits, samples) = two_exits(count);
         promised(&fitted, &target, (&logits, &samples)).promises
@@ -240,7 +240,7 @@ fn numbers_of_missing_slots_without_a_certificate_send_everything_on() {
     }
 }
 
-/// Samples whose first exit is wrong the more often the smaller its margin.
+/// Samples with random margins: the smaller the margin, the more often the first exit is wrong.
 fn random_part(count: usize, seed: u64) -> (PartLogits, Samples) {
     let mut random = Random::new(seed, &[]);
     let rows: Vec<_> = (0..count)
@@ -283,7 +283,7 @@ fn exits_that_are_never_wrong_break_no_promise_in_groups_either() {
 
 #[test]
 fn without_a_step_no_sample_leaves_early() {
-    // The surest samples are wrong at the first exit.
+    // All samples are equally sure, and wrong at the first exit.
     let rows: Vec<_> = (0..100).map(|_| (1e6, false, true)).collect();
     let (logits, samples) = two_exit_part(&rows);
     let fitted = Fitted::of(&logits, &samples, &target(1.0)).unwrap();

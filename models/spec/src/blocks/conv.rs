@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BlockCost, BlockKind, BlockMisfit, FloatActivation, Window, len, number, slide};
 
-/// `kind = "conv"`.
+/// The keys of a block with `kind = "conv"`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConvSpec {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BlockCost, BlockKind, BlockMisfit, Window, number, slide};
 
-/// `kind = "convp"`; the defaults are DDNN's device block.
+/// The keys of a block with `kind = "convp"`; the defaults are DDNN's device block.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConvpSpec {

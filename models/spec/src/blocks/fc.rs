@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Activation, BlockCost, BlockKind, BlockMisfit, len};
 
-/// `kind = "fc"`.
+/// The keys of a block with `kind = "fc"`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FcSpec {

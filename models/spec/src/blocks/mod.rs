@@ -1,4 +1,4 @@
-//! The blocks of a section, as written in a spec: a file for each kind, and its row in `kinds!`.
+//! The blocks of a section, as written in a spec. Each kind of block has a file and a row in `kinds!`.
 
 mod conv;
 mod convp;
@@ -38,7 +38,7 @@ pub trait BlockKind {
         false
     }
 
-    /// Why a flat block may not end a section: its activation, or its number of outputs; `None` for one number per class.
+    /// What a flat block gives in place of one number per class: an activation, or another number of outputs. `None` if nothing is wrong.
     fn instead_of_classes(&self, _classes: usize) -> Option<String> {
         None
     }
@@ -82,7 +82,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Shape and cost of the block.
+            /// The block as its kind, which computes shape and cost.
             pub fn kind(&self) -> &dyn BlockKind {
                 match self {
                     $(Self::$Kind(spec) => spec,)*
@@ -103,7 +103,7 @@ kinds! {
     Fc("fc", FcSpec),
 }
 
-/// Blocks from features to scores: one block, or a list of blocks (the branches of `BranchyNet`).
+/// The blocks from features to scores: one block, or several that run one after the other, as in a branch of `BranchyNet`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum HeadSpec {
@@ -187,7 +187,7 @@ impl BlockMisfit {
     }
 }
 
-/// Number of positions of a window over a map, `[rows, columns]`.
+/// Number of positions of a window over a map, `[rows, columns]`; an error if the window does not fit the map.
 fn slide(window: Window, [_, h, w]: [usize; 3]) -> Result<[usize; 2], BlockMisfit> {
     let Window { kernel, stride, pad } = window;
     if !(1..=64).contains(&kernel) {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BlockCost, BlockKind, BlockMisfit, FloatActivation, Window, number, slide};
 
-/// `kind = "pool"`.
+/// The keys of a block with `kind = "pool"`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSpec {

@@ -83,7 +83,7 @@ impl Dataset {
         Ok(parts)
     }
 
-    /// The first `limit` samples of a part that is named in the arguments, which must not be empty.
+    /// The first `limit` samples of the part that is called `part` on the command line; a part without samples is refused.
     pub(crate) fn samples(
         &self,
         parts: &Parts,

@@ -6,7 +6,7 @@ use headwater_inference::bundle::Bundle;
 
 use super::dataset::Dataset;
 
-/// Why figures on this data may say nothing of new samples: the network was trained on other data, which may hold some of its samples.
+/// Why figures on this data may say nothing of new samples: the network was trained on other data, which may contain some of these samples.
 pub(crate) fn learnt_samples_warning(bundle: &Bundle, file: &Path, dataset: &Dataset) -> Option<String> {
     let trained_on = trained_on(bundle).filter(|trained_on| !dataset.has_samples_of(trained_on))?;
     Some(format!(

@@ -80,7 +80,7 @@ enum Command {
     Convert(convert::Convert),
 }
 
-/// Reads the arguments and runs the command; 0 done, 1 failed, 2 bad usage, spec or recipe.
+/// Reads the arguments and runs the command. Exit code: 0 done, 1 failed, 2 bad usage, spec, recipe or data folder.
 pub(crate) fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
@@ -133,7 +133,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The error with the rank that has it.
+    /// The error with the rank and the machine on which it happened.
     #[cfg(feature = "mpi")]
     fn on_rank(self, rank: usize) -> Self {
         Self { error: self.error.context(format!("rank {rank} on {}", agreement::host())), ..self }

@@ -26,7 +26,7 @@ pub(crate) fn print_status(text: &str) {
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 
-/// A word as a shell reads it.
+/// A word as it is written for a shell: in quotes, unless all of its letters are plain.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./,=:+@%".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {

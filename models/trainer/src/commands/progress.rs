@@ -18,7 +18,7 @@ pub(crate) struct Reporter {
     pub(crate) status: StatusLine,
     /// Time and number of the first step since this start.
     first: Option<(Instant, u64)>,
-    /// Time and samples after the first and the last step of the epoch.
+    /// Time and number of samples after the first step of the epoch, and after the last step so far.
     epoch: Option<[(Instant, u64); 2]>,
 }
 
@@ -84,7 +84,7 @@ impl Reporter {
     }
 }
 
-/// `  loss 1.234  local 87.2 %  cloud 88.4 %`; empty before the first exchange of ranks.
+/// Text such as `  loss 1.234  local 87.2 %  cloud 88.4 %`; empty before the first exchange of ranks.
 fn figures(sums: &LossSums) -> String {
     if sums.samples == 0 {
         return String::new();
@@ -96,7 +96,7 @@ fn figures(sums: &LossSums) -> String {
     format!("  loss {:.3}{exits}", sums.loss / samples)
 }
 
-/// ` local 87.21 % cloud 88.40 %`.
+/// Text such as ` local 87.21 % cloud 88.40 %`.
 fn percents(shares: &ByExit<f64>) -> String {
     shares.iter().map(|(exit, share)| format!(" {} {:.2} %", exit.name(), 100.0 * share)).collect()
 }

@@ -185,7 +185,7 @@ impl Table {
         fold: Option<usize>,
     ) -> Result<SimpleAnswers, Failure> {
         let network = &plan.rows[0].spec.network;
-        // Everything on which the answers depend: stored answers to another text are not used.
+        // Everything on which the answers depend: stored answers are used only if they were stored with the same text.
         let asked = format!(
             "{:?} {:?} {} part, fold {fold:?}, views {:?} of {} slots",
             plan.simple,

@@ -1,4 +1,4 @@
-//! Checkpoints survive torn and foreign files.
+//! A damaged checkpoint is skipped for the one before; a checkpoint of another run or version is refused.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use headwater_training::checkpoint::{Checkpoint, Progress};
 use headwater_training::layers::State;
 use headwater_training::optimiser::Moments;
 
-/// An empty folder of that name.
+/// A new empty folder called `name`.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&folder);

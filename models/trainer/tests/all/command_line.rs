@@ -59,7 +59,7 @@ fn help_names_every_command_with_examples_and_exit_codes() {
     }
 }
 
-/// A path of this test alone, without a folder.
+/// A path that only one test uses, and at which nothing exists.
 fn fresh(name: &str) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     for path in [folder.clone(), folder.with_extension("partial")] {

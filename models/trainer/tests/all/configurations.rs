@@ -93,7 +93,7 @@ fn check(spec: Spec, limit: usize, epochs: u32) -> Run {
     Run { finished, bundle }
 }
 
-/// Sample `i` is seen by the slots of the set with bits `i`; no slot sees sample 0.
+/// One sample for each presence pattern: sample `i` is seen by the slots whose bits are set in `i`, and sample 0 by none.
 fn every_presence_pattern(samples: &Samples) -> Samples {
     let patterns = 1 << samples.slots;
     let pixels = &samples.pixels[..patterns * samples.slots * samples.view_len()];

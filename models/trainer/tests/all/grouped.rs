@@ -107,7 +107,7 @@ fn thresholds_come_from_out_of_fold_logits_which_a_run_trains_once() {
     assert!(!said.contains("fold "), "{said}");
     assert_eq!(data.policy("run"), policy);
 
-    // Another fold has other parts than the run kept apart, so `export` refuses it.
+    // Under another fold, samples that the run was trained on may be in other parts, so `export` refuses.
     let other = ["export", run.to_str().unwrap(), "--out", out.to_str().unwrap(), "--fold", "3"];
     let output = data.command(&other);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -252,7 +252,7 @@ fn a_recording_is_one_group_unless_a_block_length_is_stated() {
     assert_eq!(found["promises"][0]["part"]["largest_group"], 8);
     assert_eq!(found["promises"][0]["part"]["data"], "folders, blocks of 4 frames");
 
-    // Parts drawn from a recording at random would leak.
+    // Parts drawn at random from a recording would share neighbouring frames, so `convert` refuses without `--allow-leaks`.
     let drawn = folder.path().join("drawn");
     std::fs::rename(data.join("train"), &drawn).unwrap();
     let convert = |arguments: &[&str]| {

@@ -1,4 +1,4 @@
-//! Training's account of a part equals the live account of the same samples, exit by exit.
+//! Training's account of a part equals, exit by exit, the account of a live group that decides the same samples.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ aggregation = "cc"
 blocks = [{ kind = "conv", filters = 8, stride = 2 }, { kind = "fc" }]
 "#;
 
-/// The group of one network: devices, leader and cloud, with the messages between them.
+/// A group with one network: devices, leader and cloud, with the messages between them.
 struct Group {
     devices: Vec<DeviceSection>,
     cloud: CloudSection,
@@ -141,7 +141,7 @@ fn part() -> Samples {
     samples
 }
 
-/// The median uncertainty at the exit `local` as its threshold, so that samples leave at both exits.
+/// The policy with the median uncertainty at the exit `local` as that exit's threshold, so that samples leave at both exits.
 fn with_threshold(mut policy: Policy, logits: &PartLogits, samples: &Samples) -> Policy {
     let seen = (0..samples.len()).filter(|sample| !samples.seen[*sample].is_empty());
     let uncertainty =
@@ -154,7 +154,7 @@ fn with_threshold(mut policy: Policy, logits: &PartLogits, samples: &Samples) ->
     policy
 }
 
-/// The rule `learned` at the first exit, with a weight for every input.
+/// A policy with the rule `learned` at the first exit, with a weight for every input.
 fn learned() -> Policy {
     let weight = |value| Weight::new(value).unwrap();
     let weights = LearnedWeights {

@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_headwater-train")).args(arguments).output().unwrap()
 }
 
-/// The program ended with this code and said all of these words.
+/// Checks that the program ended with this code and said all of these words on standard error.
 #[track_caller]
 pub(crate) fn ended(output: &Output, code: i32, words: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);

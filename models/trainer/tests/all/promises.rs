@@ -186,7 +186,7 @@ fn a_network_that_was_trained_on_other_data_needs_the_word_of_its_user() {
 
 #[test]
 fn what_cannot_be_promised_is_refused_with_what_is_needed() {
-    // ln 0.05 / ln 0.999 is 2994.2.
+    // A part without a loss needs ln 0.05 / ln 0.999 = 2994.2 samples.
     is_refused(
         &["--loss", "0.1"],
         "expected at least 2995 independent samples in the calibration part, found 1000",

@@ -1,4 +1,4 @@
-//! A run of seconds beats a floor, and its bundle agrees with the trained network.
+//! After seconds of training a network is better than guessing, and its bundle agrees with the trained network.
 
 use std::path::{Path, PathBuf};
 

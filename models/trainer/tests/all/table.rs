@@ -1,4 +1,4 @@
-//! `headwater-train table` as a command: runs, pages, and files that were changed in between. On drawn figures.
+//! `headwater-train table` as a command, on drawn figures: runs, pages, and files that were changed in between.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -50,13 +50,13 @@ fn a_page_is_made_again_from_logits_and_what_changed_is_named() {
     check(&again, 0, "2 runs, 0 to train");
     assert_eq!(std::fs::read_to_string(dir.path().join("page.md")).unwrap(), page);
 
-    // Logits that were damaged are named, with their file.
+    // A damaged file of logits is refused by its name.
     let file = dir.path().join("runs/rows/masked/seed-1/logits/test-without-3.hwlogits");
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[100] ^= 1;
     std::fs::write(&file, &bytes).unwrap();
     check(&table(dir.path(), "page.md"), 1, "test-without-3.hwlogits: its SHA-256 does not fit");
-    // Logits of another run are no logits of this one.
+    // Logits of another run in place of this run's are refused.
     std::fs::copy(dir.path().join("runs/rows/black/seed-1/logits/test-without-3.hwlogits"), &file).unwrap();
     check(&table(dir.path(), "page.md"), 1, "expected those of run");
     // Logits of another presence pattern of the same run are refused too.
@@ -77,13 +77,13 @@ fn a_page_is_made_again_from_logits_and_what_changed_is_named() {
     std::fs::write(logits.join("done.json"), "[0.1, 0").unwrap();
     check(&table(dir.path(), "page.md"), 0, "2 runs, 1 to train");
 
-    // One command at a time works on the runs.
+    // A command is refused while another command works on the same runs.
     let lock = std::fs::File::options().write(true).open(dir.path().join("runs/lock")).unwrap();
     lock.lock().unwrap();
     check(&table(dir.path(), "page.md"), 2, "expected no other command at work on these runs");
     drop(lock);
 
-    // Another place of the data is another run.
+    // A changed data path is refused: the folder holds the run of the old path.
     std::fs::write(
         dir.path().join("small.toml"),
         EXPERIMENT.replace("\"drawn\"", "\"drawn\", path = \"elsewhere\""),
@@ -91,7 +91,7 @@ fn a_page_is_made_again_from_logits_and_what_changed_is_named() {
     .unwrap();
     check(&table(dir.path(), "page.md"), 1, "of another spec, recipe, seed or data");
 
-    // Another recipe is another run.
+    // A changed recipe is refused: the folder holds the run of the old recipe.
     std::fs::write(dir.path().join("small.toml"), EXPERIMENT.replace("epochs = 1", "epochs = 2")).unwrap();
     check(&table(dir.path(), "page.md"), 1, "of another spec, recipe, seed or data");
 }

@@ -150,7 +150,7 @@ impl Sizes {
     }
 }
 
-/// `count` pixels that are adjacent in `columns`, and one stride apart in the input; both fields are the offset of the first pixel.
+/// `count` pixels, adjacent in the patch matrix and one stride apart in the input; `columns` and `input` are offsets of the first pixel.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     columns: usize,
@@ -163,7 +163,7 @@ struct Run {
 struct Shift {
     /// Range of the row in the columns.
     plane: Range<usize>,
-    /// `columns` is an offset from the beginning of the row.
+    /// The pixels that the row takes from the input; here `columns` is an offset from the beginning of the row.
     run: Run,
     /// Columns of the output plane whose input is padding.
     edges: Range<usize>,

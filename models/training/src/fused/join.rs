@@ -12,7 +12,7 @@ pub struct JoinRows {
     pub batch: usize,
     /// Number of slots, or of edges.
     pub slots: usize,
-    /// `(sample, slot)` of each row; every pair at most once, by slot and then by sample.
+    /// `(sample, slot)` of each row; every pair at most once, sorted by slot and then by sample.
     pub rows: Vec<(u32, u32)>,
 }
 

@@ -19,7 +19,7 @@ fn activated(activation: Activation, z: f32) -> f32 {
     }
 }
 
-/// Whether the gradient passes an activation at a value.
+/// Whether the gradient passes the activation at the input `z`.
 #[inline(always)]
 fn passes(activation: Activation, z: f32) -> bool {
     match activation {
@@ -74,7 +74,7 @@ pub struct Folded {
 }
 
 impl Folded {
-    /// Batch norm with these statistics of each channel.
+    /// Folds batch norm with this mean and variance of each channel.
     pub fn new(gamma: &[f32], beta: &[f32], mean: &[f32], variance: &[f32], activation: Activation) -> Self {
         let channels = gamma.iter().zip(beta).zip(mean.iter().zip(variance));
         let folded = channels.map(|((gamma, beta), (mean, variance))| {
@@ -148,7 +148,7 @@ wide! {
 }
 
 wide! {
-    /// Mean first, then the variance around it: the one-pass formula loses digits when the mean is large.
+    /// Statistics of each channel: first the mean, then the variance around it, since the one-pass formula loses digits for a large mean.
     fn statistics(planes: Planes, x: &[f32]) -> BatchStatistics {
         let mut mean = vec![0.0; planes.channels];
         let mut variance = vec![0.0; planes.channels];
@@ -245,7 +245,7 @@ mod tests {
     /// Tolerance for means over 48 values of order one, added in another order.
     const SUM_ORDER: f32 = 2e-4;
 
-    /// The same layer from burn's elementwise operations.
+    /// Batch norm and activation from burn's elementwise operations.
     fn reference(x: Tensor<4>, gamma: Tensor<1>, beta: Tensor<1>, activation: Activation) -> Tensor<4> {
         let mean = x.clone().mean_dim(0).mean_dim(2).mean_dim(3);
         let centred = x - mean;

@@ -60,7 +60,7 @@ pub struct EpochOrder {
 }
 
 impl EpochOrder {
-    /// The samples of this process in a step, from 0; shard by shard.
+    /// The samples of this process in step `step`, counted from 0; shard by shard.
     pub fn step(&self, step: usize) -> Vec<u32> {
         let places = step * self.step..(step + 1) * self.step;
         let of_shard = |shard: &Vec<u32>| -> Vec<u32> {

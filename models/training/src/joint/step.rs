@@ -92,7 +92,7 @@ pub fn put_statistics(message: &mut Vec<u8>, statistics: &[Option<BatchStatistic
     }
 }
 
-/// Reads the statistics of batch norms with these numbers of channels, which [`put_statistics`] appended.
+/// Reads the statistics of batch norms that [`put_statistics`] appended; `channels` has the number of channels of each batch norm.
 pub fn read_statistics(
     message: &mut Reader<'_>,
     channels: impl Iterator<Item = usize>,

@@ -18,7 +18,7 @@ use headwater_calibration::data::Samples;
 use headwater_calibration::message::{Reader, put_u64};
 use headwater_calibration::part_logits::{ExitCounts, ExitShares};
 
-/// One rank of a run in memory; a run of one process is a run of one rank.
+/// One rank of a training run, without files; a run of one process is a run of one rank.
 pub struct Trainer<'a> {
     experiment: &'a Experiment,
     train: &'a Samples,
@@ -132,7 +132,7 @@ impl<'a> Trainer<'a> {
             // Converts the steps of the unfinished epoch to steps with the new number of ranks.
             let old = experiment.recipe.on_ranks(before).steps_per_epoch(samples);
             let new = recipe.steps_per_epoch(samples);
-            // The number of steps since the start stays, since files are numbered by it.
+            // The number of steps since the start stays as it is, since checkpoint files are named by that number.
             let progress = &mut checkpoint.progress;
             progress.step_in_epoch =
                 (u64::from(progress.step_in_epoch) * u64::from(new) / u64::from(old)) as u32;

@@ -46,7 +46,7 @@ impl Layer for Convp {
         self.norm.forward(pass, self.before_norm(pass, x))
     }
 
-    /// Inputs of the sign, by the running statistics, for the comparison of bits.
+    /// Inputs of the sign, with the running statistics in the batch norm, for the comparison of bits.
     fn before_sign(&self, pass: &Pass<'_>, x: Tensor<4>) -> Option<Tensor<4>> {
         Some(self.norm.before_activation(pass, self.before_norm(pass, x)))
     }

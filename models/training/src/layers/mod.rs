@@ -1,4 +1,4 @@
-//! The layers: each computes in training and inference, and lowers its trained numbers to ONNX and to the packed form. Each kind of
+//! The layers: each computes in training and inference, and writes its trained numbers as ONNX and in the packed form. Each kind of
 //! block has a file and a row in `layers!`.
 
 mod conv;
@@ -70,7 +70,7 @@ pub trait Layer {
     /// Outputs of a batch; maps are `[batch, channels, h, w]`, vectors `[batch, values, 1, 1]`.
     fn forward(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4>;
 
-    /// Inputs of the sign that ends the block, by the running statistics; `None` for a block with float outputs.
+    /// Inputs of the sign that ends the block, normalised by the running statistics; `None` for a block with float outputs.
     fn before_sign(&self, _pass: &Pass<'_>, _x: Tensor<4>) -> Option<Tensor<4>> {
         None
     }
@@ -105,7 +105,7 @@ macro_rules! layers {
         }
 
         impl Block {
-            /// The block of that shape; `name` is the prefix of its parameters' names.
+            /// The block that `shape` describes; `name` is the prefix of its parameters' names.
             pub fn new(layout: &mut Layout, name: &str, shape: &LayerShape) -> Self {
                 match &shape.block {
                     $(BlockSpec::$Kind(spec) => Self::$Kind($Kind::new(layout, name, spec, shape)),)*

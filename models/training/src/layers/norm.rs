@@ -47,7 +47,7 @@ impl Norm {
         self.folded(&pass.trained).apply(x)
     }
 
-    /// Inputs of the activation, by the running statistics.
+    /// Inputs of the activation, normalised by the running statistics.
     pub fn before_activation(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
         Folded { activation: Activation::None, ..self.folded(&pass.trained) }.apply(x)
     }

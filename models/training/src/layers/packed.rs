@@ -47,7 +47,7 @@ pub struct PackedBlock {
 pub struct PackedHead {
     /// Whether each weight is +1, `[classes, inputs]`.
     pub weights: Vec<bool>,
-    /// Factor and summand of each class.
+    /// Factor and summand of each class, as multiples of `unit`.
     pub classes: Vec<Affine>,
     /// Value of one integer unit of a score.
     pub unit: f32,

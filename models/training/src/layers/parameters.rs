@@ -112,7 +112,7 @@ impl Layout {
         self.statistics.last().map_or(0, |range| range.end)
     }
 
-    /// Initial numbers from `seed`; each parameter has its own random stream, named by the parameter.
+    /// Initial numbers from `seed`; each parameter has its own random stream, which its name chooses.
     pub fn initial(&self, seed: u64) -> State {
         let mut parameters = Vec::with_capacity(self.parameter_count());
         for parameter in &self.parameters {

@@ -13,7 +13,7 @@ pub struct Pass<'a> {
     pub trained: TrainedState<'a>,
     device: Device,
     weights: Vec<Tensor<1>>,
-    /// Statistics of the batch by id; `None` for inference, which uses the running ones.
+    /// Statistics of the batch by id; `None` for inference, which uses the running statistics.
     recorded: Option<RefCell<Vec<Option<BatchStatistics>>>>,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Pass<'a> {
         self.recorded.is_some()
     }
 
-    /// A tensor of this run.
+    /// A tensor on the device of this run.
     pub fn tensor<const D: usize>(&self, values: Vec<f32>, shape: [usize; D]) -> Tensor<D> {
         Tensor::from_data(TensorData::new(values, shape), &self.device)
     }

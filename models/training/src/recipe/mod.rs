@@ -185,8 +185,8 @@ impl Recipe {
         share_of(self.scale_out().uncompressed, steps).max(self.optimiser.warm_up_steps(steps)).max(1)
     }
 
-    /// Steps in one epoch: samples per batch, rounded to the nearest whole number, at least 1. With one shard, an epoch leaves out the
-    /// samples beyond its steps, other samples each time; with more, a shard that ends begins again.
+    /// Steps in one epoch: the number of samples divided by the batch, rounded to the nearest whole number, at least 1. With one shard, an
+    /// epoch leaves out the samples beyond its steps, other samples each time; with more, a shard that ends begins again.
     pub fn steps_per_epoch(&self, samples: usize) -> u32 {
         ((samples + self.batch / 2) / self.batch).max(1) as u32
     }
@@ -400,7 +400,7 @@ mod tests {
                 [steps, recipe.optimiser.warm_up_steps(steps), recipe.uncompressed_steps(50_000), on_ranks];
             assert_eq!((recipe.epochs, found), (epochs, expected), "{name}");
         }
-        // Every spec in scripts/check/weights: 50 steps, of `eth80` three epochs of 24.
+        // With `warm_up = 0.5`, as in scripts/check/weights: 50 steps for most specs, three epochs of 24 for `eth80`.
         let half = Optimiser { warm_up: 0.5, ..Recipe::read(None).unwrap().optimiser };
         assert_eq!([50, 72, 51].map(|steps| half.warm_up_steps(steps)), [25, 36, 25]);
     }

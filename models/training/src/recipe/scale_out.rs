@@ -69,10 +69,10 @@ pub enum BatchOf {
 pub enum RateScaling {
     /// The step size stays.
     None,
-    /// With the square root of the batch, for Adam (Malladi et al. 2022, "On the SDEs and scaling rules for adaptive gradient
+    /// It grows with the square root of the batch, for Adam (Malladi et al. 2022, "On the SDEs and scaling rules for adaptive gradient
     /// algorithms", who scale the decay rates of the moments too; these stay here).
     SquareRoot,
-    /// With the batch, for gradient descent (Goyal et al. 2017, "Accurate, large minibatch SGD").
+    /// It grows in proportion to the batch, for gradient descent (Goyal et al. 2017, "Accurate, large minibatch SGD").
     Linear,
 }
 
@@ -96,8 +96,8 @@ impl ScaleOutRecipe {
         self.strategy == Strategy::LocalSteps || self.compression != CompressionKind::None
     }
 
-    /// Whether ranks exchange after step `step` of an epoch, from 1, with local steps: at equal distances of `every` steps or more, the
-    /// last time at the end of the epoch. An epoch of fewer steps has one exchange.
+    /// With local steps: whether ranks exchange after step `step` of an epoch, counted from 1. Exchanges are equally far apart, by `every`
+    /// steps or more; the last one is at the end of the epoch. An epoch of fewer than `every` steps has one exchange.
     pub fn is_exchange(&self, step: u32, steps_per_epoch: u32) -> bool {
         let (step, steps) = (u64::from(step), u64::from(steps_per_epoch));
         let exchanges = (steps / u64::from(self.every)).max(1);

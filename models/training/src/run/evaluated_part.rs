@@ -1,4 +1,4 @@
-//! A part of the data with its logits from the trained network, evaluated by all ranks of a run.
+//! A part of the data with its logits from the trained network, evaluated in this process or by all ranks of a run.
 
 use headwater_protocol::SlotSet;
 use headwater_samples::Part;
@@ -81,7 +81,7 @@ mod tests {
         let state = alone.network.layout.initial(3);
         for part in [Part::Validation, Part::Test] {
             let whole = EvaluatedPart::of(&alone, &state, parts.part(part, None, 1));
-            // Three ranks are more than the samples of the test part.
+            // The test part has two samples, so one of three ranks has none.
             let found = in_process::run(3, |rank| {
                 EvaluatedPart::over_ranks(&experiment(), &state, rank, (&parts, part))
             });

@@ -80,12 +80,12 @@ impl Folds {
         self.count
     }
 
-    /// Samples of a fold: the network of the fold is not trained on them.
+    /// Samples of a fold, on which the network of the fold is not trained.
     pub fn left_out(&self, fold: u32) -> Vec<usize> {
         (0..self.of.len()).filter(|sample| self.of[*sample] == fold).collect()
     }
 
-    /// Samples of the other folds.
+    /// Samples of the other folds, on which the network of this fold is trained.
     pub fn kept(&self, fold: u32) -> Vec<usize> {
         (0..self.of.len()).filter(|sample| self.of[*sample] != fold).collect()
     }
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn scenes_of_several_classes_are_divided_into_runs() {
-        // The classes of a scene are not neighbours: samples are in the order of classes.
+        // Each scene has a sample of each class; samples are sorted by class, so the two samples of a scene are not neighbours.
         let samples = samples((0..40).map(|sample| (sample % 20, (sample / 20) as u16)));
         let folds = divide(&samples, 4).unwrap();
         let scenes = |fold| samples.subset(&folds.left_out(fold)).groups;
@@ -163,7 +163,7 @@ mod tests {
         let count = |folds, validation, calibration| {
             Folds::asked(exit(folds), true, OtherParts { validation, calibration })
         };
-        // The least number for half a point at 95 % is 598.
+        // The least number of samples that can show half a point at 95 % is 598.
         assert_eq!([count(None, 32, 0), count(None, 597, 0), count(None, 598, 0)], [4, 4, 0]);
         assert_eq!([count(None, 32, 1), count(Some(0), 32, 0), count(Some(3), 5000, 9)], [0, 0, 3]);
         assert_eq!(Folds::asked(exit(None), false, OtherParts { validation: 32, calibration: 0 }), 0);

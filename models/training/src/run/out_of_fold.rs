@@ -14,7 +14,7 @@ use headwater_calibration::logits_file::{self, PartFile};
 use headwater_calibration::message::Reader;
 use headwater_calibration::part_logits::PartLogits;
 
-/// Name of the file in a run folder.
+/// Name of the file of out-of-fold logits in a run folder.
 const FILE: &str = "out-of-fold.hwlogits";
 
 /// Trains a network for each fold with the recipe and seed of the experiment, and evaluates the fold: logits of all train samples, in

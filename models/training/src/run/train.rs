@@ -45,7 +45,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Refuses to begin a run anew over checkpoints that were skipped.
+    /// An error if checkpoints were skipped: a run must not begin anew in the folder of those checkpoints.
     fn unless_new(skipped: &[String]) -> Result<(), Self> {
         skipped.first().map_or(Ok(()), |reason| Err(Self::AllDamaged(reason.clone())))
     }

@@ -7,14 +7,14 @@ use super::Communicator;
 /// Named texts of one rank, which must be equal on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankFacts {
-    /// Name of the machine, for messages.
+    /// Name of the machine, for error messages.
     pub host: String,
     /// Name and text of everything that must be equal, such as the recipe.
     pub texts: Vec<(String, String)>,
 }
 
 impl RankFacts {
-    /// The first difference to rank 0, in words; `None` if all ranks have the same texts.
+    /// The first difference of a rank from rank 0, in words; `None` if all ranks have the same texts.
     pub fn difference(&self, ranks: &dyn Communicator) -> Option<String> {
         let own = serde_json::json!(self).to_string().into_bytes();
         let all = ranks.all_gather(&own);

@@ -1,7 +1,7 @@
 //! Training on several ranks: processes, on one machine or several, that train one network together.
 //!
 //! ```text
-//! communicator  messages among ranks: MPI in `headwater-train`, threads in tests, nobody alone
+//! communicator  messages among ranks: MPI in `headwater-train`, threads in tests, none in a run of one process
 //! agreement     whether all ranks have the same data, spec and recipe
 //! shards        which samples each rank has
 //! exchange      sums of a vector over all ranks ── compression

@@ -56,7 +56,7 @@ pub struct RankStep {
 }
 
 impl<'a> Rank<'a> {
-    /// The training of a rank from `parameters`, which all ranks have.
+    /// The training of a rank that begins with the weights `parameters`, the same on all ranks.
     pub fn new(
         ranks: &'a dyn Communicator,
         recipe: ScaleOutRecipe,
@@ -241,7 +241,7 @@ impl<'a> Rank<'a> {
         }
     }
 
-    /// Continues from the states of all ranks of an earlier start, in their order.
+    /// Continues from the states of all ranks of an earlier start, in the order of ranks.
     pub fn resume(&mut self, checkpoint: &mut Checkpoint, states: &[RankState]) {
         let own = RankState::of(states, self.ranks().rank(), self.ranks().ranks());
         checkpoint.moments = own.moments;

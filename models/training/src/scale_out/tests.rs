@@ -121,7 +121,7 @@ fn local_steps(every: u32) -> ScaleOutRecipe {
     ScaleOutRecipe { strategy: Strategy::LocalSteps, every, ..ScaleOutRecipe::default() }
 }
 
-/// Largest difference of two weights, relative to the largest weight.
+/// Largest difference of a weight between two checkpoints, relative to the largest weight of `a`.
 fn difference(a: &Checkpoint, b: &Checkpoint) -> f32 {
     let largest = a.state.parameters.iter().fold(0.0f32, |most, value| most.max(value.abs()));
     let pairs = a.state.parameters.iter().zip(&b.state.parameters);

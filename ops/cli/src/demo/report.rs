@@ -29,7 +29,7 @@ pub struct DemoReport {
     pub exits: BTreeMap<Exit, ExitReport>,
     /// Bytes on each link.
     pub bytes: BytesReport,
-    /// Decisions by the reason for which they were degraded.
+    /// Number of degraded decisions for each reason; a decision with two reasons counts under both.
     pub degraded: BTreeMap<Degraded, u64>,
     /// Samples that were dropped, by reason.
     pub dropped: BTreeMap<Dropped, u64>,

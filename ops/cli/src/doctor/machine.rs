@@ -51,7 +51,7 @@ pub(super) fn check(tiers: &[(&Tier, &Facts)]) -> Vec<Finding> {
     findings
 }
 
-/// Smallest difference that stops something, ms: a quarter of a device's period, or the difference up to which a leader accepts ids.
+/// Smallest clock difference that stops something, ms: a quarter of a device's period, or the difference up to which a leader accepts ids.
 fn allowed_ms(tiers: &[(&Tier, &Facts)]) -> Option<f64> {
     let limits = tiers.iter().flat_map(|(tier, _)| match &tier.settings {
         TierSettings::Device(settings) => {
@@ -130,7 +130,7 @@ fn references(tiers: &[(&Tier, &Facts)]) -> Vec<Reference> {
             let claims = claims.filter_map(|message| LeaderClaim::read(&message.payload).ok());
             let up = claims.filter(|claim| claim.state == DeviceState::Up);
             let since = up.filter_map(|claim| OffsetDateTime::parse(&claim.since, &Rfc3339).ok());
-            // A leader claimed in the past, so only a claim in the future tells something: the leader's clock is ahead of this one.
+            // The leader made its claim before now. If the claim's time is still to come by this clock, the leader's clock is ahead.
             let name = format!("the leader of {}, which leads since then", member.group);
             all.extend(since.filter_map(|since| behind(&name, since)));
         }

@@ -87,7 +87,7 @@ pub fn run(args: &DoctorArgs) -> Result<bool> {
     Ok(diagnosis.count(Level::Fail) == 0)
 }
 
-/// Settings files that the arguments name; without any, the files at the usual places that are there.
+/// Settings files that the arguments name. If they name none: the usual files, as far as they exist.
 fn files(args: &DoctorArgs, exists: impl Fn(&str) -> bool) -> Result<Vec<(TierKind, PathBuf)>, BadUsage> {
     if let Some(file) = &args.unnamed {
         let file = file.display();
@@ -199,7 +199,7 @@ async fn examine(tier: Arc<Tier>, limit: Duration) -> Examined {
     Examined { tier, networks, facts, findings }
 }
 
-/// Adds to each finding about a missing file with a relative path which folder that path starts from.
+/// Says in each finding about a missing file with a relative path from which folder that path starts.
 fn name_working_directory(findings: &mut [Finding]) {
     let Ok(folder) = std::env::current_dir() else { return };
     for Finding { found, advice, .. } in findings {

@@ -8,7 +8,7 @@ use super::tier::TierKind;
 /// Longest text of a page that a finding repeats, in characters.
 const MAX_CHARS: usize = 300;
 
-/// A page whose part of its own tier is not read yet.
+/// A page of which only the fields that all tiers share are read; the fields of its own tier are still JSON.
 pub(super) type AnyPage = StatusPage<Map<String, Value>>;
 
 /// The part of a page that differs from tier to tier.

@@ -12,7 +12,7 @@ use super::running_group::{devices, is_of, policy, retained_devices, state, wait
 use super::tier::{Tier, TierNetworks, TierSettings};
 use headwater_settings::Finding;
 
-/// Checks the running program. `policies` has the policy by the settings for each member of the tier.
+/// Checks the running program. `policies` has, for each member of the tier, the policy that its settings give.
 pub(super) fn check(
     tier: &Tier,
     networks: &TierNetworks,

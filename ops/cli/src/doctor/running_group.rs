@@ -43,7 +43,7 @@ pub(super) fn state(group: &GroupStatus) -> Vec<Finding> {
     failed.into_iter().chain(full).collect()
 }
 
-/// The finding for a leader that waits while another one leads, which knows the devices; `None` if it does not wait.
+/// The finding for a leader that waits while another one leads and alone knows the devices. `None` if this leader does not wait.
 pub(super) fn waits(group: &GroupStatus) -> Option<Finding> {
     let state = match group.state {
         Some(GroupState::Waiting) => "waiting",
@@ -63,7 +63,7 @@ pub(super) fn is_of(member: &Member, group: &GroupStatus) -> bool {
     group.group == member.group && group.site == member.site
 }
 
-/// Compares the policy of the running program with the policy by the settings; `None` if one of them is not known.
+/// The finding that compares the running program's policy with the policy that its settings give; `None` if either is not known.
 pub(super) fn policy(tier: &Tier, group: &GroupStatus, policies: &[Option<PolicyId>]) -> Option<Finding> {
     let member = tier.members.iter().position(|member| is_of(member, group))?;
     let running = group.leader()?.policy?;

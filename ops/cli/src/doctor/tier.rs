@@ -227,7 +227,7 @@ fn group_subscriptions(group: &GroupSettings) -> Vec<String> {
 }
 
 impl Member {
-    /// Settings of a connection that subscribes to what this member subscribes to, and publishes nothing.
+    /// Settings of a connection that subscribes to this member's topics and to the leader's claim, and publishes nothing.
     pub(super) fn link(&self, access: BrokerAccess, client_id: String, limit_ms: u64) -> LinkConfig {
         let mut config = LinkConfig::new(access, client_id);
         config.connect_timeout_ms = limit_ms;

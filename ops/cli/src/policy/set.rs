@@ -86,7 +86,7 @@ fn target(file: &Path) -> anyhow::Result<PathBuf> {
     Ok(real)
 }
 
-/// The text of the file; `None` where there is no file.
+/// The text of the file; `None` if there is no file.
 fn read(file: &Path) -> anyhow::Result<Option<String>> {
     if fs::metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         return Ok(None);
@@ -130,7 +130,7 @@ impl Change {
         Ok(Self { values: values.collect(), text, calibrated, policy })
     }
 
-    /// Says what changed, and how services get to use it.
+    /// Says what changed, and how to make the running services use the changed file.
     fn report(&self, file: &Path) -> String {
         let mut text = String::new();
         for (key, before, after) in &self.values {

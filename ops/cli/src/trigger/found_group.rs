@@ -10,7 +10,7 @@ use crate::args::TriggerArgs;
 
 /// Longest search for the devices of the group.
 const FIND_LIMIT: Duration = Duration::from_secs(5);
-/// If no birth or status comes for this time after a device was found, all devices are known.
+/// Once a device is found: if no further birth or status comes for this long, all devices count as known.
 const QUIET: Duration = Duration::from_millis(300);
 
 /// What the command must know of a group before it sends triggers.

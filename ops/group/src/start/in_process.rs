@@ -33,7 +33,7 @@ pub struct InProcessSettings {
     pub networks: Networks,
     /// Network of devices that are started after this field was set.
     pub device_network: Arc<Bundle>,
-    /// Policy of leader, edges and batching devices in place of the bundle's.
+    /// Policy of leader, edges and batching devices in place of the bundle's; `None`: the bundle's.
     pub policy: Option<Policy>,
     /// Frames that every device plays.
     pub frames: Arc<Archive>,

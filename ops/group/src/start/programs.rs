@@ -43,7 +43,7 @@ pub struct ProgramSettings {
     pub bundle: PathBuf,
     /// Archive of the frames that every device plays.
     pub frames: PathBuf,
-    /// Policy file of leader, edges and batching devices in place of the bundle's policy.
+    /// Policy file of leader, edges and batching devices in place of the bundle's policy; `None`: the bundle's.
     pub policy: Option<PathBuf>,
     /// Folder of the site that `headwater enroll` made: each program shows its member's certificate to broker and cloud. `None`: no TLS.
     pub site_dir: Option<PathBuf>,
@@ -82,7 +82,7 @@ impl ProgramGroup {
         Ok(())
     }
 
-    /// Starts the program of one service. A program that ran for the service is killed.
+    /// Starts the program of one service. A program that still runs for the service is killed.
     ///
     /// # Errors
     /// [`StartError::Io`] when the operating system does not start it.

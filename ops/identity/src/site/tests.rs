@@ -59,7 +59,7 @@ fn a_member_whose_files_cannot_be_written_leaves_nothing() {
     let own = folder.path().join("own");
     let mut site = site(&own);
     let issued = site.issued().to_vec();
-    // A folder of this name is where the rules would be written first, so that writing them fails.
+    // The rules are first written to a file of this name; a folder in its place makes that fail.
     let in_the_way = own.join("broker/access.rules.new");
     fs::create_dir(&in_the_way).unwrap();
     let (new, other_group) =

@@ -127,7 +127,7 @@ fn an_output_that_is_the_input_itself_works() {
     }
 }
 
-/// Runs each section of a network on `batch` samples at once and one by one.
+/// Checks that each section of a network gives the same outputs for `batch` samples at once and one by one.
 fn check_batched_equals_alone(network: &TinyNetwork, batch: usize) {
     let bundle = Bundle::from_bytes(&network.bundle()).unwrap();
     for manifest in &bundle.manifest().sections {

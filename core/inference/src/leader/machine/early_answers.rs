@@ -41,7 +41,7 @@ pub(super) enum EarlyContent {
     Input(Vec<u8>),
     Decided(DeviceDecision),
     GivenUp,
-    /// Packed bits of the map, and bytes of the map as sent.
+    /// Packed bits of the map, and the number of bytes in which the map was sent.
     Features(Vec<u8>, u64),
 }
 
@@ -58,7 +58,7 @@ impl From<DeviceAnswer<'_>> for EarlyContent {
 }
 
 impl EarlyContent {
-    /// The answer; as an error, the bits of features and their bytes as sent.
+    /// The answer. For features, which are no answer, `Err` with the packed bits and the number of bytes in which they were sent.
     fn as_answer(&self) -> Result<DeviceAnswer<'_>, (&[u8], u64)> {
         Ok(match self {
             Self::Summary(scores) => DeviceAnswer::Summary(scores),

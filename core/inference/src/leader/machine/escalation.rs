@@ -68,7 +68,7 @@ impl Leader {
         }
     }
 
-    /// Takes the features of a slot and their bytes as sent; `None` if the device does not keep the features any more.
+    /// Takes the map of a slot, with the number of bytes in which it was sent; `None` if the device has no map of the sample any more.
     pub(super) fn features(&mut self, message: DeviceMessage, map: Option<(&[u8], u64)>) {
         let DeviceMessage { generation, sample, .. } = message;
         let Some(network) = self.networks.get(generation) else { return };

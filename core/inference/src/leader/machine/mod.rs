@@ -44,7 +44,7 @@ pub struct Leader {
     wall_ms: u64,
     /// Why the event being handled was refused.
     refusal: Option<Implausible>,
-    /// Actions that the caller gave and that the event being handled has caused; empty between events.
+    /// While an event is handled: the actions that the caller gave, then those that the event causes. Empty between events.
     actions: Vec<Action>,
 }
 
@@ -53,7 +53,7 @@ pub struct Leader {
 pub struct Counts {
     /// A slot answered twice; normal on a busy link.
     pub duplicates: u64,
-    /// The sample's window had closed before the message came.
+    /// The sample's window had ended, or the sample was closed or too old, before the message came.
     pub after_close: u64,
     /// The slot is outside the network, or the vector has another length than the network's.
     pub misfits: u64,
@@ -239,7 +239,7 @@ impl Leader {
         }
     }
 
-    /// Forgets the late samples of a notice that was published.
+    /// Notes that a notice was published, and forgets the late samples that it names.
     pub fn notice_published(&mut self, notice: &SettledNotice) {
         self.state.closed.notice_published(&notice.late, self.state.now);
     }

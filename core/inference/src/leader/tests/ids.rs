@@ -135,7 +135,7 @@ fn a_device_whose_clock_is_ahead_is_named_and_left_out_and_the_others_decide() {
         matches!(off[..], [(two, ClockOff { ahead_ms: 60_005, max_ms: 25 })] if two == slot(2)),
         "{off:?}"
     );
-    // The others have decided the samples that the device named, once their time came, and a notice tells the device.
+    // By now the other devices' answers have decided the samples that device 2 named too early, and a notice tells device 2.
     let past = group.clock_id(100) - 50;
     group.late(2, past, &SURE);
     assert_eq!(group.leader.notice().late, [SampleId(past)]);

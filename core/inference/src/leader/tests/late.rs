@@ -42,7 +42,7 @@ fn a_late_sample_without_other_answers_is_decided_after_its_longer_window() {
     assert_eq!(group.after_ms(1999), []);
     assert_eq!(group.after_ms(1), [request(90, 1)]);
     let actions = group.features(0, 90);
-    // A whole deadline follows the window.
+    // After the longer window the cloud still has the whole deadline, 300 ms.
     assert!(matches!(actions[..], [Action::AskCloud { deadline_ms: 300, .. }]), "{actions:?}");
     assert_eq!(group.published_late(), [] as [u64; 0], "the sample is still open");
     group.cloud(90, &SURE);

@@ -17,9 +17,9 @@ enum Step {
     NextFeatures(u64),
     EdgeUp(u8),
     EdgeDown(u8),
-    /// An answer with that score of the first class, which need not be finite.
+    /// An edge's answer whose score of the first class is this number, which need not be finite.
     EdgeAnswer(u8, u64, f32),
-    /// An unsure sample with all its features, and ms that pass then, after which the sample may be past its deadline.
+    /// An unsure sample with all its features, then a time in ms that passes: the sample may then be past its deadline.
     Unsure(u64, u32),
     Cloud(u64),
     Named(u8),

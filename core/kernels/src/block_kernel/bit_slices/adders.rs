@@ -2,7 +2,7 @@
 
 use super::ROUND_GROUPS;
 
-/// Pixels counted at once.
+/// Number of pixels that are counted at once.
 pub(super) const TILE: usize = 256;
 /// Words of a tile.
 pub(super) const TILE_WORDS: usize = TILE / 64;
@@ -11,11 +11,11 @@ pub(super) type TileRow = [u64; TILE_WORDS];
 pub(super) const NO_BITS: TileRow = [0; TILE_WORDS];
 const ALL_BITS: TileRow = [u64::MAX; TILE_WORDS];
 
-/// Neighbouring taps that are summed together.
+/// Number of neighbouring taps that are summed together.
 pub(super) const GROUP: usize = 3;
-/// Combinations of the signs of a group.
+/// Number of combinations of the signs of a group of taps.
 pub(super) const SIGNS: usize = 1 << GROUP;
-/// Sums of three taps for each combination of signs: ones, then twos.
+/// Number of +1 products of three taps at each pixel, for each combination of signs: its binary digits, ones, then twos.
 pub(super) type Sums = [[TileRow; 2]; SIGNS];
 pub(super) const SUMS_WORDS: usize = SIGNS * 2 * TILE_WORDS;
 

@@ -36,7 +36,7 @@ use adders::{
 };
 use tile::{TileMasks, fill_sums};
 
-/// Groups of three taps that are counted in one round.
+/// Number of groups of three taps that are counted in one round.
 const ROUND_GROUPS: usize = 8;
 /// Words of a cache line.
 const LINE_WORDS: usize = 8;

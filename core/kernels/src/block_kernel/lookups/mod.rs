@@ -32,9 +32,9 @@ use crate::pixel_words::{self, PixelWords, WORD_PIXELS};
 use crate::shape::{Convp, InputKind};
 use crate::simd::{HALF, LANES, Simd};
 
-/// Channels that one lookup counts.
+/// Number of channels that one lookup counts.
 const CHANNELS: usize = 4;
-/// Filters whose counts one table holds.
+/// Number of filters whose counts one table holds.
 const FILTERS: usize = 4;
 /// Lookups before a nibble is full: `3 * 4 < 16`.
 const TRIPLE: usize = 3;
@@ -44,7 +44,7 @@ const UNROLLED: usize = 2;
 const MAX_ROUNDS: usize = 10;
 /// Lookups of one round.
 const ROUND_LOOKUPS: usize = TRIPLE * UNROLLED;
-/// Vectors of pixels counted together, as many as there are registers for their counts.
+/// Number of vectors of 16 pixels that are counted together, as many as there are registers for their counts.
 const WORD_VECTORS: usize = 4;
 const _: () = assert!(WORD_VECTORS * HALF == WORD_PIXELS, "together they are a word");
 /// Vectors of bounds for four filters: numbers that the counts of each half's first and second filter must exceed, then the parity of
@@ -152,8 +152,8 @@ impl Sizes {
         self.channel_groups * self.plane + read + self.pixels.leading_padding() + WORD_PIXELS
     }
 
-    /// Number of padding patterns. Words before `top` and from `bottom` on have a pattern each. Between
-    /// them the patterns repeat every `period` words:
+    /// Number of padding patterns of words of 64 pixels. Words before `top` and from `bottom` on have a pattern each. Between them the
+    /// patterns repeat every `period` words:
     ///
     /// ```text
     /// word      0 .. top    top .. bottom       bottom ..

@@ -68,7 +68,7 @@ fn fill_planes<L: ByteLookup>(ops: L, sizes: &Sizes, contiguous: &[u64], planes:
     }
 }
 
-/// The input of one word of pixels.
+/// The input of one word of 64 output pixels.
 struct WordInput<'a> {
     /// The planes, from the first pixel that a kernel sees.
     planes: &'a [u8],
@@ -108,11 +108,11 @@ struct Run<'a> {
     prepared: Prepared<'a>,
     /// A byte a pixel for each channel group.
     planes: &'a mut [u8],
-    /// Bytes that the kernel positions see at the pixels of one word.
+    /// Input bytes that the kernel positions see at the 64 pixels of one word.
     patches: &'a mut [[u8; LANES]],
     /// The counts at the start, then the counts of each filter group.
     counts: &'a mut [Counts],
-    /// A word of pixels for each filter.
+    /// Output bits of 64 pixels as one word, for each filter.
     bits: &'a mut [u64],
 }
 

@@ -26,11 +26,11 @@ use crate::pixel_words::{self, PixelPadding, PixelWords, WORD_PIXELS};
 use crate::shape::{Convp, InputKind};
 use crate::simd::{Simd, WORDS};
 
-/// Words of a patch counted per pass over the filters: they stay in registers, and their masks too.
+/// Largest number of words of a patch that are counted in one pass over the filters: these words and their masks stay in registers.
 const MAX_PASS_WORDS: usize = 9;
-/// Vectors of pixels in a word of pixels.
+/// Vectors for the 64 pixels whose output bits make one word; a vector has the channel words of 8 pixels.
 const WORD_VECTORS: usize = WORD_PIXELS / WORDS;
-/// Channels of a word.
+/// Number of channels of a pixel whose bits make one word.
 const WORD_CHANNELS: usize = 64;
 /// Words of a cache line.
 const LINE_WORDS: usize = 8;
@@ -102,13 +102,13 @@ struct Sizes {
     channel_words: usize,
     /// Number of words of a patch, rounded up to a multiple of `pass_words`.
     patch: usize,
-    /// Words of a patch counted per pass over the filters.
+    /// Number of words of a patch that are counted in one pass over the filters.
     pass_words: usize,
     /// Binary digits of the number of taps, which padded taps never exceed.
     digits: usize,
-    /// Words of pixels before the first pixel of the map.
+    /// Number of words of 64 pixels before the first pixel of the map.
     leading_words: usize,
-    /// Words of pixels of the whole map, with the pixels that kernels see before and after the map.
+    /// Number of words of 64 pixels of the whole map, with the pixels that kernels see before and after the map.
     map_words: usize,
 }
 
@@ -192,9 +192,9 @@ fn fill_padding(sizes: &Sizes, inside: &mut [u64], padded: &mut [u64]) {
 struct Prepared<'a> {
     weights: &'a [u64],
     padding: Padding<'a>,
-    /// Most differing bits with which an output is still +1, half of the padded taps included: at pixels with an even number of these.
+    /// Largest sum of differing bits and half of the padded taps for an output of +1, at pixels with an even number of padded taps.
     max_even: &'a [u64],
-    /// The same limit, at pixels with an odd number of padded taps.
+    /// The same limit at pixels with an odd number of padded taps, half of which is rounded down.
     max_odd: &'a [u64],
 }
 

@@ -20,7 +20,7 @@ struct Buffers<'a> {
     inside: &'a mut [Words],
     /// Differing bits so far, for each filter.
     counts: &'a mut [Words],
-    /// A word of pixels for each filter, as bytes of eight pixels.
+    /// Output bits of 64 pixels for each filter, one byte for eight pixels.
     bytes: &'a mut [[u8; WORD_VECTORS]],
     /// The same bits, one word for each filter.
     bits: &'a mut [u64],
@@ -42,7 +42,7 @@ impl<'a> Buffers<'a> {
     }
 }
 
-/// Place of eight pixels: their word of pixels, and their vector in that word.
+/// Place of eight pixels: the word of 64 pixels that they belong to, and their vector among the eight vectors of that word.
 #[derive(Clone, Copy)]
 struct Position {
     word: usize,

@@ -1,4 +1,4 @@
-//! Statuses that the broker kept, and connections that end with it.
+//! Statuses that the broker kept, and connections of devices that end together with the leader's.
 
 use super::*;
 

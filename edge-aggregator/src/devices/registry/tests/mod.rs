@@ -127,7 +127,7 @@ impl Group {
         let index = self.index(id);
         if self.registry.state.devices[index.at].session.start().is_some_and(|start| start.boot != Boot(boot))
         {
-            // The messages name another session than that of the birth.
+            // Messages of another boot than the birth's name another session.
             return Err(Fault::UnknownDevice);
         }
         self.registry.admit(index, self.now, &mut self.changes).map(Slot::index)

@@ -43,7 +43,7 @@ fn the_birth_of_a_device_that_the_settings_do_not_name_is_cleared_once_for_each_
     assert!(group.births_to_clear().is_empty(), "without a list any device may come");
     group.owned_by(["a", "b", "c"]);
     assert_eq!(group.births_to_clear(), ["stolen"]);
-    // A device that lives publishes its birth again.
+    // A device that is running publishes its birth again after the leader has cleared it.
     group.clears_birth("stolen");
     group.birth("stolen", 1, 7);
     assert!(group.births_to_clear().is_empty(), "the same boot");

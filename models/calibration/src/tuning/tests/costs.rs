@@ -17,7 +17,7 @@ fn network() -> Spec {
     Spec::parse(Path::new("f"), include_str!("../../../../networks/ddnn-f.toml")).unwrap()
 }
 
-/// Settings of made-up samples, all of one view.
+/// Settings of made-up samples, each with one view.
 fn made_up() -> Vec<Setting> {
     let (logits, samples) = two_exits(1200);
     let cost = NetworkCost::of(&manifest(&network(), Vec::new()));

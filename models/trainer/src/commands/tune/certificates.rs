@@ -46,7 +46,8 @@ impl Tune {
         Ok(Policy { promises: Vec::from_iter(promise), ..fitted.by_missing(slots, certificates) })
     }
 
-    /// `0 views absent: at most 0.5 points, 95 %, 1912 samples`, a line for each number, and whether all hold together.
+    /// A line for each number of slots without a view, such as `0 views absent: at most 0.5 points, 95 %, 1912 samples`, and a line that
+    /// says whether all promises hold together.
     pub(super) fn certificate_lines(&self, Tuned { certificates, target, .. }: &Tuned<'_>) -> String {
         let line = |Certificate { count, result }: &Certificate| {
             let groups = count.groups.map_or_else(String::new, |groups| format!(" in {groups} groups"));

@@ -1,7 +1,7 @@
 //! `headwater-train tune`.
 //!
 //! - `parts.rs` runs the bundle over the parts of the data, and says why the data allows no promise;
-//! - `certificates.rs` has a promise for each number of views that are absent;
+//! - `certificates.rs` tests a promise for each number of slots without a view;
 //! - `result.rs` prints the result as text and JSON;
 //! - `unmet_targets.rs` says which targets cannot be met, and which settings come nearest.
 
@@ -150,7 +150,7 @@ impl BoundName {
 /// Settings of a bundle, the parts they were measured on, and the choice.
 struct Tuned<'a> {
     bundle: &'a Bundle,
-    /// Why the figures may say nothing of new samples; `None` if nothing speaks against them.
+    /// Why the figures may say nothing of new samples; `None` if there is no such reason.
     warning: Option<String>,
     target: Target,
     criteria: Criteria,
@@ -170,7 +170,7 @@ struct Tuned<'a> {
     splits: Option<SplitReport>,
 }
 
-/// A mistake in the usage.
+/// Fails with exit code 2, for a mistake in the usage.
 fn usage<T>(text: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::usage(anyhow::anyhow!(text.into())))
 }
@@ -279,7 +279,7 @@ impl Tune {
         Ok(Target { bound: promise.bound(), loss: loss_points / 100.0, confidence })
     }
 
-    /// The targets; refused if there is no target and no `--frontier`.
+    /// The targets. A command without a target needs `--frontier`, and must not have `--out`.
     fn targets(&self) -> Result<Targets, Failure> {
         let targets = Targets { loss_points: self.loss, body_bytes: self.bytes, macs: self.macs };
         let has_target = !targets.measures().is_empty();

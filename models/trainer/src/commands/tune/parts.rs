@@ -172,7 +172,7 @@ impl Tune {
     }
 }
 
-/// The independent samples that a promise needs: at least, and for the present thresholds, by their losses on the validation part.
+/// Text: how many independent samples a promise needs at least, and how many for the bundle's thresholds, by their losses on validation.
 pub(super) fn needed(bundle: &Bundle, validation: &PartOfBundle, target: &Target) -> String {
     let outcomes = Outcomes::of(&validation.logits, &validation.samples, bundle.policy());
     let (lost, won) = outcomes.losses_and_wins(bundle.policy());

@@ -196,7 +196,7 @@ impl<'a> Tuned<'a> {
         setting > 0 && self.limit.as_ref().is_some_and(|limit| limit.tested.is_some())
     }
 
-    /// Index of the chosen setting; `None` if a target is not met or there is none.
+    /// Index of the chosen setting; `None` if a target is not met, or if no target was given.
     pub(super) fn chosen(&self) -> Option<usize> {
         match &self.choice {
             Some(Choice::Met(index)) => Some(*index),
@@ -219,7 +219,7 @@ impl<'a> Tuned<'a> {
         if why.is_empty() { String::new() } else { format!("the loss is measured on validation: {why}\n") }
     }
 
-    /// `89.70 % right, 0.16 points lost (lost 0.92 %, won 0.76 %); leave at local 83.0 %, cloud 17.0 %`.
+    /// Text such as `89.70 % right, 0.16 points lost (lost 0.92 %, won 0.76 %); leave at local 83.0 %, cloud 17.0 %`.
     fn accuracy_text(&self, figures: &Figures) -> String {
         let left = figures.left.iter().map(|(exit, share)| format!("{} {:.1} %", exit.name(), 100.0 * share));
         let left: Vec<String> = left.collect();
@@ -233,7 +233,7 @@ impl<'a> Tuned<'a> {
         )
     }
 
-    /// `83.1 body bytes, 1234567 multiply-accumulates, 0.16 points lost`.
+    /// Text such as `83.1 body bytes, 1234567 multiply-accumulates, 0.16 points lost`.
     pub(super) fn cost_text(&self, figures: &Figures) -> String {
         format!(
             "{:.1} body bytes, {:.0} multiply-accumulates, {}",
@@ -243,7 +243,7 @@ impl<'a> Tuned<'a> {
         )
     }
 
-    /// `  83.6 body bytes per device and sample (95 % interval 82.1 to 85.2); at most 90 asked for, 83.1 on validation`.
+    /// Line such as `  83.6 body bytes per device and sample (95 % interval 82.1 to 85.2); at most 90 asked for, 83.1 on validation`.
     fn cost_line(&self, unit: &str, measure: Measure, found: Measured, chosen: &Figures) -> String {
         let places = if measure == Measure::Bytes { 1 } else { 0 };
         let interval = found.interval.map_or_else(
@@ -313,7 +313,7 @@ fn split_lines(report: &SplitReport) -> String {
     )
 }
 
-/// `5000 samples`, `5000 samples in 40 groups`.
+/// Text such as `5000 samples` or `5000 samples in 40 groups`.
 fn sample_count(part: &CostedPart<'_>) -> String {
     let groups = part.samples.group_count().map_or_else(String::new, |groups| format!(" in {groups} groups"));
     format!("{} samples{groups}", part.samples.len())

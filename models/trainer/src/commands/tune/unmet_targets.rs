@@ -103,7 +103,7 @@ impl Tune {
     }
 }
 
-/// `--loss 0.5 and --bytes 60`.
+/// Arguments of the measures with their targets, joined by `between`: `--loss 0.5 and --bytes 60`.
 fn flags(tuned: &Tuned<'_>, measures: &[Measure], between: &str) -> String {
     let flag = |measure: &Measure| {
         let value = tuned.criteria.targets.of(*measure);

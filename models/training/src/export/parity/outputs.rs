@@ -9,7 +9,7 @@ use crate::network::{ExitSection, SourceOutput};
 
 /// Outputs of a trained device or edge for the samples seen there.
 pub(super) struct Outputs<'a> {
-    /// Name in messages.
+    /// Name in error messages.
     pub(super) name: String,
     /// The section; `None` for a device that sends its view.
     pub(super) section: Option<&'a ExitSection>,
@@ -107,7 +107,7 @@ impl<'a> Outputs<'a> {
                 bits
             }
             FeatureEncoding::F32 => elements.iter().flat_map(|value| value.to_le_bytes()).collect(),
-            // `x / 255` of a pixel: exact again when multiplied and rounded.
+            // An element is a pixel divided by 255; multiplied by 255 and rounded it is the exact pixel again.
             FeatureEncoding::Pixels => elements.iter().map(|value| (value * 255.0).round() as u8).collect(),
         }
     }
@@ -121,7 +121,7 @@ impl SourceInputs {
             inputs.presence.push(row.is_some());
             match row {
                 Some(row) => {
-                    // A device without a section has no scores, and no exit needs scores there.
+                    // A device without a section adds no scores; no exit of its configuration reads scores.
                     inputs.scores.extend_from_slice(source.scores(row, classes));
                     inputs.maps.extend(source.encoded(row));
                 }

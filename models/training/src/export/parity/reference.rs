@@ -1,4 +1,4 @@
-//! The trained network as the reference of an engine, section by section.
+//! Outputs of the trained network, with which the outputs of an engine are compared section by section.
 
 use std::ops::Range;
 
@@ -23,11 +23,11 @@ pub struct Reference<'a> {
     network: TrainedNetwork<'a>,
     samples: &'a Samples,
     range: Range<usize>,
-    /// By slot; empty when no slot sees any of the samples.
+    /// Outputs by slot; empty when no slot sees any of the samples.
     devices: Vec<Outputs<'a>>,
-    /// By edge.
+    /// Outputs by edge.
     edges: Vec<Outputs<'a>>,
-    /// `[samples, classes]` of each exit.
+    /// Logits of each exit, `[samples, classes]`.
     exits: ByExit<Vec<f32>>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Reference<'a> {
         Some([least, scores.reduce(f32::max)?])
     }
 
-    /// Compares the device sections of a bundle in an engine.
+    /// Compares the device sections of a bundle, run by an engine, with the trained sections.
     ///
     /// # Errors
     /// [`ParityError`] with the first difference that is too large.
@@ -89,7 +89,7 @@ impl<'a> Reference<'a> {
         Ok(parity)
     }
 
-    /// Compares the deeper sections in an engine: edges, exits over scores, cloud.
+    /// Compares the deeper sections of a bundle, run by an engine, with the trained sections: edges, exits over scores, cloud.
     ///
     /// # Errors
     /// [`ParityError`] with the first difference that is too large.
@@ -225,7 +225,7 @@ impl<'a> Reference<'a> {
         self.range.start + row as usize
     }
 
-    /// Section and sample, for messages.
+    /// Section and sample, for error messages.
     fn position(&self, section: &str, row: u32) -> String {
         format!("{section}, sample {}", self.sample(row))
     }
@@ -260,7 +260,7 @@ mod tests {
         Bundle::from_bytes(&writer.finish().unwrap()).unwrap()
     }
 
-    /// Moves the input of a sign to the other side of its threshold, `distance` away.
+    /// Moves the input of a sign to the other side of the threshold 0, `distance` away from it.
     fn change_sign(element: &mut f32, distance: f32) {
         *element = if *element >= 0.0 { -distance } else { distance };
     }
