@@ -6,14 +6,14 @@ use crate::ids::{SampleId, Session};
 use crate::kind::Kind;
 use crate::message::put_slots;
 
-/// The bytes of a trigger. `session` is the session of the network.
+/// The bytes of a trigger. `session` is [`Session::of_network`]: a hash of the network's id alone, since a trigger goes to every device.
 pub fn encode_trigger(session: Session, sample: SampleId) -> Vec<u8> {
     let mut bytes = Vec::new();
     put_header(Kind::Trigger, &Header::to_group(session, sample), &mut bytes);
     bytes
 }
 
-/// The bytes of a request for the features of these slots. `session` is the session of the network.
+/// The bytes of a request for the features of these slots. `session` is [`Session::of_network`].
 pub fn encode_request(session: Session, sample: SampleId, slots: SlotSet) -> Vec<u8> {
     let mut bytes = Vec::new();
     put_header(Kind::Request, &Header::to_group(session, sample), &mut bytes);

@@ -59,7 +59,7 @@ pub struct Birth {
 }
 
 impl Birth {
-    /// Whether the device sends batches to a leader that reads them.
+    /// Whether the device can send batches; it does so only if the leader reads batches.
     pub fn sends_batches(&self) -> bool {
         self.capabilities.iter().any(|name| name == BATCHES)
     }

@@ -13,7 +13,7 @@ use crate::give_up_reason::GiveUpReason;
 use crate::publisher::Encoded;
 use crate::timestamp::Timestamp;
 
-/// Time between two calls of `serve_spool`.
+/// Shortest time between two calls of `serve_spool`; they come this often while spooled answers can be sent.
 const SERVICE_EVERY: Duration = Duration::from_millis(20);
 
 /// Number of late messages at which one call of `serve_spool` sends no further sample; features of the last sample may add one.

@@ -27,7 +27,7 @@ fn batching(group: &str, batch_ms: u64) -> OpenedDevice {
     config
 }
 
-/// A leader, and a device whose answers it allows to wait this long.
+/// A leader, and a device with this `batch_ms`, after the leader has allowed a longer wait.
 async fn batching_device(group: &str, batch_ms: u64) -> (Leader, DeviceHandle) {
     let leader = Leader::of(group).await;
     let device = started(batching(group, batch_ms)).await;

@@ -89,7 +89,8 @@ async fn the_first_answer_comes_soon() {
     assert!(soonest < FIRST_ANSWER, "{soonest:?}");
 }
 
-/// Flags of a device of the tiny network, with these files; `more` may replace them.
+/// Flags that check the settings of a device of the tiny network with this bundle and these frames, then the flags in `more`. Without the
+/// first flag, `--check-config`, the device starts.
 fn flags<'a>(bundle: &'a str, frames: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let names = ["--check-config", "--site", "hall", "--group", "gate", "--id", "cam-0", "--slot", "0"];
     [&names[..], &["--bundle", bundle, "--source-path", frames], more].concat()

@@ -54,7 +54,7 @@ struct IdentitySettings<'a> {
 }
 
 impl IdentitySettings<'_> {
-    /// Setting that names a file. In a group, certificate and key are keys without the section `tls`, such as `group[1].key_file`.
+    /// Name of the setting for a file. In a group, the settings of certificate and private key stand outside the section `tls`, such as `group[1].key_file`.
     fn setting_of(&self, file: &Path) -> String {
         let setting = self.tls.setting_of(file);
         match (self.place, setting.strip_prefix("tls.")) {

@@ -31,10 +31,10 @@ struct Header<H> {
     header: H,
 }
 
-/// The bytes of a file.
+/// Encodes header and lists as one file.
 ///
 /// # Panics
-/// When the header is no plain data, such as a map with keys that are no text.
+/// If the header cannot be written as JSON, for example a map whose keys are not text.
 pub fn encode<H: Serialize>(magic: Magic, header: H, lists: &[&[f32]]) -> Vec<u8> {
     let header = Header { lengths: lists.iter().map(|list| list.len()).collect(), header };
     let header = serde_json::to_vec(&header).expect("a header is plain data");

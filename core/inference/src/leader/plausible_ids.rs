@@ -75,7 +75,7 @@ impl PlausibleIds {
             return self.check_time(sample, period_ms, wall_ms, late);
         }
         let newest = match self.believed.newest() {
-            // Only triggers number samples here, so claims of devices must not confirm each other.
+            // Triggers number the samples, and none is known yet: the claims of devices must not confirm each other.
             None if self.numbering.is_some() => {
                 return Err(Implausible { sample, limit: Limit::NoTrigger, is_final: false });
             }

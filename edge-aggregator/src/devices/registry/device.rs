@@ -22,8 +22,8 @@ pub(super) struct Device {
     /// Arrival of the latest accepted message, birth or status; before any of these, arrival of the first message.
     pub(super) heard: Micros,
     pub(super) session: DeviceSession,
-    /// Whether the device's connection ended shortly before the leader's own. A broker that stops ends all connections, so that such an end
-    /// says nothing about the device.
+    /// Whether the device lost its slot shortly before the leader's own connection ended. A broker that stops ends all connections, so such
+    /// a loss says nothing about the device.
     pub(super) ended_with_broker: bool,
     /// Boot in the latest status `down` that named another boot than the birth did.
     pub(super) ended: Option<Boot>,

@@ -1,11 +1,15 @@
-//! A device's session: what its birth and its statuses say of its present start.
+//! What the leader knows of a device's present run, from its birth message and its status messages. A boot number tells one run from another.
 //!
 //! ```text
 //!              birth             status up of the same boot      silent, and another device claims its slot
 //!  WithoutBirth ────> Waiting ──────────────────────────────> Up ──────────────────────────────────────────> Replaced
-//!                                                             │ <──── accepted message, while its status is up ──────┘
-//!                                                             └──> Ended: status down
+//!                                                           ^ │ <──── accepted message, while its status is up ─────┘
+//!                                                 status up │ │ status down
+//!                                                           │ v
+//!                                                          Ended
 //! ```
+//!
+//! A birth of another boot begins again at `Waiting`. A status down does not end `Replaced`.
 //!
 //! The broker may deliver birth and status in either order, and may keep either from an earlier start.
 

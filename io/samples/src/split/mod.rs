@@ -22,7 +22,7 @@ use crate::error::Mismatch;
 /// Most attempts, each with another order of equal groups, to bring every class into every part.
 const ATTEMPTS: u64 = 16;
 
-/// Rule that divides data without parts.
+/// How to divide data that comes without train, validation and test parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     /// Share of each part.

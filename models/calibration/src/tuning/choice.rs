@@ -118,7 +118,7 @@ impl Measure {
 }
 
 impl Targets {
-    /// The target of a measure.
+    /// The target of a measure; `None` if none was set.
     pub fn of(&self, measure: Measure) -> Option<f64> {
         match measure {
             Measure::Loss => self.loss_points,

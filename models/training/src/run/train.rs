@@ -39,7 +39,7 @@ pub enum RunError {
         step: u64,
         /// Number of ranks that wrote the checkpoint.
         ranks: usize,
-        /// Numbers of the ranks without a file, as text.
+        /// Numbers of the ranks without a whole file, as text.
         missing: String,
     },
 }

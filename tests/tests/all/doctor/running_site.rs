@@ -100,7 +100,7 @@ fn a_device_that_is_frozen_flapping_or_late_is_named_by_the_doctor_of_a_running_
     device.signal("CONT").expect("a shell starts");
     until(run, is_up);
 
-    // Another device has the slot of `cam-0`: a doctor with its settings says that the leader refuses it.
+    // A rival claims the slot of `cam-0`: a doctor with the rival's settings says that the leader refuses the rival.
     let rival = files.device_with(3, "capture = \"clock\"\nperiod_ms = 1000");
     let settings = std::fs::read_to_string(&rival).expect("the settings were written");
     assert!(settings.contains("slot = 3"), "{settings}");
