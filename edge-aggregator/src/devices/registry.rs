@@ -35,7 +35,7 @@ use crate::devices::message_format::{Arrival, Change, InboxCounts, MessageFormat
 use device::Device;
 use registered_device::CONNECTION_ENDED;
 pub(crate) use registered_device::{ClaimState, RegisteredDevice};
-use session::{Heard, NetworkSlot, Session, SessionEvent, Sign, Start};
+use session::{CheckedBirth, DeviceSession, LatestStatus, NetworkSlot, SessionEvent, Sign};
 
 /// Time in which a broker that stops ends the connections of devices and leader.
 const BROKER_STOP: Duration = Duration::from_secs(10);
@@ -153,7 +153,7 @@ impl Registry {
         }
     }
 
-    fn knows(&self, Start { claim, .. }: Start) -> bool {
+    fn knows(&self, CheckedBirth { claim, .. }: CheckedBirth) -> bool {
         self.formats.get(claim.generation).is_some()
     }
 
@@ -254,7 +254,7 @@ impl Registry {
         let may_go = |device: &&Device| device.index != newest && self.slot_of(device.index).is_none();
         let Some(oldest) = accepted().filter(may_go).min_by_key(|device| device.heard) else { return };
         let at = oldest.index.at;
-        self.state.devices[at].session = Session::WithoutBirth(None);
+        self.state.devices[at].session.on(SessionEvent::BirthCleared);
     }
 
     /// Takes the birth certificate of a device.
@@ -415,7 +415,7 @@ impl Registry {
         self.session(index)?;
         let session = self.state.devices[index.at].session;
         let slot = session.start().ok_or(Fault::UnknownDevice)?.claim.slot;
-        if matches!(session, Session::Replaced(..)) {
+        if matches!(session, DeviceSession::Replaced(_, Some(_))) {
             self.return_to_slot(index, slot, now, changes);
         }
         match self.state.holders.get_mut(slot.index()).and_then(Option::as_mut) {
@@ -494,13 +494,13 @@ impl Registry {
     fn log_end(&mut self, index: DeviceIndex, slot: Slot, now: Micros) {
         let device = &self.state.devices[index.at];
         let reason = match device.session {
-            Session::WithoutBirth(_) => "its birth was cleared",
+            DeviceSession::WithoutBirth(_) => "its birth was cleared",
             session if session.is_of_stranger() => return,
-            Session::Replaced(..) => return,
-            Session::Up(..) | Session::Waiting(_, Some(Heard::Up(..))) => {
+            DeviceSession::Replaced(..) => return,
+            DeviceSession::Up(..) | DeviceSession::Waiting(_, Some(LatestStatus::Up(..))) => {
                 "it has started again, or claims another slot"
             }
-            Session::Ended(_) | Session::Waiting(..) => CONNECTION_ENDED,
+            DeviceSession::Ended(_) | DeviceSession::Waiting(..) => CONNECTION_ENDED,
         };
         if self.up_down_log.take(now).is_some() {
             warn!(device = %device.id, %slot, state = "down", reason, "device down");

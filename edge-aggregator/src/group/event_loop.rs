@@ -1,6 +1,4 @@
-//! The event loop of a member: one task owns the member's state and everything that its events change.
-//!
-//! Each round reads the clocks once, takes all pending input, and gives it to the member with that time.
+//! The event loop of a member: each round reads the clocks once and gives the member, with that time, the messages that have come.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +13,7 @@ use crate::clock::{Clock, Moment};
 const ROUND_MESSAGES: usize = 256;
 
 /// A member of a group, without the waiting: the leader, or an edge under one network.
-pub(crate) trait Reactor {
+pub(crate) trait RoundHandler {
     /// Input beside the messages of the broker.
     type Input;
     /// Why the member ends by itself.
@@ -46,7 +44,7 @@ pub(crate) enum End<E> {
     /// The task of the link ended.
     LinkEnded,
     /// The member ended by itself.
-    Member(E),
+    Own(E),
 }
 
 /// Where a member's rounds get their messages and their time.
@@ -70,22 +68,22 @@ impl EventLoop {
     }
 
     /// Runs rounds until `stop` ends, or one of the other reasons to end.
-    pub(crate) async fn run<R: Reactor>(
+    pub(crate) async fn run<H: RoundHandler>(
         &mut self,
-        reactor: &mut R,
+        handler: &mut H,
         stop: impl Future<Output = ()>,
-    ) -> End<R::End> {
+    ) -> End<H::End> {
         let mut stop = std::pin::pin!(stop);
         loop {
-            let timer = reactor.next_timer(self.last);
-            let takes_messages = reactor.takes_messages();
+            let timer = handler.next_timer(self.last);
+            let takes_messages = handler.takes_messages();
             let mut input = None;
             self.work_loop.end_round();
             tokio::select! {
                 biased;
                 () = &mut stop => return End::Requested,
                 // Before the messages: samples that they open are decided under a policy that has come.
-                first = reactor.next_input() => input = Some(first),
+                first = handler.next_input() => input = Some(first),
                 taken = self.incoming.recv_many(&mut self.messages, ROUND_MESSAGES), if takes_messages => if taken == 0 {
                     return End::LinkEnded;
                 },
@@ -100,8 +98,8 @@ impl EventLoop {
                 self.messages.push(message);
             }
             let at = self.read_clock();
-            if let ControlFlow::Break(end) = reactor.round(at, input, self.messages.drain(..)).await {
-                return End::Member(end);
+            if let ControlFlow::Break(end) = handler.round(at, input, self.messages.drain(..)).await {
+                return End::Own(end);
             }
         }
     }

@@ -399,15 +399,20 @@ fn log_recovery(recovered: &Recovered, torn_bytes: u64) {
 mod tests {
     use headwater_inference::leader::Action;
     use headwater_inference::testing::TinyNetwork;
+    use tempfile::TempDir;
     use headwater_protocol::{
-        Birth, Body, Boot, DeviceId, DeviceTopic, GroupId, Header, Message, NetworkId, Numbering, SampleId,
-        Session, SiteId, encode,
+        Birth, Body, Boot, Degraded, DeviceId, DeviceTopic, GroupId, Header, Message, NetworkId, Numbering,
+        SampleId, Session, SiteId, encode,
     };
 
     use super::*;
     use crate::clock::Moment;
+    use crate::cloud::CloudReply;
     use crate::devices::inbox::tests::{birth, status};
+    use crate::group::event_loop::RoundHandler;
+    use crate::group::worker::Input;
     use crate::settings::config::SharedConfig;
+    use crate::settings::group::{JournalSettings, JournalSync};
 
     /// A group of three slots whose broker is away.
     struct Group {
@@ -444,9 +449,13 @@ mod tests {
             self.led.worker(prepared, Won { term: 1, after_another: false }).unwrap().0
         }
 
-        fn sends(&self, worker: &mut Worker, (device, leaf): (&str, DeviceTopic), payload: Vec<u8>) {
+        fn message(&self, (device, leaf): (&str, DeviceTopic), payload: Vec<u8>) -> Incoming {
             let topic = self.led.topics.device(&DeviceId::new(device).unwrap(), leaf);
-            worker.receive(self.at, Incoming::Message { topic, payload: payload.into(), retain: false });
+            Incoming::Message { topic, payload: payload.into(), retain: false }
+        }
+
+        fn sends(&self, worker: &mut Worker, sender: (&str, DeviceTopic), payload: Vec<u8>) {
+            worker.receive(self.at, self.message(sender, payload));
         }
 
         fn starts(&self, worker: &mut Worker, id: &str, slot: u8) {
@@ -461,12 +470,16 @@ mod tests {
         }
 
         fn has_no_view(&self, worker: &mut Worker, id: &str, sample: u64) {
+            worker.receive(self.at, self.no_view(id, sample));
+        }
+
+        fn no_view(&self, id: &str, sample: u64) -> Incoming {
             let session = Session::of_boot(self.network, Boot(1));
             let header = Header { late: false, session, sample: SampleId(sample), age_ms: 3 };
             let limits = self.led.config.networks.current().manifest().limits();
             let mut payload = Vec::new();
             encode(&Message { header, body: Body::NotInView }, &limits, &mut payload).unwrap();
-            self.sends(worker, (id, DeviceTopic::Summary), payload);
+            self.message((id, DeviceTopic::Summary), payload)
         }
 
         fn triggers(&self, worker: &mut Worker, sample: u64) {
@@ -537,13 +550,45 @@ mod tests {
         assert!(worker.actions.iter().any(|action| matches!(action, Action::Decide(_))));
         assert_eq!(worker.actions, other.actions);
         assert_eq!(worker.inbox.devices.state, other.inbox.devices.state);
-        for (from, to) in
-            [("\"at\":0", "\"at\":7"), ("\"holders\":[", "\"holders\":[null,"), ("\"current\"", "\"next\"")]
-        {
+        let next = (r#""generation":"current""#, r#""generation":"next""#);
+        for (from, to) in [(r#""at":0"#, r#""at":7"#), (r#""holders":["#, r#""holders":[null,"#), next] {
             let altered = written.replace(from, to);
             assert_ne!(altered, written, "{from}");
-            let refused = serde_json::from_str(&altered).map(|state| other.set_state(state).is_err());
-            assert!(refused.unwrap_or(true), "{from}");
+            let state = serde_json::from_str(&altered).expect(from);
+            assert!(other.set_state(state).is_err(), "{from}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_decision_is_published_only_once_the_journal_has_it() {
+        let (group, folder) = (Group::new(), TempDir::new().unwrap());
+        let mut worker = group.leads().await;
+        group.starts(&mut worker, "a", 0);
+        group.triggers(&mut worker, 101);
+        group.has_no_view(&mut worker, "a", 101);
+        for (disk, free, published) in [("full", 0, 0), ("with room", 1 << 30, 1)] {
+            let path = Some(folder.path().join(disk));
+            let settings = JournalSettings { path, max_bytes: 1 << 20, sync: JournalSync::Never };
+            worker.journal = Journal::on_small_disk(&settings, free);
+            _ = worker.round(group.at, None, std::iter::empty()).await;
+            assert_eq!((worker.outbox.waiting.len(), worker.report.lock().decided), (published, published as u64), "{disk}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reply_of_the_cloud_ends_no_window_before_the_messages_of_its_round() {
+        let mut group = Group::new();
+        let mut worker = group.leads().await;
+        for (slot, id) in ["a", "b", "c"].into_iter().enumerate() {
+            group.starts(&mut worker, id, slot as u8);
+        }
+        group.triggers(&mut worker, 101);
+        group.has_no_view(&mut worker, "a", 101);
+        group.has_no_view(&mut worker, "b", 101);
+        group.at.now.since_start = group.at.micros() + Duration::from_secs(1);
+        let reply = CloudReply { sample: SampleId(7), result: Err(Degraded::CloudUnreachable) };
+        let message = group.no_view("c", 101);
+        _ = worker.round(group.at, Some(Input::Cloud(reply)), [message].into_iter()).await;
+        assert_eq!((worker.leader.counts().windows_timed_out, worker.leader.counts().after_close), (0, 0));
     }
 }

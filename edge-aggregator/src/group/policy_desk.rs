@@ -123,7 +123,10 @@ impl PolicyDesk {
     pub(crate) fn take_executed(&mut self, now: Micros, executed: Executed) {
         match executed {
             Ok(answer) => self.passing = Some((answer, now + PASS_LIMIT)),
-            Err(error) => warn!(%error, "a policy command failed"),
+            Err(error) => {
+                warn!(%error, "a policy command failed and has no answer; the next one is taken");
+                self.begin();
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The state of a leading group as one value: a recording begins with it, and a replay goes on from it.
 //!
-//! Edges in the leader's process, journal, cloud and broker are outside: what they answer comes as events.
+//! Edges in the leader's process, journal, cloud and broker are outside: what they answer comes as events. So are a policy command in
+//! work and the state of each device in the report, which the first check makes anew.
 
 use headwater_inference::leader::{LeaderState, StateError};
 use headwater_protocol::{SampleId, Schema};
@@ -12,24 +13,24 @@ use crate::devices::refused_devices::RefusedDevices;
 use crate::devices::registry::RegistryState;
 use crate::devices::remote_edges::RemoteEdgesState;
 use crate::group::worker::Worker;
-use crate::publishing::settled_schedule::SettledSchedule;
+use crate::publishing::settled_schedule::LastPublication;
 
 /// State of loop, registry and leader between two rounds.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct GroupState {
+pub(crate) struct RecordedState {
     format: Schema<1>,
     leader: LeaderState,
     devices: RegistryState,
     edges: RemoteEdgesState,
     device_watch: DeviceWatch,
     refused: RefusedDevices,
-    settled: SettledSchedule,
+    settled: LastPublication,
     last_sample: Option<SampleId>,
 }
 
 /// Why a group cannot go on from a state.
 #[derive(Debug, Error)]
-pub(crate) enum GroupStateError {
+pub(crate) enum RecordedStateError {
     #[error(transparent)]
     Leader(#[from] StateError),
     #[error("state of a group: expected devices and edges of its networks, found others")]
@@ -38,15 +39,15 @@ pub(crate) enum GroupStateError {
 
 impl Worker {
     /// The state between two rounds; `None` while decisions wait for the journal.
-    pub(crate) fn state(&self) -> Option<GroupState> {
-        self.actions.is_empty().then(|| GroupState {
+    pub(crate) fn state(&self) -> Option<RecordedState> {
+        self.actions.is_empty().then(|| RecordedState {
             format: Schema,
             leader: self.leader.state().clone(),
             devices: self.inbox.devices.state.clone(),
             edges: self.inbox.edges.state.clone(),
             device_watch: self.device_watch.clone(),
             refused: self.refused.clone(),
-            settled: self.settled.clone(),
+            settled: self.settled.last.clone(),
             last_sample: self.last_sample,
         })
     }
@@ -55,14 +56,14 @@ impl Worker {
     ///
     /// # Errors
     /// When the state does not fit the networks; the group then stays as it was.
-    pub(crate) fn set_state(&mut self, state: GroupState) -> Result<(), GroupStateError> {
+    pub(crate) fn set_state(&mut self, state: RecordedState) -> Result<(), RecordedStateError> {
         if !self.inbox.devices.fits(&state.devices) || !self.inbox.edges.fits(&state.edges) {
-            return Err(GroupStateError::Devices);
+            return Err(RecordedStateError::Devices);
         }
         self.leader.set_state(state.leader)?;
         (self.inbox.devices.state, self.inbox.edges.state) = (state.devices, state.edges);
         (self.device_watch, self.refused) = (state.device_watch, state.refused);
-        (self.settled, self.last_sample) = (state.settled, state.last_sample);
+        (self.settled.last, self.last_sample) = (state.settled, state.last_sample);
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ use crate::devices::message_format::Arrival;
 use crate::devices::refused_devices::RefusedDevices;
 use crate::error::AggregatorError;
 use crate::group::edge::{EdgeReply, LocalEdges};
-use crate::group::event_loop::{End, EventLoop, Reactor};
+use crate::group::event_loop::{End, EventLoop, RoundHandler};
 use crate::group::policy_desk::{Executed, PolicyDesk};
 use crate::journal::{Flush, Journal, RoomChange};
 use crate::publishing::outbox::Outbox;
@@ -100,7 +100,7 @@ impl Worker {
         let link_ended = matches!(end, End::LinkEnded);
         match end {
             End::LinkEnded => warn!("the link ended: no more messages will come"),
-            End::Member(claim) => return Ok(Some(claim)),
+            End::Own(claim) => return Ok(Some(claim)),
             End::Requested => {
                 let last_sample = Some(self.leader.newest());
                 let grace = Instant::now() + self.grace;
@@ -110,7 +110,7 @@ impl Worker {
                     match rounds.run(&mut self, sleep_until(soon.min(grace))).await {
                         End::Requested => {}
                         End::LinkEnded => break,
-                        End::Member(claim) => return Ok(Some(claim)),
+                        End::Own(claim) => return Ok(Some(claim)),
                     }
                 }
             }
@@ -419,7 +419,7 @@ impl Worker {
     }
 }
 
-impl Reactor for Worker {
+impl RoundHandler for Worker {
     type Input = Input;
     /// The claim of a leader that took over.
     type End = LeaderClaim;
@@ -457,7 +457,11 @@ impl Reactor for Worker {
         input: Option<Input>,
         messages: impl Iterator<Item = Incoming>,
     ) -> ControlFlow<LeaderClaim> {
-        if let Some(input) = input {
+        let (reply, other) = match input {
+            Some(Input::Cloud(_) | Input::Edge(_)) => (input, None),
+            other => (None, other),
+        };
+        if let Some(input) = other {
             self.take_input(at, input);
         }
         messages.for_each(|message| self.receive(at, message));
@@ -468,6 +472,10 @@ impl Reactor for Worker {
         self.watch_devices(at);
         self.clear_births(at);
         self.policy_desk.step(at.micros(), &self.inbox.devices, &self.outbox);
+        // After the messages: a reply ends the windows that are due, and messages of the same round may complete them.
+        if let Some(reply) = reply {
+            self.take_input(at, reply);
+        }
         while let Some(reply) = self.cloud.try_next() {
             self.take_input(at, Input::Cloud(reply));
         }

@@ -5,7 +5,9 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::Journal;
 use super::disk::{Disk, RESERVE_BYTES};
+use crate::settings::group::JournalSettings;
 
 /// A disk with so many bytes of room. Room of removed files does not come back by itself, but for the reserve.
 #[derive(Debug)]
@@ -46,5 +48,12 @@ impl Disk for SmallDisk {
     fn sync_folder_of(&self, _: &Path) -> io::Result<()> {
         self.folder_syncs.fetch_add(1, Relaxed);
         Ok(())
+    }
+}
+
+impl Journal {
+    /// A new journal on a disk with so many bytes of room.
+    pub(crate) fn on_small_disk(settings: &JournalSettings, free: u64) -> Self {
+        Self::open_on(std::sync::Arc::new(SmallDisk::new(free)), settings).expect("a new journal").0
     }
 }

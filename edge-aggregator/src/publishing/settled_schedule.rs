@@ -20,11 +20,17 @@ const STEADY_FACTOR: u32 = 5;
 /// Unpublished decisions at which the shortest interval holds. Devices keep 1,024 unsettled answers in memory by default.
 const MANY_DECISIONS: u64 = 64;
 
-/// Account as last published, and its time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// When the next publication is due.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SettledSchedule {
     /// Shortest time between two publications.
     interval: Duration,
+    pub(crate) last: LastPublication,
+}
+
+/// Account as last published, and its time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LastPublication {
     account: Settled,
     /// `None` before the first publication on a connection.
     published: Option<Micros>,
@@ -32,32 +38,32 @@ pub(crate) struct SettledSchedule {
 
 impl SettledSchedule {
     pub(crate) fn new(interval: Duration) -> Self {
-        Self { interval, account: Settled::default(), published: None }
+        Self { interval, last: LastPublication::default() }
     }
 
     /// Makes the next publication due at once: the broker may have lost the retained one.
     pub(crate) fn restart(&mut self) {
-        *self = Self::new(self.interval);
+        self.last = LastPublication::default();
     }
 
     /// Notes an attempt to publish; `account` is what the link took.
     pub(crate) fn note_attempt(&mut self, now: Micros, account: Option<Settled>) {
-        self.published = Some(now);
+        self.last.published = Some(now);
         if let Some(account) = account {
-            self.account = account;
+            self.last.account = account;
         }
     }
 
     /// Time of the next publication; `None` while there is nothing new. `others` is the number of late samples, and of
     /// other news, that no notice has named yet.
     pub(crate) fn due(&self, now: Micros, account: &Settled, others: usize) -> Option<Micros> {
-        let Some(published) = self.published else { return Some(now) };
-        if *account == self.account && others == 0 {
+        let Some(published) = self.last.published else { return Some(now) };
+        if *account == self.last.account && others == 0 {
             return None;
         }
         let has_news = others > 0
-            || account.dropped != self.account.dropped
-            || account.decided.saturating_sub(self.account.decided) >= MANY_DECISIONS;
+            || account.dropped != self.last.account.dropped
+            || account.decided.saturating_sub(self.last.account.decided) >= MANY_DECISIONS;
         Some(published + if has_news { self.interval } else { self.interval * STEADY_FACTOR })
     }
 }

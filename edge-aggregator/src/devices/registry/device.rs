@@ -6,7 +6,7 @@ use headwater_transport::LOG_WINDOW;
 use serde::{Deserialize, Serialize};
 
 use super::DeviceIndex;
-use super::session::{Heard, Session, SessionEvent, Sign, Start};
+use super::session::{CheckedBirth, DeviceSession, LatestStatus, SessionEvent, Sign};
 
 /// Lost slots within a minute that make a device a flapping one.
 const FLAPPING_ENDS: usize = 3;
@@ -21,7 +21,7 @@ pub(super) struct Device {
     pub(super) index: DeviceIndex,
     /// Arrival of the latest accepted message, birth or status; of the first message before any of them.
     pub(super) heard: Micros,
-    pub(super) session: Session,
+    pub(super) session: DeviceSession,
     /// Whether its connection ended shortly before the leader's own: a broker that stops ends all of them, and tells no fault of a device.
     pub(super) ended_with_broker: bool,
     /// A boot that ended before its birth arrived, or while another boot was current.
@@ -60,7 +60,7 @@ impl Device {
             id,
             index,
             heard,
-            session: Session::WithoutBirth(None),
+            session: DeviceSession::WithoutBirth(None),
             ended_with_broker: false,
             ended: None,
             cleared_boot: None,
@@ -79,20 +79,20 @@ impl Device {
         }
         let printable = birth.software.chars().filter(|character| !character.is_control());
         self.software = printable.take(MAX_SOFTWARE_CHARS).collect();
-        let start = Start { refusal, ..Start::new(birth, generation) };
+        let start = CheckedBirth { refusal, ..CheckedBirth::new(birth, generation) };
         self.session.on(SessionEvent::Birth { start, has_ended: self.ended == Some(birth.boot) });
     }
 
     /// Takes a status. `is_retained` says whether the broker had kept it from before the leader's connection.
     pub(super) fn set_status(&mut self, Status { state, boot, .. }: Status, is_retained: bool) {
         let heard = match state {
-            DeviceState::Up => Heard::Up(boot, self.sign_of(boot, is_retained)),
+            DeviceState::Up => LatestStatus::Up(boot, self.sign_of(boot, is_retained)),
             // The last will of another boot must not end this session.
             DeviceState::Down if self.session.start().is_some_and(|start| start.boot != boot) => {
                 self.ended = Some(boot);
                 return;
             }
-            DeviceState::Down => Heard::Down(boot),
+            DeviceState::Down => LatestStatus::Down(boot),
         };
         if state == DeviceState::Up && self.ended == Some(boot) {
             self.ended = None;
@@ -103,8 +103,8 @@ impl Device {
     /// The sign of a status that says that the device is up.
     fn sign_of(&self, boot: Boot, is_retained: bool) -> Sign {
         let heard = self.session.heard();
-        let stays_ended = heard == Some(Heard::Up(boot, Sign::KeptAfterEnd));
-        let is_end_known = self.ended == Some(boot) || heard == Some(Heard::Down(boot));
+        let stays_ended = heard == Some(LatestStatus::Up(boot, Sign::KeptAfterEnd));
+        let is_end_known = self.ended == Some(boot) || heard == Some(LatestStatus::Down(boot));
         match is_retained {
             false => Sign::Live,
             true if stays_ended || is_end_known && !self.ended_with_broker => Sign::KeptAfterEnd,

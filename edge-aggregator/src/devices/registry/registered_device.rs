@@ -5,7 +5,7 @@ use std::time::Duration;
 use headwater_inference::leader::{Generation, Micros};
 use headwater_protocol::{DeviceId, Fault, PolicyId, Slot};
 
-use super::session::{NetworkSlot, Session, Sign, Start};
+use super::session::{CheckedBirth, DeviceSession, NetworkSlot, Sign};
 use super::{Device, DeviceIndex, Registry};
 
 /// Cause of a device's end that its last will or its own status told.
@@ -73,19 +73,25 @@ impl Registry {
     }
 
     fn registered_device<'a>(&self, device: &'a Device, now: Micros) -> Option<RegisteredDevice<'a>> {
-        let Start { claim: NetworkSlot { slot, .. }, refusal, .. } = device.session.start()?;
+        let CheckedBirth { claim: NetworkSlot { slot, .. }, refusal, .. } = device.session.start()?;
         let refused = |fault| ClaimState::Refused(fault, device.reason_of(fault));
         let claim = match (device.session, refusal) {
-            (Session::Waiting(_, None), Some(fault)) => refused(fault),
-            (Session::WithoutBirth(_) | Session::Waiting(..) | Session::Ended(_), _) => {
-                ClaimState::Down(down_reason(device))
-            }
-            (Session::Up(_, Sign::KeptAfterEnd) | Session::Replaced(_, Sign::KeptAfterEnd), _) => {
-                ClaimState::Down(CONNECTION_ENDED)
-            }
-            (Session::Up(..) | Session::Replaced(..), Some(fault)) => refused(fault),
-            (Session::Replaced(..), None) => ClaimState::Replaced,
-            (Session::Up(..), None) => match self.state.holders.get(slot.index()).copied().flatten() {
+            (DeviceSession::Waiting(_, None), Some(fault)) => refused(fault),
+            (
+                DeviceSession::WithoutBirth(_)
+                | DeviceSession::Waiting(..)
+                | DeviceSession::Replaced(_, None)
+                | DeviceSession::Ended(_),
+                _,
+            ) => ClaimState::Down(down_reason(device)),
+            (
+                DeviceSession::Up(_, Sign::KeptAfterEnd)
+                | DeviceSession::Replaced(_, Some(Sign::KeptAfterEnd)),
+                _,
+            ) => ClaimState::Down(CONNECTION_ENDED),
+            (DeviceSession::Up(..) | DeviceSession::Replaced(_, Some(_)), Some(fault)) => refused(fault),
+            (DeviceSession::Replaced(_, Some(_)), None) => ClaimState::Replaced,
+            (DeviceSession::Up(..), None) => match self.state.holders.get(slot.index()).copied().flatten() {
                 Some(holder) if holder.device == device.index => ClaimState::InSlot(holder.generation),
                 _ => refused(Fault::SlotTaken),
             },
@@ -106,8 +112,8 @@ impl Registry {
 /// Why a device with a birth is not up.
 fn down_reason(device: &Device) -> &'static str {
     match device.session {
-        Session::Ended(_) => CONNECTION_ENDED,
-        Session::Waiting(_, None) if device.ended.is_none() => NO_STATUS,
+        DeviceSession::Replaced(_, None) | DeviceSession::Ended(_) => CONNECTION_ENDED,
+        DeviceSession::Waiting(_, None) if device.ended.is_none() => NO_STATUS,
         _ => OTHER_START,
     }
 }

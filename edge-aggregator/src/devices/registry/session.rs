@@ -3,8 +3,8 @@
 //! ```text
 //!              birth             status up of the same boot      silent, and another device claims its slot
 //!  WithoutBirth ────> Waiting ──────────────────────────────> Up ──────────────────────────────────────────> Replaced
-//!                                                             │ <──────────── a message of it ────────────────┘ │
-//!                                              status down    └──────────────────> Ended <──────────────────────┘
+//!                                                             │ <───────────── a message of it, while its status is up ───────────┘
+//!                                                             └──> Ended: status down
 //! ```
 //!
 //! The broker may deliver birth and status in either order, and may keep either from an earlier start.
@@ -15,25 +15,26 @@ use serde::{Deserialize, Serialize};
 
 /// The present session of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Session {
+pub(super) enum DeviceSession {
     /// No birth came, or it was cleared.
-    WithoutBirth(Option<Heard>),
+    WithoutBirth(Option<LatestStatus>),
     /// The latest status, if one came, is of another start than the birth.
-    Waiting(Start, Option<Heard>),
+    Waiting(CheckedBirth, Option<LatestStatus>),
     /// The status is up for the birth's boot.
-    Up(Start, Sign),
-    /// As [`Session::Up`]; the device lost its slot because it was silent, and claims no slot until it sends a message.
-    Replaced(Start, Sign),
+    Up(CheckedBirth, Sign),
+    /// The device was up and lost its slot because it was silent. It claims no slot until it sends a message while its latest status is up
+    /// (the sign is then there).
+    Replaced(CheckedBirth, Option<Sign>),
     /// The status is down for the birth's boot.
-    Ended(Start),
+    Ended(CheckedBirth),
 }
 
 /// A birth certificate, checked against the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Start {
+pub(super) struct CheckedBirth {
     pub(super) claim: NetworkSlot,
     pub(super) boot: Boot,
-    /// Session of the messages that are read under the birth.
+    /// DeviceSession of the messages that are read under the birth.
     pub(super) messages: headwater_protocol::Session,
     /// Numbering of the device's samples; `None` where its birth names none.
     pub(super) numbering: Option<Numbering>,
@@ -54,7 +55,7 @@ pub(super) struct NetworkSlot {
 
 /// The latest status of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Heard {
+pub(super) enum LatestStatus {
     Up(Boot, Sign),
     Down(Boot),
 }
@@ -74,11 +75,11 @@ pub(super) enum Sign {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SessionEvent {
     /// A birth; `has_ended` says whether the end of its boot is known.
-    Birth { start: Start, has_ended: bool },
+    Birth { start: CheckedBirth, has_ended: bool },
     /// The birth was cleared.
     BirthCleared,
     /// A status: up for any boot, or down for the boot of the birth.
-    Status(Heard),
+    Status(LatestStatus),
     /// The birth was judged again: accepted, or refused by a fault.
     Judged(Option<Fault>),
     /// The device sent a message while the leader is connected.
@@ -91,7 +92,7 @@ pub(super) enum SessionEvent {
     LeaderConnected,
 }
 
-impl Start {
+impl CheckedBirth {
     /// A birth under a network, not refused.
     pub(super) fn new(birth: &Birth, generation: Generation) -> Self {
         Self {
@@ -106,14 +107,21 @@ impl Start {
     }
 }
 
-impl Session {
+impl DeviceSession {
     /// Takes an event.
     pub(super) fn on(&mut self, event: SessionEvent) {
         match (*self, event) {
             (_, SessionEvent::Birth { start, has_ended }) => self.take_birth(start, has_ended),
             (_, SessionEvent::BirthCleared) => *self = Self::WithoutBirth(self.heard()),
-            (Self::Replaced(start, _), SessionEvent::Status(Heard::Up(boot, sign))) if boot == start.boot => {
-                *self = Self::Replaced(start, sign);
+            (Self::Replaced(start, _), SessionEvent::Status(LatestStatus::Up(boot, sign)))
+                if boot == start.boot =>
+            {
+                *self = Self::Replaced(start, Some(sign));
+            }
+            (Self::Replaced(start, _), SessionEvent::Status(LatestStatus::Down(boot)))
+                if boot == start.boot =>
+            {
+                *self = Self::Replaced(start, None);
             }
             (_, SessionEvent::Status(heard)) => *self = Self::of(self.start(), Some(heard)),
             (_, SessionEvent::Judged(refusal)) => {
@@ -126,9 +134,12 @@ impl Session {
                     *sign = Sign::Live;
                 }
             }
-            (Self::Replaced(start, sign), SessionEvent::Returned) => *self = Self::Up(start, sign),
-            (Self::Up(start, sign), SessionEvent::Silent) => *self = Self::Replaced(start, sign),
-            (Self::Up(_, Sign::Live) | Self::Replaced(_, Sign::Live), SessionEvent::LeaderConnected) => {
+            (Self::Replaced(start, Some(sign)), SessionEvent::Returned) => *self = Self::Up(start, sign),
+            (Self::Up(start, sign), SessionEvent::Silent) => *self = Self::Replaced(start, Some(sign)),
+            (
+                Self::Up(_, Sign::Live) | Self::Replaced(_, Some(Sign::Live)),
+                SessionEvent::LeaderConnected,
+            ) => {
                 if let Some(sign) = self.sign_mut() {
                     *sign = Sign::Kept;
                 }
@@ -137,27 +148,29 @@ impl Session {
         }
     }
 
-    fn of(start: Option<Start>, heard: Option<Heard>) -> Self {
+    fn of(start: Option<CheckedBirth>, heard: Option<LatestStatus>) -> Self {
         match (start, heard) {
             (None, heard) => Self::WithoutBirth(heard),
-            (Some(start), Some(Heard::Up(boot, sign))) if boot == start.boot => Self::Up(start, sign),
-            (Some(start), Some(Heard::Down(boot))) if boot == start.boot => Self::Ended(start),
+            (Some(start), Some(LatestStatus::Up(boot, sign))) if boot == start.boot => Self::Up(start, sign),
+            (Some(start), Some(LatestStatus::Down(boot))) if boot == start.boot => Self::Ended(start),
             (Some(start), heard) => Self::Waiting(start, heard),
         }
     }
 
-    fn take_birth(&mut self, start: Start, has_ended: bool) {
-        let heard = if has_ended { Some(Heard::Down(start.boot)) } else { self.heard() };
+    fn take_birth(&mut self, start: CheckedBirth, has_ended: bool) {
+        let heard = if has_ended { Some(LatestStatus::Down(start.boot)) } else { self.heard() };
         *self = match (*self, Self::of(Some(start), heard)) {
             // The birth that is known came again.
-            (Self::Replaced(known, _), Self::Up(start, sign)) if known.claim.slot == start.claim.slot => {
-                Self::Replaced(start, sign)
+            (Self::Replaced(known, sign), Self::Up(start, _) | Self::Ended(start))
+                if known.boot == start.boot && known.claim.slot == start.claim.slot =>
+            {
+                Self::Replaced(start, sign.filter(|_| !has_ended))
             }
             (_, session) => session,
         };
     }
 
-    fn start_mut(&mut self) -> Option<&mut Start> {
+    fn start_mut(&mut self) -> Option<&mut CheckedBirth> {
         match self {
             Self::WithoutBirth(_) => None,
             Self::Waiting(start, _) | Self::Up(start, _) | Self::Replaced(start, _) | Self::Ended(start) => {
@@ -168,39 +181,40 @@ impl Session {
 
     fn sign_mut(&mut self) -> Option<&mut Sign> {
         match self {
-            Self::Up(_, sign) | Self::Replaced(_, sign) => Some(sign),
-            Self::WithoutBirth(Some(Heard::Up(_, sign))) | Self::Waiting(_, Some(Heard::Up(_, sign))) => {
-                Some(sign)
-            }
-            Self::WithoutBirth(_) | Self::Waiting(..) | Self::Ended(_) => None,
+            Self::Up(_, sign) | Self::Replaced(_, Some(sign)) => Some(sign),
+            Self::WithoutBirth(Some(LatestStatus::Up(_, sign)))
+            | Self::Waiting(_, Some(LatestStatus::Up(_, sign))) => Some(sign),
+            Self::WithoutBirth(_) | Self::Waiting(..) | Self::Replaced(_, None) | Self::Ended(_) => None,
         }
     }
 
     /// The birth of the session.
-    pub(super) fn start(&self) -> Option<Start> {
+    pub(super) fn start(&self) -> Option<CheckedBirth> {
         { *self }.start_mut().copied()
     }
 
     /// The latest status.
-    pub(super) fn heard(&self) -> Option<Heard> {
+    pub(super) fn heard(&self) -> Option<LatestStatus> {
         match *self {
             Self::WithoutBirth(heard) | Self::Waiting(_, heard) => heard,
-            Self::Up(start, sign) | Self::Replaced(start, sign) => Some(Heard::Up(start.boot, sign)),
-            Self::Ended(start) => Some(Heard::Down(start.boot)),
+            Self::Up(start, sign) | Self::Replaced(start, Some(sign)) => {
+                Some(LatestStatus::Up(start.boot, sign))
+            }
+            Self::Replaced(start, None) | Self::Ended(start) => Some(LatestStatus::Down(start.boot)),
         }
     }
 
     /// How the leader learned that the device is up; `None` while no status says so.
     pub(super) fn sign(&self) -> Option<Sign> {
         match self.heard()? {
-            Heard::Up(_, sign) => Some(sign),
-            Heard::Down(_) => None,
+            LatestStatus::Up(_, sign) => Some(sign),
+            LatestStatus::Down(_) => None,
         }
     }
 
     /// Whether the status is up for the boot of the birth.
     pub(super) fn is_up(&self) -> bool {
-        matches!(self, Self::Up(..) | Self::Replaced(..))
+        matches!(self, Self::Up(..) | Self::Replaced(_, Some(_)))
     }
 
     /// Whether no accepted birth is known.
@@ -224,9 +238,9 @@ mod tests {
     use super::*;
     use crate::devices::inbox::tests::birth;
 
-    fn start(boot: u16) -> Start {
+    fn start(boot: u16) -> CheckedBirth {
         let birth = Birth { boot: Boot(boot), ..birth("a", 1, NetworkId([7; 32])) };
-        Start::new(&birth, Generation::Current)
+        CheckedBirth::new(&birth, Generation::Current)
     }
 
     fn born(boot: u16, has_ended: bool) -> SessionEvent {
@@ -234,21 +248,21 @@ mod tests {
     }
 
     fn up(boot: u16, sign: Sign) -> SessionEvent {
-        SessionEvent::Status(Heard::Up(Boot(boot), sign))
+        SessionEvent::Status(LatestStatus::Up(Boot(boot), sign))
     }
 
     fn down(boot: u16) -> SessionEvent {
-        SessionEvent::Status(Heard::Down(Boot(boot)))
+        SessionEvent::Status(LatestStatus::Down(Boot(boot)))
     }
 
     #[test]
     fn each_event_leads_to_its_state() {
-        use Session::{Ended, Replaced, Up, Waiting, WithoutBirth};
+        use DeviceSession::{Ended, Replaced, Up, Waiting, WithoutBirth};
         use SessionEvent::{BirthCleared, Judged, LeaderConnected, Message, Returned, Silent};
         use Sign::{Kept, KeptAfterEnd, Live};
         let (one, two) = (start(1), start(2));
-        let refused = Start { refusal: Some(Fault::UnknownDevice), ..one };
-        let (up_one, down_one) = (Some(Heard::Up(Boot(1), Live)), Some(Heard::Down(Boot(1))));
+        let refused = CheckedBirth { refusal: Some(Fault::UnknownDevice), ..one };
+        let (up_one, down_one) = (Some(LatestStatus::Up(Boot(1), Live)), Some(LatestStatus::Down(Boot(1))));
         let rows = [
             (WithoutBirth(None), born(1, false), Waiting(one, None)),
             (WithoutBirth(None), up(1, Live), WithoutBirth(up_one)),
@@ -257,21 +271,25 @@ mod tests {
             (WithoutBirth(down_one), born(2, false), Waiting(two, down_one)),
             (WithoutBirth(up_one), born(1, true), Ended(one)),
             (Waiting(one, None), up(1, Kept), Up(one, Kept)),
-            (Waiting(one, None), up(2, Live), Waiting(one, Some(Heard::Up(Boot(2), Live)))),
+            (Waiting(one, None), up(2, Live), Waiting(one, Some(LatestStatus::Up(Boot(2), Live)))),
             (Up(one, Live), born(2, false), Waiting(two, up_one)),
             (Up(one, Live), down(1), Ended(one)),
             (Up(one, Live), BirthCleared, WithoutBirth(up_one)),
-            (Up(one, Live), Silent, Replaced(one, Live)),
+            (Up(one, Live), Silent, Replaced(one, Some(Live))),
             (Up(one, Live), LeaderConnected, Up(one, Kept)),
             (Up(one, KeptAfterEnd), LeaderConnected, Up(one, KeptAfterEnd)),
             (Up(one, KeptAfterEnd), Message, Up(one, Live)),
             (Up(one, Live), Judged(refused.refusal), Up(refused, Live)),
             (Up(refused, Live), Judged(None), Up(one, Live)),
-            (Replaced(one, Live), Returned, Up(one, Live)),
-            (Replaced(one, Live), up(1, Kept), Replaced(one, Kept)),
-            (Replaced(one, Live), born(1, false), Replaced(one, Live)),
-            (Replaced(one, Live), down(1), Ended(one)),
-            (Replaced(one, Live), born(2, false), Waiting(two, up_one)),
+            (Replaced(one, Some(Live)), Returned, Up(one, Live)),
+            (Replaced(one, None), Returned, Replaced(one, None)),
+            (Replaced(one, Some(Live)), up(1, Kept), Replaced(one, Some(Kept))),
+            (Replaced(one, None), up(1, Live), Replaced(one, Some(Live))),
+            (Replaced(one, Some(Live)), born(1, false), Replaced(one, Some(Live))),
+            (Replaced(one, None), born(1, false), Replaced(one, None)),
+            (Replaced(one, Some(Live)), born(1, true), Replaced(one, None)),
+            (Replaced(one, Some(Live)), down(1), Replaced(one, None)),
+            (Replaced(one, Some(Live)), born(2, false), Waiting(two, up_one)),
             (Ended(one), up(1, Live), Up(one, Live)),
             (Ended(one), Silent, Ended(one)),
             (Ended(one), BirthCleared, WithoutBirth(down_one)),
@@ -282,9 +300,13 @@ mod tests {
             assert_eq!(session, after, "{before:?} on {event:?}");
         }
         assert_eq!(Up(one, Live).claimed_slot(), Some(one.claim));
-        for session in
-            [WithoutBirth(up_one), Waiting(one, None), Up(refused, Live), Replaced(one, Live), Ended(one)]
-        {
+        for session in [
+            WithoutBirth(up_one),
+            Waiting(one, None),
+            Up(refused, Live),
+            Replaced(one, Some(Live)),
+            Ended(one),
+        ] {
             assert_eq!(session.claimed_slot(), None, "{session:?}");
         }
     }

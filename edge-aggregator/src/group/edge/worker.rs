@@ -26,7 +26,7 @@ use crate::devices::inbox::{Inbox, Received, edge_subscriptions};
 use crate::devices::message_format::{Arrival, MessageFormat};
 use crate::devices::remote_edges::NetworkEdge;
 use crate::error::AggregatorError;
-use crate::group::event_loop::{End, EventLoop, Reactor};
+use crate::group::event_loop::{End, EventLoop, RoundHandler};
 use crate::group::member::Member;
 use crate::group::shared::Shared;
 use crate::report::EdgeReport;
@@ -99,7 +99,7 @@ async fn run(
 ) -> Result<(), AggregatorError> {
     match rounds.run(&mut worker, async move { _ = stop.wait_for(|&stop| stop).await }).await {
         End::Requested => Ok(()),
-        End::Member(never) => match never {},
+        End::Own(never) => match never {},
         End::LinkEnded => {
             warn!("the link ended: no more messages will come");
             Err(AggregatorError::Stopped("the link ended".into()))
@@ -289,7 +289,7 @@ impl Worker {
     }
 }
 
-impl Reactor for Worker {
+impl RoundHandler for Worker {
     type Input = Input;
     type End = Infallible;
 

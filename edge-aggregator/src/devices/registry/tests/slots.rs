@@ -196,6 +196,20 @@ fn a_device_that_was_only_quiet_gets_its_slot_back() {
 }
 
 #[test]
+fn a_quiet_device_gets_its_slot_back_though_its_last_will_came_meanwhile() {
+    let mut group = Group::new();
+    group.starts("a", 0, 1);
+    group.starts("b", 0, 1);
+    group.after(SILENT_AFTER);
+    assert_eq!(group.status("a", Down, 1), []);
+    assert_eq!(group.admits("a", 1), Err(Fault::SlotTaken), "its session has ended");
+    assert_eq!(group.starts("a", 0, 1), []);
+    assert_eq!(group.admits("a", 1), Ok(0));
+    assert_eq!(group.changes(), [down(claim(0)), up(claim(0))]);
+    assert_eq!(group.admits("b", 1), Err(Fault::SlotTaken));
+}
+
+#[test]
 fn a_device_that_comes_back_after_its_successor_has_settled_is_refused() {
     let mut group = Group::new();
     group.starts("a", 0, 1);
