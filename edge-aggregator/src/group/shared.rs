@@ -68,6 +68,7 @@ impl Shared {
     ) -> LinkConfig {
         let identity = self.identity(group);
         let mut link = LinkConfig::new(BrokerAccess { identity, ..self.broker.clone() }, client_id);
+        link.keep_alive_s = group.settings.keep_alive_s;
         link.incoming_messages = self.config.queue_messages;
         link.outgoing_messages = link.incoming_messages;
         link.max_payload_bytes = link.max_payload_bytes.max(largest_payload.unwrap_or(0));

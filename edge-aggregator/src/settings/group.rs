@@ -35,6 +35,9 @@ settings! {
         /// MQTT client id. Left out: made from site, group, role and a random number. A broker ends the connection of an earlier client with the
         /// same id.
         pub client_id: Option<String> = optional("leader"),
+        /// Seconds between pings on an idle connection to the broker. A broker says that a leader or an edge is down after one and a half times as
+        /// long without a sign of life.
+        pub keep_alive_s: u16 = default("10").within(1..=3600),
         /// Ids of the devices, one for each slot in order, with commas between: other devices are refused. Left out: a device has the slot that
         /// it claims first, and loses it to another one only by silence (`silent_device_ms`). SIGHUP reads the list again.
         pub devices: Vec<DeviceId> = optional("cam-0,cam-1"),
