@@ -27,7 +27,9 @@ use toml::Spanned;
 use self::fit::Misfit;
 use crate::file_error::FileError;
 
-pub use blocks::{Activation, BlockSpec, ConvSpec, ConvpSpec, FcSpec, FloatActivation, HeadSpec, PoolSpec};
+pub use blocks::{
+    Activation, AvgPoolSpec, BlockSpec, ConvSpec, ConvpSpec, FcSpec, FloatActivation, HeadSpec, PoolSpec,
+};
 pub use cost::{Cost, SectionCost};
 pub use fit::LayerShape;
 pub use manifest::manifest;

@@ -149,7 +149,7 @@ impl Graph {
     }
 }
 
-/// Attributes of a zero-padded `Conv` or of a `MaxPool`, whose padding is never the maximum.
+/// Attributes of a zero-padded `Conv`, of a `MaxPool`, whose padding is never the maximum, or of an `AveragePool`, whose padding has no part in a mean.
 pub(crate) fn windowed(window: Window) -> Vec<AttributeProto> {
     let Window { kernel, stride, pad } = window;
     [("kernel_shape", vec![kernel; 2]), ("strides", vec![stride; 2]), ("pads", vec![pad; 4])]

@@ -1,5 +1,6 @@
 //! The blocks of a section, as written in a spec: a file for each kind, and its row in `kinds!`.
 
+mod avg_pool;
 mod conv;
 mod convp;
 mod fc;
@@ -12,6 +13,7 @@ use toml::Spanned;
 
 use super::Window;
 
+pub use avg_pool::AvgPoolSpec;
 pub use conv::ConvSpec;
 pub use convp::ConvpSpec;
 pub use fc::FcSpec;
@@ -99,6 +101,8 @@ kinds! {
     Conv("conv", ConvSpec),
     /// Max pool.
     Pool("pool", PoolSpec),
+    /// Average pool.
+    AvgPool("avg_pool", AvgPoolSpec),
     /// Fully connected layer over the flattened input.
     Fc("fc", FcSpec),
 }

@@ -1,6 +1,7 @@
 //! The layers: each computes in training and inference, and lowers its trained numbers to ONNX and to the packed form. A kind of block is a file, and
 //! its row in `layers!`.
 
+mod avg_pool;
 mod conv;
 mod convp;
 mod fc;
@@ -13,6 +14,7 @@ mod pool;
 use burn::tensor::Tensor;
 use headwater_kernels::Map;
 
+pub use avg_pool::AvgPool;
 pub use conv::Conv;
 pub use convp::Convp;
 pub use fc::Fc;
@@ -129,6 +131,8 @@ layers! {
     Conv,
     /// Max pool.
     Pool,
+    /// Average pool.
+    AvgPool,
     /// Fully connected.
     Fc,
 }
