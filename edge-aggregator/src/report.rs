@@ -62,6 +62,9 @@ report! {
         /// One for each sample and slot.
         missing: u64 =
             counter("headwater_aggregator_missing_views_total", "Missing views in decisions.");
+        /// Each may ask several devices.
+        requests: u64 =
+            counter("headwater_aggregator_feature_requests_total", "Requests for features to devices.");
         /// They were published as revisions.
         revisions: u64 = counter(
             "headwater_aggregator_revisions_total",

@@ -342,6 +342,7 @@ impl Worker {
                 // The leader requests only under networks that it holds.
                 if let Some(format) = self.inbox.formats.get(generation) {
                     let request = encode_request(Session::of_network(format.network), sample, slots);
+                    self.with_report(|report| report.requests += 1);
                     self.outbox.request(sample, request);
                 }
             }
