@@ -11,10 +11,11 @@ use crate::error::Mismatch;
 use crate::{DataError, cifar, class_folders, eth80, fashion_6cam, mnist, mvmc, table};
 
 /// All data sets that open by name. The first one is the default of commands.
-pub const CATALOGUE: [DataSetInfo; 8] = [
+pub const CATALOGUE: [DataSetInfo; 9] = [
     fashion_6cam::INFO,
     mnist::FASHION_MNIST,
     mnist::MNIST,
+    mnist::KMNIST,
     cifar::INFO,
     eth80::INFO,
     mvmc::INFO,

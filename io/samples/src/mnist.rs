@@ -1,4 +1,4 @@
-//! `mnist` and `fashion-mnist`: grey images of 28x28 pixels, seen by one slot.
+//! `mnist`, `fashion-mnist` and `kmnist`: grey images of 28x28 pixels, seen by one slot.
 //!
 //! ```text
 //! train files, 60,000 images                                      t10k files, 10,000 images
@@ -33,7 +33,15 @@ pub(crate) const FASHION_MNIST: DataSetInfo = DataSetInfo {
     open: |dir, _| Ok(Box::new(fashion(dir)?)),
     ..MNIST
 };
-/// Files of MNIST and of Fashion-MNIST.
+/// Declaration of KMNIST.
+pub(crate) const KMNIST: DataSetInfo = DataSetInfo {
+    name: "kmnist",
+    content: "handwritten Japanese characters (hiragana), one slot, 1x28x28",
+    licence: "CC BY-SA 4.0, KMNIST Dataset by ROIS-DS Center for Open Data in the Humanities",
+    open: |dir, _| Ok(Box::new(open(dir, CHARACTERS)?)),
+    ..MNIST
+};
+/// Files of each of these data sets.
 pub(crate) const FILES: &str = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, \
                                 each plain or .gz";
 /// Height and width of an image.
@@ -58,6 +66,8 @@ pub const FASHION_LABELS: [&str; CLASSES] = [
 
 const SHAPE: Shape = Shape { channels: 1, height: IMAGE_SIDE, width: IMAGE_SIDE };
 const DIGITS: [&str; CLASSES] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+/// Class names of KMNIST: the sounds of its characters.
+const CHARACTERS: [&str; CLASSES] = ["o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo"];
 const TRAIN_FILE_COUNT: usize = 60_000;
 const TEST_FILE_COUNT: usize = 10_000;
 /// Samples at the end of the train files that form the validation part; as many before them form the calibration part.
