@@ -20,6 +20,8 @@ pub enum Role {
     Operator,
     /// A program that reads results.
     Consumer,
+    /// A person or program that checks what was decided, and who changed policies.
+    Auditor,
     /// A program that shows several groups; its rights are [`PageRights`](crate::PageRights).
     Page,
 }
@@ -54,7 +56,7 @@ const fn server(role: Role, name: &'static str, help: &'static str) -> Row {
 }
 
 /// Every role.
-static ROLES: [Row; 8] = [
+static ROLES: [Row; 9] = [
     server(Role::Broker, "broker", "The MQTT broker of the site"),
     server(Role::Cloud, "cloud", "The cloud service, for all groups"),
     Row {
@@ -154,6 +156,15 @@ static ROLES: [Row; 8] = [
         names_members: false,
         publishes: &[],
         reads: &["result", "revision", "settled", "leader"],
+    },
+    Row {
+        role: Role::Auditor,
+        name: "auditor",
+        help: "Reads results and the answers to changes of policies",
+        scope: Scope::OneGroup,
+        names_members: false,
+        publishes: &[],
+        reads: &["result", "revision", "policy/+/answer"],
     },
     Row {
         role: Role::Page,
