@@ -2,6 +2,7 @@
 //!
 //! A term is a function and an entry in `TERMS`.
 
+use burn::tensor::activation::log_softmax;
 use burn::tensor::{Tensor, TensorData};
 use headwater_inference::exit::argmax;
 use headwater_inference::manifest::FeatureMap;
@@ -18,8 +19,8 @@ use headwater_calibration::message::{Reader, put_u64};
 use headwater_spec::Spec;
 
 /// All terms of the joint loss. The order of the terms is part of the result, as in every float sum.
-const TERMS: [fn(&TermInputs<'_>) -> Vec<Tensor<1>>; 4] =
-    [exit_labels, exit_distillation, device_heads, map_bits];
+const TERMS: [fn(&TermInputs<'_>) -> Vec<Tensor<1>>; 5] =
+    [exit_labels, exit_distillation, device_heads, map_bits, confidence_penalty];
 
 /// The joint loss of a batch.
 pub struct Loss {
@@ -257,6 +258,20 @@ fn map_bits(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
         ((device.features.clone() * slopes).sum() + middle as f32) * share
     };
     views.map(term).collect()
+}
+
+/// Negative entropy of every exit, times the weight of the exit: sure answers cost more than unsure ones (Pereyra et al. 2017).
+fn confidence_penalty(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
+    let penalty = inputs.recipe.confidence_penalty;
+    let exits = inputs.exits().filter(|_| penalty > 0.0);
+    let term = |(exit, logits): (Exit, &Tensor<2>)| {
+        let weights = inputs.sample_weights(penalty * inputs.recipe.weight(exit));
+        let weights = TensorData::new(weights, [logits.dims()[0], 1]);
+        let weights = Tensor::<2>::from_data(weights, &logits.device());
+        let logarithms = log_softmax(logits.clone(), 1);
+        (logarithms.clone().exp() * logarithms * weights).sum()
+    };
+    exits.map(term).collect()
 }
 
 fn correct(logits: &[f32], labels: &[u16]) -> u64 {

@@ -93,6 +93,8 @@ table! {
         cloud_first: f32 = 0.0, 0.0..=1.0;
         /// Weight of the estimated bits of a device's coded map, per bit.
         map_bits: f32 = 0.0, 0.0..=1.0;
+        /// Weight of the negative entropy of every exit's answers, times the weight of the exit.
+        confidence_penalty: f32 = 0.0, 0.0..=10.0;
         /// Distillation from deeper exits.
         distillation: Distillation = Distillation::default();
     }
