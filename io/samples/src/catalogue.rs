@@ -11,7 +11,7 @@ use crate::error::Mismatch;
 use crate::{DataError, cifar, class_folders, eth80, fashion_6cam, mnist, mvmc, table};
 
 /// All data sets that open by name. The first one is the default of commands.
-pub const CATALOGUE: [DataSetInfo; 8] = [
+pub const CATALOGUE: &[DataSetInfo] = &[
     fashion_6cam::INFO,
     mnist::FASHION_MNIST,
     mnist::MNIST,
@@ -25,7 +25,7 @@ pub const CATALOGUE: [DataSetInfo; 8] = [
 /// The declaration of the data set with this name; `None` for an unknown name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static DataSetInfo> {
-    const { &CATALOGUE }.iter().find(|info| info.name == name)
+    CATALOGUE.iter().find(|info| info.name == name)
 }
 
 /// Opens the data set `name`, whose files are in `dir`.
@@ -34,7 +34,7 @@ pub fn find(name: &str) -> Option<&'static DataSetInfo> {
 /// [`DataError::Options`] for an unknown name or for options that do not fit, [`DataError::DataSet`] for missing or unsound files.
 pub fn open(name: &str, dir: &Path, options: OpenOptions) -> Result<Box<dyn DataSet>, DataError> {
     let Some(info) = find(name) else {
-        let names = CATALOGUE.map(|info| info.name).join(", ");
+        let names = CATALOGUE.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
         return Err(Mismatch::new(format!("one of {names}"), format!("`{name}`")).options("data set"));
     };
     if options.split.is_some() && info.parts == PartsOrigin::Fixed {
@@ -59,7 +59,7 @@ pub fn open(name: &str, dir: &Path, options: OpenOptions) -> Result<Box<dyn Data
 #[must_use]
 pub fn help() -> String {
     let mut text = String::new();
-    for DataSetInfo { name, content, files, licence, .. } in &CATALOGUE {
+    for DataSetInfo { name, content, files, licence, .. } in CATALOGUE {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{name}: {content}. Files: {files}. Licence: {licence}.");
     }

@@ -54,7 +54,7 @@ const fn server(role: Role, name: &'static str, help: &'static str) -> Row {
 }
 
 /// All roles, one row each.
-static ROLES: [Row; 8] = [
+static ROLES: &[Row] = &[
     server(Role::Broker, "broker", "The MQTT broker of the site"),
     server(Role::Cloud, "cloud", "The cloud service, for all groups"),
     Row {

@@ -39,7 +39,7 @@ fn a_spec_for_other_data_is_refused() {
 fn a_missing_data_folder_an_unknown_data_set_and_a_missing_file_are_named() {
     refuses(&["train", "--network", NETWORK, "--data-dir", "/nowhere"], "/nowhere");
     let of = |data| ["train", "--network", NETWORK, "--data", data, "--data-dir", "/nowhere"];
-    let names = CATALOGUE.map(|info| info.name).join(", ");
+    let names = CATALOGUE.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
     refuses(&of("imagenet"), &format!("data set: expected one of {names}, found `imagenet`"));
     refuses(&of("mvmc"), "data set mvmc: /nowhere: expected `MVMC.npz` or `mvmc.npz`, found none");
     refuses(&of("table"), "data set table: /nowhere: cannot be read");

@@ -198,11 +198,15 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Seconds from 1970 to 2025.
+const YEAR_2025_S: u64 = 1_735_689_600;
+
 /// First id of a run: a multiple of the number of frames, so that the run begins with the first frame. An embedded broker knows no earlier
-/// run, so ids are small and take few bytes. At a broker that is shared, the upper bits are the seconds since 1970: each run has higher
-/// ids than the runs before, if these triggered at most 2^20 (about a million) samples a second.
+/// run, so ids are small and take few bytes. At a broker that is shared, the upper bits are the seconds since 2025: each run has higher ids
+/// than the runs before, if these triggered at most 2^13 (8,192) samples a second. An id takes six bytes until 2042.
 fn first_sample(frames: u64, is_foreign_broker: bool) -> SampleId {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let least = if is_foreign_broker { seconds << 20 } else { TRIAL_IDS };
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let by_clock = since_1970.saturating_sub(YEAR_2025_S) << 13;
+    let least = if is_foreign_broker { by_clock.max(TRIAL_IDS) } else { TRIAL_IDS };
     SampleId(least.next_multiple_of(frames.max(1)))
 }
