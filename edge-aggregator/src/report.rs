@@ -92,7 +92,7 @@ report! {
             },
             gauges_by_two(
                 "headwater_aggregator_device_state",
-                "1 for the state of each device: up, late, silent, flapping, wrong_network, refused, clock_off, down.",
+                "1 for the state of each device: up, late, silent, frozen, flapping, wrong_network, refused, clock_off, down.",
                 ["device", "state"]
             ) => |devices| {
                 let states = devices.iter();

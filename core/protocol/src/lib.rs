@@ -9,6 +9,7 @@
 //! tests           schema  testing
 //! triggers        triggered_ids  trigger  group_message
 //! pages           status  policy_command
+//! sizes           message_sizes
 //! results         decision  notice  exit_record
 //! messages        message  batch  limits  header  message_error
 //! addresses       topic  v2
@@ -31,6 +32,7 @@ mod kind;
 mod limits;
 mod message;
 mod message_error;
+pub mod message_sizes;
 mod notice;
 pub mod policy_command;
 mod presence;

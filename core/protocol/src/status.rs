@@ -108,6 +108,9 @@ pub struct SourceStatus {
     pub faults: BTreeMap<String, u64>,
     /// Samples whose frame in the archive cannot be read.
     pub broken_frames: u64,
+    /// Why the frames give no answers: the camera is frozen, dark or covered.
+    #[serde(default)]
+    pub frozen: Option<String>,
 }
 
 /// Counts of a device's captures.
@@ -355,6 +358,8 @@ words! {
         Late = "late",
         /// It is up and does not answer.
         Silent = "silent",
+        /// It is up, and its camera is frozen, dark or covered.
+        Frozen = "frozen",
         /// It comes and goes.
         Flapping = "flapping",
         /// It runs another network.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_link::{LinkConfig, QoS};
+use headwater_link::{BrokerNeeds, LinkConfig, QoS};
+use headwater_protocol::message_sizes::PacketSizes;
 use headwater_telemetry::WorkLoops;
 use headwater_transport::BrokerAccess;
 use headwater_transport::tls::ClientIdentity;
@@ -11,6 +12,7 @@ use headwater_transport::tls::ClientIdentity;
 use crate::cloud::CloudConnection;
 use crate::error::AggregatorError;
 use crate::settings::config::{OpenedGroup, SharedConfig};
+use crate::settings::group::Role;
 
 /// Settings, access to the broker, connection to the cloud and work loops that all groups of a process share.
 #[derive(Clone, Debug)]
@@ -71,6 +73,18 @@ impl Shared {
         link.incoming_messages = self.config.queue_messages;
         link.outgoing_messages = link.incoming_messages;
         link.max_payload_bytes = link.max_payload_bytes.max(largest_payload.unwrap_or(0));
+        link.needs = needs(group, largest_payload);
         filters.into_iter().fold(link, |link, filter| link.subscribe(filter, QoS::AtLeastOnce))
     }
+}
+
+/// What a member of a group needs of the broker.
+fn needs(group: &OpenedGroup, largest_payload: Option<usize>) -> BrokerNeeds {
+    let results = group.networks.bundles().iter().map(|(_, bundle)| bundle.manifest().largest_result());
+    let payload = largest_payload.unwrap_or(0);
+    let PacketSizes { usual, rare } = match group.role {
+        Role::Leader { .. } => PacketSizes::of_leader(results.max().unwrap_or(0), payload),
+        Role::Edge { .. } => PacketSizes::of_member(payload),
+    };
+    BrokerNeeds { packet_bytes: usual, rare_packet_bytes: rare, publishes_state: true }
 }

@@ -101,6 +101,10 @@ impl Agent {
 
     async fn serve(&mut self, inputs: &mut AgentInputs) -> Ended {
         let AgentInputs { incoming, results, stop, policies } = inputs;
+        let mut frozen = self.publisher.report.frozen.subscribe();
+        if self.publisher.report.frozen().is_some() {
+            frozen.mark_changed();
+        }
         let mut next_capture = self.next_capture();
         let mut next_frame = None;
         // Set once the source has ended: the reason, and the time at which the device leaves even with unsettled samples.
@@ -114,6 +118,10 @@ impl Agent {
                     if let Some((policy, id)) = policies.borrow_and_update().clone() {
                         self.set_policy(policy, id);
                     }
+                }
+                Ok(()) = frozen.changed() => {
+                    let reason = frozen.borrow_and_update().clone();
+                    self.set_frozen(reason);
                 }
                 () = sleep_until(self.next_batch()) => self.send_batch(),
                 () = sleep_until(self.next_spool_service()) => self.serve_spool(),

@@ -168,7 +168,7 @@ async fn a_killed_device_leaves_its_last_will() {
 async fn a_status_that_wrongly_names_the_device_down_is_corrected() {
     let (mut leader, device) = leader_and_device("wrong-down", 0).await;
     leader.receives(&["status"]).await;
-    let down = Status { schema: Schema, state: DeviceState::Down, boot: device.report().boot };
+    let down = Status { schema: Schema, state: DeviceState::Down, boot: device.report().boot, frozen: None };
     let topic = leader.topics.device(&config("wrong-down", 0).settings.id, DeviceTopic::Status);
     leader.link.publish(topic, serde_json::to_vec(&down).unwrap(), QoS::AtLeastOnce, true).unwrap();
     assert_eq!([leader.status().await.0, leader.status().await.0], [DeviceState::Down, DeviceState::Up]);

@@ -207,10 +207,15 @@ async fn a_watched_folder_gives_each_new_file_once_and_whole() {
     file.write_all(&whole[whole.len() / 2..]).unwrap();
     receives_summaries(&mut leader, [2]).await;
 
-    // A file that is written again under the same name.
+    // The same name again, and in a new folder.
     std::fs::write(path("2.png"), png(3)).unwrap();
     receives_summaries(&mut leader, [3]).await;
-    assert_eq!(device.shutdown().await.counts.source_frames, 3);
+    std::fs::create_dir_all(path("2026-11-25/10")).unwrap();
+    std::fs::write(path("2026-11-25/10/2.png"), png(4)).unwrap();
+    receives_summaries(&mut leader, [4]).await;
+    std::fs::write(path("2026-11-25/notes.txt"), "").unwrap();
+    until(&device, |report| report.counts.passed_over.get("other_name") == Some(&1)).await;
+    assert_eq!(device.shutdown().await.counts.source_frames, 4);
 }
 
 #[tokio::test]
@@ -239,6 +244,30 @@ async fn files_on_a_pipe_are_samples_and_cut_or_stray_bytes_are_counted() {
     assert_eq!(ended(&mut device).await, Ended::Source);
     let report = device.shutdown().await;
     assert_eq!(report.counts.frame_faults, [("cut", 1), ("stray_bytes", 1)].into());
+}
+
+/// A JPEG of a camera.
+const JPEG: &[u8] = include_bytes!("../frames/camera.jpg");
+
+#[tokio::test]
+async fn an_image_without_its_end_takes_no_other_with_it() {
+    let (half, unended) = (&JPEG[..892], &JPEG[..JPEG.len() - 2]);
+    let _leader = leader_of("unended").await;
+    for (stream, frames, cut) in [
+        ([half, JPEG, half, JPEG], 2, 2),
+        ([JPEG, JPEG, JPEG, half], 3, 1),
+        ([unended, JPEG, unended, JPEG], 4, 0),
+        ([unended; 4], 4, 0),
+        // In the head of the image, behind its application data.
+        ([&JPEG[..21], JPEG, &JPEG[..160], JPEG], 2, 2),
+    ] {
+        let pipe = pipe(std::io::Cursor::new(stream.concat()), StdinFormat::Mjpeg);
+        let mut device = started("unended", Capture::Source, pipe).await;
+        assert_eq!(ended(&mut device).await, Ended::Source);
+        let counts = device.shutdown().await.counts;
+        let found_cut = counts.frame_faults.get("cut").copied().unwrap_or(0);
+        assert_eq!((counts.source_frames, found_cut), (frames, cut), "{:?}", counts.frame_faults);
+    }
 }
 
 #[tokio::test]
@@ -355,6 +384,8 @@ mod http {
         Status(&'static str, &'static str, Vec<u8>),
         /// Names a length and sends less.
         Short(Vec<u8>),
+        /// The whole answer, header and body.
+        Raw(Vec<u8>),
         /// A body without end, sent until the peer closes the connection.
         Endless,
         Nothing,
@@ -369,6 +400,7 @@ mod http {
             CameraReply::Image(body) => [header("200 OK", "image/png", body.len()), body].concat(),
             CameraReply::Status(status, kind, body) => [header(status, kind, body.len()), body].concat(),
             CameraReply::Short(body) => [header("200 OK", "image/png", body.len() + 1), body].concat(),
+            CameraReply::Raw(bytes) => bytes,
             CameraReply::Nothing => return Some(socket),
             CameraReply::Endless => {
                 let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -444,8 +476,11 @@ mod http {
             CameraReply::Endless,
             CameraReply::Image(broken),
             CameraReply::Image(png(1)[..70].to_vec()),
-            CameraReply::Short(png(1)),
+            CameraReply::Short(png(1)[..70].to_vec()),
             CameraReply::Image(Vec::new()),
+            CameraReply::Raw(b"RTSP/1.0 400 Bad Request\r\n\r\n".to_vec()),
+            CameraReply::Raw(b"HTTP/1.1 twohundred\r\n\r\n".to_vec()),
+            CameraReply::Raw(Vec::new()),
             CameraReply::Image(png(5)),
         ];
         let bad = script.len() as u64 - 1;
@@ -459,10 +494,128 @@ mod http {
         leader.triggers(bad + 1);
         assert_eq!(receives_summaries(&mut leader, [5]).await, [bad + 1]);
         let report = device.report();
-        let expected =
-            [("not_an_image", 1), ("status", 2), ("oversize", 2), ("broken", 1), ("cut", 3)].into();
+        let expected = [
+            ("not_an_image", 2),
+            ("status", 2),
+            ("oversize", 2),
+            ("broken", 1),
+            ("cut", 3),
+            ("bad_answer", 2),
+        ]
+        .into();
         assert_eq!(report.counts.frame_faults, expected);
         assert_eq!((report.counts.captured, report.counts.source_frames), (bad + 1, 1));
+    }
+
+    /// An answer with this head, whose lines are split by `|`, and an image.
+    fn raw(head: &str, body: &[u8]) -> CameraReply {
+        CameraReply::Raw([head.replace('|', "\r\n").as_bytes(), b"\r\n\r\n", body].concat())
+    }
+
+    #[tokio::test]
+    async fn an_image_in_an_answer_is_a_frame_whatever_stands_around_it() {
+        let length = |more: usize| format!("Content-Length: {}", png(0).len() + more);
+        let sloppy = |lines: &str| raw(&format!("HTTP/1.1 200 OK|{lines}|{}", length(0)), &png(0));
+        let part = |body: &[u8]| {
+            let head = format!("--b\r\nContent-Type: image/png\r\nContent-Length: {}\r\n\r\n", body.len());
+            [head.as_bytes(), body, b"\r\n"].concat()
+        };
+        let multipart = "HTTP/1.1 200 OK|Content-Type: multipart/x-mixed-replace; boundary=b";
+        let script = vec![
+            sloppy("Wed, 01 Jan 2020 00:00:00 GMT"),
+            sloppy("Server: cam| build 7"),
+            sloppy("X-Frame-Options : SAMEORIGIN"),
+            sloppy("HTTP/1.0 200 OK"),
+            sloppy("Content-Type: text/plain"),
+            sloppy("Content-Type: multipart/x-mixed-replace;boundary=b"),
+            raw(&format!("HTTP/1.1 200 OK|{}", length(2)), &[b"\r\n", &png(0)[..]].concat()),
+            // A length that is too long, or none, and an answer without a header.
+            raw(&format!("HTTP/1.1 200 OK|{}", length(2)), &png(0)),
+            raw("HTTP/1.0 200 OK", &png(0)),
+            CameraReply::Raw(png(0)),
+            // In parts, the first of which is cut; and parts without end.
+            raw(multipart, &[part(&png(0)[..50]), part(&png(0)), b"--b--".to_vec()].concat()),
+            raw(&format!("{multipart}|Content-Length: 99999999"), &part(&png(0)).repeat(3)),
+            raw("HTTP/1.1 203 Non-Authoritative Information", &png(0)),
+        ];
+        let count = script.len() as u64;
+        let (url, _heard) = camera(script).await;
+        let mut leader = leader_of("sloppy").await;
+        let device = started("sloppy", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
+        for sample in 1..=count {
+            leader.triggers(sample);
+            assert_eq!(receives_summaries(&mut leader, [0]).await, [sample]);
+        }
+        assert_eq!(device.report().counts.frame_faults, [].into());
+    }
+
+    #[tokio::test]
+    async fn a_jpeg_whose_end_marker_is_missing_is_a_frame_and_half_a_jpeg_is_none() {
+        let unended = &JPEG[..JPEG.len() - 2];
+        let part = [b"--b\r\nContent-Type: image/jpeg\r\n\r\n", unended, b"\r\n"].concat();
+        let bodies = [unended.to_vec(), part.repeat(2), JPEG[..892].to_vec()];
+        let (url, _heard) = camera(bodies.map(CameraReply::Image).into()).await;
+        let leader = leader_of("unended-snapshot").await;
+        let device = started("unended-snapshot", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
+        for sample in 1..=2 {
+            leader.triggers(sample);
+            until(&device, |report| report.counts.source_frames == sample).await;
+        }
+        leader.triggers(3);
+        until(&device, |report| report.counts.frame_faults == [("cut", 1)].into()).await;
+    }
+
+    #[tokio::test]
+    async fn a_frozen_camera_gives_no_answers_and_says_so_in_its_status() {
+        let (url, _heard) = camera([1, 1, 1, 2].map(|seed| CameraReply::Image(png(seed))).into()).await;
+        let mut leader = leader_of("frozen").await;
+        let settings = SourceSettings { frozen_frames: 3, ..http(&url, 10_000) };
+        let device = started("frozen", Capture::Trigger, open(&settings).unwrap()).await;
+        assert_eq!(leader.frozen().await, None);
+        for sample in 1..=2 {
+            leader.triggers(sample);
+            assert_eq!(receives_summaries(&mut leader, [1]).await, [sample]);
+        }
+        leader.triggers(3);
+        let reason = leader.frozen().await.expect("a reason");
+        assert!(reason.contains("3 frames are equal"), "{reason}");
+        assert_eq!(device.health().status()["source"]["frozen"], reason);
+        assert!(device.report().counts.frozen);
+        leader.triggers(4);
+        assert_eq!(leader.frozen().await, None);
+        assert_eq!(receives_summaries(&mut leader, [2]).await, [4]);
+        let counts = device.report().counts;
+        assert_eq!((counts.frozen, counts.frame_faults), (false, [("frozen", 1)].into()));
+    }
+
+    #[tokio::test]
+    async fn a_camera_that_asks_for_digest_authentication_gets_it() {
+        let ask = |nonce: &str| {
+            let challenge = format!(r#"Digest realm="cam", qop="auth", nonce="{nonce}", algorithm=SHA-256"#);
+            raw(&format!("HTTP/1.1 401 Unauthorized|WWW-Authenticate: {challenge}|Content-Length: 0"), b"")
+        };
+        let image = || CameraReply::Image(png(7));
+        let (url, mut received) = camera(vec![ask("1"), image(), image(), ask("2"), image(), ask("2")]).await;
+        let mut leader = leader_of("digest").await;
+        let device = started("digest", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
+        for sample in 1..=3 {
+            leader.triggers(sample);
+            assert_eq!(receives_summaries(&mut leader, [7]).await, [sample]);
+        }
+        // The same nonce is refused: the password is wrong now, and there is no second request.
+        leader.triggers(4);
+        until(&device, |report| report.counts.frame_faults.get("status") == Some(&1)).await;
+        for sent in [
+            "Basic dXNlcjpzM2NyZXQ=",
+            r#"nonce="1", uri="/snap.png?token=s3cret""#,
+            "nc=00000002",
+            "nc=00000003",
+            r#"nonce="2""#,
+            "nc=00000002",
+        ] {
+            let head = received.recv().await.unwrap();
+            assert!(head.contains("authorization: ") && head.contains(sent), "{sent} in {head}");
+        }
     }
 
     #[tokio::test]

@@ -22,6 +22,7 @@ use crate::counts::count;
 use crate::end_reason;
 use crate::failure::{Attempt, ConnectFailure, Progress};
 use crate::incoming::Incoming;
+use crate::limits::{BrokerLimits, Shortcoming};
 use crate::outage::{Outage, OutageLength};
 use crate::refused_publication::RefusalReporter;
 use crate::shared::Shared;
@@ -137,11 +138,11 @@ impl Driver {
 
     fn failure_of(&self, error: &ConnectionError, stage: Stage) -> ConnectFailure {
         let progress = match stage {
-            Stage::Connecting if self.shared.is_open.load(Ordering::Relaxed) => Progress::Open,
+            Stage::Connecting if self.shared.seen.is_open() => Progress::Open,
             Stage::Connecting => Progress::Opening,
             Stage::Subscribing { .. } | Stage::Connected { .. } => Progress::Accepted,
         };
-        ConnectFailure::of(error, &Attempt::new(&self.shared.config.broker, progress))
+        ConnectFailure::of(error, &Attempt::new(&self.shared.config.broker, progress, &self.shared.seen))
     }
 
     /// Stores for the owner why there is no connection. Returns the reason for the log.
@@ -153,7 +154,17 @@ impl Driver {
 
     /// Subscribes once the broker has accepted the connection.
     async fn on_accepted(&mut self, ack: &ConnAck, stage: &mut Stage) -> Result<(), String> {
-        let max_packet_bytes = ack.properties.as_ref().and_then(|p| p.max_packet_size).unwrap_or(0);
+        let limits = BrokerLimits::of(ack);
+        for Shortcoming { found, advice, stops } in limits.shortcomings(&self.shared.config.needs) {
+            if stops {
+                return Err(self.failed(ConnectFailure::Limits { found, advice }));
+            }
+            let (broker, client) = (&self.shared.config.broker.address, &self.shared.config.client_id);
+            if self.outage.names(&found) {
+                warn!(%broker, client, found, advice, "the broker's limits are low");
+            }
+        }
+        let max_packet_bytes = limits.max_packet_bytes.unwrap_or(0);
         self.shared.broker_max_packet_bytes.store(max_packet_bytes as usize, Ordering::Relaxed);
         let max_aliases = self.events.state.broker_topic_alias_max();
         let max_now = self.aliases.accepted(max_aliases, self.shared.retained.lock().len());

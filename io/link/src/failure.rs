@@ -7,6 +7,7 @@ use headwater_transport::{BrokerAccess, UnknownHost};
 use rumqttc::{ConnectReturnCode as Code, ConnectionError, DisconnectReasonCode, StateError, mqttbytes};
 use thiserror::Error;
 
+use crate::broker_bytes::{FirstAnswer, Seen};
 use crate::end_reason;
 
 /// Why the latest attempt to connect failed.
@@ -64,6 +65,14 @@ pub enum ConnectFailure {
         /// Advice for a person.
         advice: &'static str,
     },
+    /// The broker takes the client and cannot carry its messages.
+    #[error("the broker is there and its limits do not allow this client's messages: {found}: {advice}")]
+    Limits {
+        /// What was found, and what is needed.
+        found: String,
+        /// Advice for a person.
+        advice: String,
+    },
     /// The broker refuses the client for another reason, until somebody changes something.
     #[error("the broker is there and refuses this client: {reason} ({code}): {advice}")]
     Refused {
@@ -85,11 +94,15 @@ pub(crate) struct Attempt {
     pub(crate) uses_tls: bool,
     /// Kind of identity that the client shows the broker.
     pub(crate) shown: ShownIdentity,
+    /// First bytes of the other end.
+    pub(crate) first: FirstAnswer,
+    /// A reason code that the library does not know.
+    pub(crate) code: Option<u8>,
 }
 
 impl Attempt {
     /// The circumstances of a connection to this broker.
-    pub(crate) fn new(broker: &BrokerAccess, progress: Progress) -> Self {
+    pub(crate) fn new(broker: &BrokerAccess, progress: Progress, seen: &Seen) -> Self {
         let BrokerAccess { address, identity, credentials } = broker;
         let uses_tls = address.scheme().uses_tls();
         let certificate = || identity.as_ref().and_then(ClientIdentity::certificate);
@@ -98,7 +111,7 @@ impl Attempt {
             None if uses_tls && certificate().is_some() => ShownIdentity::Certificate,
             None => ShownIdentity::Nobody,
         };
-        Self { progress, uses_tls, shown }
+        Self { progress, uses_tls, shown, first: seen.first_answer(), code: seen.replaced() }
     }
 }
 
@@ -158,6 +171,7 @@ impl ConnectFailure {
                 | Self::Refused { .. }
                 | Self::Subscription { .. }
                 | Self::Certificate(_)
+                | Self::Limits { .. }
         )
     }
 
@@ -165,11 +179,16 @@ impl ConnectFailure {
         if let Some(refused) = refused_handshake(error) {
             return Self::Certificate(refused);
         }
+        if attempt.progress != Progress::Accepted
+            && let Some(failure) = Self::of_first_answer(attempt)
+        {
+            return failure;
+        }
         if attempt.progress != Progress::Accepted && is_close(error) {
             return Self::closed_at_once(attempt);
         }
         match error {
-            ConnectionError::ConnectionRefused(code) => Self::of_code(*code, attempt.shown),
+            ConnectionError::ConnectionRefused(code) => Self::of_code(*code, attempt),
             ConnectionError::Timeout(_) if attempt.progress == Progress::Open => Self::NoMqtt {
                 seen: "accepts connections and does not answer MQTT",
                 advice: "it hangs, or another program listens there; look into its log, or name another port",
@@ -184,7 +203,28 @@ impl ConnectFailure {
         }
     }
 
-    /// The failure for a socket error other than a closed connection.
+    /// The failure where the first bytes are those of another protocol than MQTT 5.
+    fn of_first_answer(attempt: &Attempt) -> Option<Self> {
+        let (seen, advice) = match attempt.first {
+            FirstAnswer::Nothing | FirstAnswer::Mqtt5 => return None,
+            FirstAnswer::Mqtt3 => return Some(Self::of_code(Code::UnsupportedProtocolVersion, attempt)),
+            FirstAnswer::Http => (
+                "answers as a web server does (HTTP)",
+                "set the broker's port; MQTT over WebSocket is not supported",
+            ),
+            FirstAnswer::Ssh => {
+                ("answers as an SSH server does", "set the broker's port (1883, with TLS 8883)")
+            }
+            FirstAnswer::Tls => ("expects TLS", "use `mqtts://` in place of `mqtt://`"),
+            FirstAnswer::Unknown => (
+                "answers in another protocol than MQTT",
+                "another program listens there; correct host and port",
+            ),
+        };
+        Some(Self::NoMqtt { seen, advice })
+    }
+
+    /// The failure behind an error of the socket that is no close.
     fn of_io(error: &io::Error) -> Self {
         let reason = error.to_string();
         match error.kind() {
@@ -228,8 +268,8 @@ impl ConnectFailure {
         Self::NoMqtt { seen: "closed the connection at the first bytes", advice }
     }
 
-    /// The failure for a return code of CONNACK.
-    fn of_code(code: Code, shown: ShownIdentity) -> Self {
+    /// The failure behind a return code of CONNACK.
+    fn of_code(code: Code, attempt: &Attempt) -> Self {
         const PASSWORD: &str =
             "check `broker.user` and `broker.password_file`, and the broker's list of passwords";
         let (reason, advice) = match code {
@@ -242,7 +282,11 @@ impl ConnectFailure {
                     Code::BadUserNamePassword => "bad user name or password",
                     _ => "not authorized",
                 };
-                return Self::NotAuthorized { reason, code: format!("{code:?}"), advice: shown.advice() };
+                return Self::NotAuthorized {
+                    reason,
+                    code: format!("{code:?}"),
+                    advice: attempt.shown.advice(),
+                };
             }
             Code::Banned => {
                 ("the client is banned", "lift the ban of this client id or address at the broker")
@@ -265,7 +309,10 @@ impl ConnectFailure {
             }
             _ => ("it does not accept the connection", "the broker's log may say more"),
         };
-        Self::Refused { reason, code: format!("{code:?}"), advice }
+        let code = attempt
+            .code
+            .map_or_else(|| format!("{code:?}"), |code| format!("unknown reason code 0x{code:02x}"));
+        Self::Refused { reason, code, advice }
     }
 }
 
@@ -311,8 +358,12 @@ fn io_error(error: &ConnectionError) -> Option<&io::Error> {
 mod tests {
     use super::*;
 
+    fn attempt(progress: Progress, shown: ShownIdentity) -> Attempt {
+        Attempt { progress, uses_tls: false, shown, first: FirstAnswer::Nothing, code: None }
+    }
+
     fn failure(error: &ConnectionError, progress: Progress, shown: ShownIdentity) -> ConnectFailure {
-        ConnectFailure::of(error, &Attempt { progress, uses_tls: false, shown })
+        ConnectFailure::of(error, &attempt(progress, shown))
     }
 
     #[track_caller]
@@ -378,7 +429,7 @@ mod tests {
             (&reset(), true, Progress::Opening, "`mqtt://` in place"),
             (&aborted, true, Progress::Open, "certificate"),
         ] {
-            let attempt = Attempt { progress, uses_tls, shown: ShownIdentity::Nobody };
+            let attempt = Attempt { uses_tls, ..attempt(progress, ShownIdentity::Nobody) };
             let text = ConnectFailure::of(error, &attempt).to_string();
             assert!(text.contains("closed the connection at the first bytes"), "{text}");
             assert!(text.contains(word), "{word} in {text}");

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use headwater_link::broker::EmbeddedBroker;
 use headwater_link::testing::TcpProxy;
-use headwater_link::{Delivery, Incoming, Link, LinkConfig, LinkError, PublishRefusal, QoS, RetainedMessage};
+use headwater_link::{
+    BrokerNeeds, Delivery, Incoming, Link, LinkConfig, LinkError, PublishRefusal, QoS, RetainedMessage,
+};
 use headwater_transport::{Endpoint, held_port};
 use support::{MAX_WAIT, broker, connected, next, next_message, reader, until_connected};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -407,4 +409,120 @@ async fn a_broker_that_stops_ends_its_connections_and_frees_its_port() {
     assert_eq!(next_server.address().port(), port);
     until_connected(&mut incoming).await;
     assert!(link.is_connected());
+}
+
+/// A broker that accepts everybody and answers each PUBLISH at `QoS` 1 with this reason code. Packets are read one by one by their lengths.
+async fn broker_that_answers_publications(code: u8) -> Endpoint {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            while let Some((kind, body)) = next_packet(&mut client).await {
+                let answer = match kind >> 4 {
+                    1 => vec![0x20, 3, 0, 0, 0],
+                    3 if kind & 0b110 != 0 => {
+                        let topic = usize::from(u16::from_be_bytes([body[0], body[1]]));
+                        vec![0x40, 3, body[2 + topic], body[3 + topic], code]
+                    }
+                    12 => vec![0xd0, 0],
+                    _ => continue,
+                };
+                if client.write_all(&answer).await.is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    Endpoint::mqtt("127.0.0.1", port).expect("a valid address")
+}
+
+/// First byte and body of the next packet.
+async fn next_packet(client: &mut tokio::net::TcpStream) -> Option<(u8, Vec<u8>)> {
+    let kind = client.read_u8().await.ok()?;
+    let (mut length, mut shift) = (0, 0);
+    loop {
+        let byte = client.read_u8().await.ok()?;
+        length |= usize::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    client.read_exact(&mut body).await.ok()?;
+    Some((kind, body))
+}
+
+#[tokio::test]
+async fn whatever_code_refuses_a_message_it_is_named_and_the_connection_stays() {
+    for code in 0x80..=0xff {
+        let address = broker_that_answers_publications(code).await;
+        let (link, mut incoming) = connected(LinkConfig::new(address, "refused")).await;
+        let mut answer = link.publish_acknowledged("a", "x", false).expect("connected");
+        let delivery = timeout(MAX_WAIT, answer.wait()).await.expect("in time");
+        let Delivery::Refused { reason, needs_rights } = delivery else {
+            panic!("0x{code:02x}: {delivery:?}")
+        };
+        assert!(reason.contains(&format!("0x{code:02x}")) && needs_rights == (code == 0x87), "{reason}");
+        link.publish("b", "x", QoS::AtLeastOnce, false).expect("connected");
+        let refused = next(&mut incoming).await;
+        assert!(matches!(&refused, Incoming::Refused { topic, .. } if topic == "b"), "{refused:?}");
+        assert_eq!((link.is_connected(), link.counts().disconnected), (true, 0));
+    }
+}
+
+/// A port that answers every connection with these bytes and closes it.
+async fn port_that_says(bytes: &'static [u8]) -> Endpoint {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut read = [0; 512];
+            let _ = client.read(&mut read).await;
+            let _ = client.write_all(bytes).await;
+        }
+    });
+    Endpoint::mqtt("127.0.0.1", port).expect("a valid address")
+}
+
+#[tokio::test]
+async fn what_answers_in_place_of_a_broker_for_mqtt_5_is_named() {
+    for (bytes, words) in [
+        (&b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n"[..], ["web server", "broker's port"]),
+        (b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", ["SSH server", "broker's port"]),
+        (&[0x20, 2, 0, 1], ["does not speak MQTT 5", "Mosquitto"]),
+        (&[0x15, 3, 3, 0, 2, 2, 40], ["expects TLS", "mqtts://"]),
+        (&[0x20, 3, 0, 0x93, 0], ["0x93", "log may say more"]),
+    ] {
+        let (link, _incoming) =
+            Link::start(LinkConfig::new(port_that_says(bytes).await, "lost")).expect("settings");
+        let mut failures = link.failures();
+        let failure = timeout(MAX_WAIT, failures.wait_for(Option::is_some)).await.expect("in time");
+        let failure = failure.expect("the link lives").clone().expect("a failure").to_string();
+        for word in words {
+            assert!(failure.contains(word), "{word} in {failure}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_broker_whose_limits_do_not_fit_is_named_and_not_taken() {
+    // CONNACK with properties: maximum QoS 0; no retained messages; packets of at most 150 bytes.
+    for (connack, word) in [
+        (&[0x20, 5, 0, 0, 2, 0x24, 0][..], "QoS 0 alone"),
+        (&[0x20, 5, 0, 0, 2, 0x25, 0], "no retained messages"),
+        (
+            &[0x20, 8, 0, 0, 5, 0x27, 0, 0, 0, 150],
+            "max_packet_size is 150 bytes, the largest message takes 900",
+        ),
+    ] {
+        let mut config = LinkConfig::new(port_that_says(connack).await, "limited");
+        config.needs = BrokerNeeds { packet_bytes: 900, rare_packet_bytes: 900, publishes_state: true };
+        let (link, mut incoming) = Link::start(config).expect("settings");
+        let mut failures = link.failures();
+        let failure = timeout(MAX_WAIT, failures.wait_for(Option::is_some)).await.expect("in time");
+        let failure = failure.expect("the link lives").clone().expect("a failure");
+        assert!(failure.to_string().contains(word) && failure.is_refusal(), "{failure}");
+        assert!(incoming.try_recv().is_err() && !link.is_connected());
+    }
 }

@@ -58,6 +58,30 @@ impl Spec {
     }
 }
 
+impl Spec {
+    /// Estimated memory of training with batches of so many samples, in bytes: weights with their gradients and the optimiser's two moments,
+    /// and the values between the layers with their gradients. [`u64::MAX`] stands for more than it can say.
+    pub fn training_bytes(&self, batch: usize) -> u64 {
+        let Shapes { device, local, edges, edge, cloud, .. } = &self.shapes;
+        let of_section =
+            |section: &SectionShapes| training_bytes(section.blocks.iter().chain(&section.head), batch);
+        let devices = device.as_ref().map_or(0, of_section).saturating_mul(self.network.slots() as u64);
+        let rest = [training_bytes(local, batch), training_bytes(edge, batch), training_bytes(cloud, batch)];
+        edges.iter().map(of_section).chain(rest).fold(devices, u64::saturating_add)
+    }
+}
+
+fn training_bytes<'a>(layers: impl IntoIterator<Item = &'a LayerShape>, batch: usize) -> u64 {
+    let of_layer = |layer: &LayerShape| {
+        let values =
+            |shape: [usize; 3]| shape.iter().fold(1, |all: u64, side| all.saturating_mul(*side as u64));
+        let BlockCost { parameters, intermediate, .. } = layer.block.kind().cost(layer.input, layer.output);
+        let between = values(layer.output).saturating_add(intermediate).saturating_mul(batch as u64);
+        parameters.saturating_mul(16).saturating_add(between.saturating_mul(8))
+    };
+    layers.into_iter().map(of_layer).fold(0, u64::saturating_add)
+}
+
 fn total<'a>(layers: impl IntoIterator<Item = &'a LayerShape>) -> SectionCost {
     layers.into_iter().map(LayerShape::cost).fold(SectionCost::default(), |all, layer| SectionCost {
         parameters: all.parameters + layer.parameters,

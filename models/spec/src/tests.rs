@@ -343,3 +343,15 @@ fn a_device_may_send_some_channels_of_the_map_that_its_head_reads() {
         "{error}"
     );
 }
+
+#[test]
+fn the_memory_of_training_grows_with_batch_and_filters_and_does_not_overflow() {
+    let spec = changed("ddnn-c", "ddnn-c").unwrap();
+    let (small, large) = (spec.training_bytes(1), spec.training_bytes(1000));
+    assert!(small > 16 * spec.section_costs().map(|cost| cost.parameters).sum::<u64>(), "{small}");
+    assert!(
+        large > 100 * (small - 16 * spec.section_costs().map(|cost| cost.parameters).sum::<u64>()),
+        "{large}"
+    );
+    assert_eq!(spec.training_bytes(usize::MAX), u64::MAX);
+}

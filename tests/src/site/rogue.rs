@@ -263,7 +263,8 @@ impl GroupKnowledge {
     }
 
     fn down(&self) -> Forged {
-        let down = Status { schema: Schema, state: DeviceState::Down, boot: Boot(self.boots[0]) };
+        let down =
+            Status { schema: Schema, state: DeviceState::Down, boot: Boot(self.boots[0]), frozen: None };
         (device_topic(&self.topics, &device_name(0), DeviceTopic::Status), json(&down), true)
     }
 
@@ -290,7 +291,7 @@ impl GroupKnowledge {
     fn made_up_device(&self, round: u64, number: u64) -> [Forged; 2] {
         let name = format!("ghost-{round}-{number}");
         let birth = self.birth(&name, (number % 6) as u8, 1);
-        let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) };
+        let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1), frozen: None };
         [(DeviceTopic::Birth, json(&birth)), (DeviceTopic::Status, json(&up))]
             .map(|(leaf, payload)| (device_topic(&self.topics, &name, leaf), payload, false))
     }

@@ -56,7 +56,7 @@ pub(crate) fn birth(id: &str, slot: u8, network: NetworkId) -> Birth {
 }
 
 pub(crate) fn status(state: DeviceState, boot: Boot) -> Status {
-    Status { schema: Schema, state, boot }
+    Status { schema: Schema, state, boot, frozen: None }
 }
 
 /// A group of two slots and two classes, with the events of its messages.

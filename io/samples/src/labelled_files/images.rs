@@ -2,7 +2,7 @@
 
 use super::ImageFile;
 use crate::Shape;
-use crate::image_codec::{self, CodecError};
+use crate::image_codec::{CodecError, Frame};
 
 /// Decodes images to one shape: the requested shape, or the shape of the first image.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +40,7 @@ impl ImageReader {
 
     /// Decodes an image. Grey is repeated for RGB, RGB becomes grey by its luma, and another size is resized.
     pub(crate) fn decode(&mut self, path: &str, bytes: &[u8]) -> Result<ImageFile, CodecError> {
-        let (view, own) = image_codec::decode_from(bytes, self.shape)?;
+        let (view, own) = Frame::open(bytes)?.view(None, self.shape)?;
         let shape = *self.shape.get_or_insert(own);
         self.read += 1;
         if own.channels != shape.channels {

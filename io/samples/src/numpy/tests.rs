@@ -43,6 +43,7 @@ fn every_supported_type_is_read() {
         }
     }
     assert_eq!(file.array("negative").unwrap().integers().unwrap(), [-3, 2]);
+    assert_eq!(file.array("big").unwrap().pixels().unwrap(), [0, 0]);
     let scalar = file.array("scalar").unwrap();
     assert_eq!((scalar.shape.len(), scalar.integers().unwrap()), (0, vec![7]));
     assert_eq!(file.array("none").unwrap().pixels().unwrap(), [0; 0]);
@@ -55,7 +56,6 @@ fn unsupported_arrays_are_refused_by_name() {
     let file = Npz::open(&golden("types.npz")).unwrap();
     for (name, word) in [
         ("fortran", "found Fortran order"),
-        ("big", "found `>f4`"),
         ("fields", "of a plain type"),
         ("nothing", "found big, bool, f4"),
     ] {
@@ -64,6 +64,42 @@ fn unsupported_arrays_are_refused_by_name() {
             error.contains("types.npz: ") && error.contains(&format!("`{name}`")) && error.contains(word),
             "{error}"
         );
+    }
+}
+
+#[test]
+fn unsigned_integers_and_big_endian_values_are_read() {
+    let array = |descr: &str, count: usize, data: &[u8]| {
+        let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({count},), }}\n");
+        Array::parse(npy(&header, data)).unwrap()
+    };
+    for (descr, data) in [
+        ("<u2", &[3, 0, 255, 255][..]),
+        (">u2", &[0, 3, 255, 255]),
+        ("<u4", &[3, 0, 0, 0, 255, 255, 0, 0]),
+        (">i4", &[0, 0, 0, 3, 0, 0, 255, 255]),
+        ("<u8", &[3, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0, 0, 0]),
+        (">u8", &[0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 255, 255]),
+    ] {
+        assert_eq!(array(descr, 2, data).integers().unwrap(), [3, 65_535], "{descr}");
+    }
+    let error = array("<u8", 1, &[255; 8]).integers().unwrap_err().to_string();
+    assert!(error.contains("integers below 2^63, found 18446744073709551615"), "{error}");
+    assert_eq!(array(">f4", 2, &[0, 0, 0, 0, 0x3f, 0x80, 0, 0]).pixels().unwrap(), [0, 255]);
+    refused(npy("{'descr': '<u3', 'fortran_order': False, 'shape': (1,), }", &[0]), &["type b1", "`<u3`"]);
+    refused(npy("{'descr': '', 'fortran_order': False, 'shape': (1,), }", &[0]), &["found ``"]);
+}
+
+#[test]
+fn halves_are_pixels() {
+    let header = "{'descr': '<f2', 'fortran_order': False, 'shape': (5,), }\n";
+    let halves =
+        |bits: [u16; 5]| Array::parse(npy(header, &bits.map(u16::to_le_bytes).concat())).unwrap().pixels();
+    // 0, 1, 1/2, the smallest number, and 100/255 to 11 bits.
+    assert_eq!(halves([0, 0x3c00, 0x3800, 1, 0x3646]).unwrap(), [0, 255, 128, 0, 100]);
+    for (bits, found) in [(0x7e00, "NaN"), (0x7c00, "inf"), (0xbc00, "-1"), (0x3c01, "1.0009765625")] {
+        let error = halves([0, 0, bits, 0, 0]).unwrap_err().to_string();
+        assert!(error.contains(&format!("{found} at index 2")), "{error}");
     }
 }
 

@@ -6,8 +6,9 @@ use headwater_protocol::Slot;
 
 use super::csv::{self, LineError, Record};
 use crate::Part;
+use crate::file_names::one_form;
 
-/// One row of the table: a sample with a file per slot.
+/// One row of the table of labels: one image of a sample. Names are in their composed form (Unicode NFC).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     /// Line in the file, from 1.
@@ -95,9 +96,10 @@ impl Columns {
                 LineError::new(*line, "a part train, val, test or calibration", format!("`{word}`"))
             })
         };
+        let text = |field: &str| one_form(field).into_owned();
         let file = |at: &usize| match field(*at) {
             None => Ok(None),
-            Some(file) if is_inside(file) => Ok(Some(file.strip_prefix("./").unwrap_or(file).to_owned())),
+            Some(file) if is_inside(file) => Ok(Some(text(file.strip_prefix("./").unwrap_or(file)))),
             Some(file) => {
                 let expected = "a path within the folder, with / as separator";
                 Err(LineError::new(*line, expected, format!("`{file}`")))
@@ -106,9 +108,9 @@ impl Columns {
         Ok(Row {
             line: *line,
             part: named("part").map(part).transpose()?,
-            class: named("class").ok_or_else(|| LineError::new(*line, "a class", "none"))?.into(),
-            name: named("sample").map_or_else(|| format!("line {line}"), str::to_owned),
-            group: named("group").map(str::to_owned),
+            class: text(named("class").ok_or_else(|| LineError::new(*line, "a class", "none"))?),
+            name: named("sample").map_or_else(|| format!("line {line}"), text),
+            group: named("group").map(text),
             frame: self.frame(*line, named("frame"))?,
             files: self.files.iter().map(file).collect::<Result<_, _>>()?,
         })

@@ -31,6 +31,8 @@ struct State {
     phase: Phase,
     /// Since when the socket takes no more bytes of an answer.
     unread_since: Option<Instant>,
+    /// Whether frames of HTTP/2 arrive.
+    is_http2: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,12 +67,18 @@ pub(super) enum WaitKind {
 
 impl Activity {
     pub(super) fn new(now: Instant) -> Self {
-        Self { state: Mutex::new(State { phase: Phase::Head { since: now }, unread_since: None }) }
+        Self {
+            state: Mutex::new(State {
+                phase: Phase::Head { since: now },
+                unread_since: None,
+                is_http2: false,
+            }),
+        }
     }
 
     /// The peer's present wait; `None` while the server works on a request.
     pub(super) fn wait(&self) -> Option<Wait> {
-        let State { phase, unread_since } = self.state();
+        let State { phase, unread_since, .. } = self.state();
         if let Some(since) = unread_since {
             return Some(Wait { kind: WaitKind::Reader, since });
         }
@@ -104,7 +112,7 @@ impl Activity {
     }
 
     fn deadline(&self, limits: &ServerLimits) -> Option<(Instant, CloseReason)> {
-        let State { phase, unread_since } = self.state();
+        let State { phase, unread_since, .. } = self.state();
         if let Some(since) = unread_since {
             return Some((since + limits.answer_timeout, CloseReason::AnswerTimeout));
         }
@@ -116,7 +124,13 @@ impl Activity {
         }
     }
 
-    /// The head or the body of a request has arrived: the service works.
+    /// A connection of HTTP/2 has begun; requests may follow at any time.
+    #[cfg(feature = "grpc-server")]
+    pub(super) fn begins_http2(&self) {
+        self.change(|state| (state.is_http2, state.phase) = (true, Phase::Idle { since: Instant::now() }));
+    }
+
+    /// The head of a request has arrived, or its body.
     pub(super) fn works(&self) {
         self.change(|state| state.phase = Phase::Request);
     }
@@ -131,10 +145,10 @@ impl Activity {
         self.change(|state| state.phase = Phase::Idle { since: Instant::now() });
     }
 
-    /// Bytes have arrived.
+    /// Bytes have arrived. Those of HTTP/2 may be no head: a ping, room for an answer.
     fn read(&self) {
         self.change(|state| {
-            if matches!(state.phase, Phase::Idle { .. }) {
+            if matches!(state.phase, Phase::Idle { .. }) && !state.is_http2 {
                 state.phase = Phase::Head { since: Instant::now() };
             }
         });

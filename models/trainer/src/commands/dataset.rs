@@ -6,7 +6,7 @@ use clap::Args;
 use headwater_calibration::data::{Parts, Samples, load};
 use headwater_inference::bundle::Bundle;
 use headwater_samples::catalogue::{self, CATALOGUE};
-use headwater_samples::data_set::{Leaks, OpenOptions};
+use headwater_samples::data_set::{Leaks, Omissions, OpenOptions};
 use headwater_samples::split::{Shares, Split};
 use headwater_samples::{Part, Shape};
 use headwater_spec::Spec;
@@ -27,6 +27,10 @@ pub(crate) struct Dataset {
     /// refused otherwise.
     #[arg(long)]
     allow_leaks: bool,
+    /// Refuse data of which something is left out: hidden files, files that are no images, links to nothing, samples that no camera sees. It is
+    /// counted in a warning otherwise.
+    #[arg(long)]
+    strict: bool,
     /// Shares of train, validation and test for `folders` or `table` without parts; 80,10,10 when left out. Groups, and copies of one
     /// image, stay in one part. Every command on the same run needs the same shares.
     #[arg(long, value_name = "A,B,C")]
@@ -48,8 +52,9 @@ impl Dataset {
     /// Opens the data set and prints its notes on stderr.
     pub(crate) fn open(&self, options: OpenOptions) -> Result<Parts, Failure> {
         let leaks = if self.allow_leaks { Leaks::Allowed } else { Leaks::Refused };
+        let omissions = if self.strict { Omissions::Refused } else { Omissions::Noted };
         let (fold, view_seed) = (self.fold, self.view_seed);
-        let options = OpenOptions { leaks, split: self.split(), fold, view_seed, ..options };
+        let options = OpenOptions { leaks, omissions, split: self.split(), fold, view_seed, ..options };
         let parts = load(&self.data, &self.data_dir, options).map_err(Failure::usage)?;
         for note in parts.data.notes() {
             print_error(&format!("warning: {}: {note}", self.data));
@@ -126,6 +131,7 @@ impl Dataset {
         let folder = self.data_dir.display().to_string();
         let mut all = vec!["--data".to_owned(), self.data.clone(), "--data-dir".to_owned(), folder];
         all.extend(self.allow_leaks.then(|| "--allow-leaks".to_owned()));
+        all.extend(self.strict.then(|| "--strict".to_owned()));
         all.extend(self.split.iter().flat_map(|shares| ["--split".to_owned(), shares.to_string()]));
         all.extend(number("--split-seed", self.split_seed));
         all.extend(number("--fold", self.fold.map(|fold| fold as u64)));

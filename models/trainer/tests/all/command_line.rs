@@ -116,3 +116,26 @@ fn a_leak_is_refused_unless_it_is_allowed_and_then_warned_of() {
     );
     ended(&run(&[&convert[..], &["--allow-leaks"]].concat()), 0, &["warning: folders: leak: 2 times"]);
 }
+
+#[test]
+fn what_is_left_out_is_a_warning_and_refused_by_strict() {
+    let folder = fresh("left-out");
+    for (fill, part) in [(10, "train"), (20, "val"), (30, "test")] {
+        let class = Path::new(&folder).join(part).join("a");
+        std::fs::create_dir_all(&class).unwrap();
+        let view = View::new(Shape { channels: 1, height: 4, width: 4 }, vec![fill; 16]);
+        std::fs::write(class.join("x"), image_codec::png(&view).unwrap()).unwrap();
+    }
+    let out = fresh("left-out-strict");
+    let convert = ["convert", "--data", "folders", "--data-dir", &folder, "--strict", "--out", &out];
+    ended(&run(&convert), 0, &[]);
+    std::fs::write(Path::new(&folder).join("train/a/old.bmp"), b"BM").unwrap();
+    let note = "1 entries are left out: 1 .bmp (such as `train/a/old.bmp`)";
+    let out = fresh("left-out-noted");
+    let convert = ["convert", "--data", "folders", "--data-dir", &folder, "--out", &out];
+    ended(&run(&convert), 0, &[&format!("warning: folders: {note}")]);
+    refuses(
+        &[&convert[..], &["--strict"]].concat(),
+        &format!("expected nothing to be left out (--strict), found {note}"),
+    );
+}

@@ -164,7 +164,11 @@ impl Leader {
                 self.device_answer(sent(slot, sample, age_ms, late), answer);
             }
             Event::Features { slot, sample, late, bits, body_bytes } => {
-                self.features(sent(slot, sample, 0, late), Some((bits, body_bytes)));
+                // The message has no age, and late features are sent long after their sample.
+                self.features(
+                    sent(slot, sample, if late { u16::MAX } else { 0 }, late),
+                    Some((bits, body_bytes)),
+                );
             }
             Event::Gone { slot, sample } => self.features(sent(slot, sample, 0, false), None),
             Event::EdgeUp { edge } => {

@@ -77,6 +77,51 @@ fn a_late_message_joins_the_sample_that_other_devices_opened() {
 }
 
 #[test]
+fn a_late_flag_on_a_sample_in_time_makes_nobody_wait() {
+    let mut group = Group::new();
+    group.late(0, 100, &SURE);
+    group.summary(1, 100, &SURE);
+    assert_eq!(group.after_ms(39), []);
+    let found = decision(&group.after_ms(1)).clone();
+    assert_eq!((found.sample, &found.degraded[..]), (SampleId(100), &[Degraded::DeviceMissing][..]));
+    assert_eq!(group.published_late(), [100], "the device that waits for it is told");
+}
+
+#[test]
+fn a_late_answer_younger_than_the_window_is_in_time() {
+    let mut group = Group::new();
+    let young = |index| Event::DeviceAnswer {
+        slot: slot(index),
+        sample: SampleId(100),
+        age_ms: 5,
+        late: true,
+        answer: DeviceAnswer::Summary(&SURE),
+    };
+    group.event(young(0));
+    group.event(young(1));
+    assert_eq!(decision(&group.event(young(2))).degraded, []);
+    assert_eq!(group.published_late(), [100]);
+}
+
+#[test]
+fn one_device_alone_decides_no_late_sample_at_the_local_exit_while_others_are_up() {
+    let mut group = Group::new();
+    group.late(0, 90, &SURE);
+    assert_eq!(group.after_ms(2000), [request(90, 1)]);
+}
+
+#[test]
+fn one_device_opens_a_bounded_number_of_samples_by_late_messages() {
+    let mut group = Group::new();
+    let first = 1..=256;
+    first.for_each(|sample| drop(group.late(0, sample, &SURE)));
+    group.late(1, 300, &SURE);
+    let actions = group.late(0, 257, &SURE);
+    let shed = Action::Drop { sample: SampleId(1), reason: Dropped::Shed };
+    assert_eq!(actions, [shed, Action::Open(SampleId(257))]);
+}
+
+#[test]
 fn late_samples_do_not_hold_back_the_account() {
     let mut group = Group::new();
     group.late(0, 90, &SURE);
