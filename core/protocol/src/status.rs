@@ -57,7 +57,7 @@ pub struct DeviceStatus {
     pub network: NetworkId,
     /// Connection of the device to the broker.
     pub broker: DeviceBroker,
-    /// What the device last heard of the leader.
+    /// Latest news of the leader at the device.
     pub leader: LeaderNews,
     /// Counts of the source's frames.
     pub source: SourceStatus,
@@ -90,7 +90,7 @@ pub struct BrokerStatus {
     pub reason: Option<String>,
 }
 
-/// What a device last heard of its leader.
+/// Latest news of the leader at a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeaderNews {
     /// Time since the leader's last notice; `None` before the first.

@@ -55,7 +55,7 @@ pub struct ReportedDevice {
     pub software: String,
 }
 
-/// What the checks of a group's devices remember from one check to the next.
+/// State that the checks of a group's devices keep from one check to the next.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DeviceWatch {
     next: Option<Micros>,

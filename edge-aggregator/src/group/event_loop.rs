@@ -12,7 +12,7 @@ use crate::clock::{Clock, Moment};
 /// Most messages that are taken from the link in one round.
 const ROUND_MESSAGES: usize = 256;
 
-/// What a member of a group does in each round; [`EventLoop`] does the waiting. A member is the leader, or an edge under one network.
+/// A member of a group: the leader, or an edge under one network. [`EventLoop`] waits for its input and calls `round`.
 pub(crate) trait RoundHandler {
     /// Input other than messages of the broker.
     type Input;

@@ -1,7 +1,7 @@
-//! The state of a leading group as one value: a recording begins with it, and a replay goes on from it.
+//! The state of a leading group as one value, for recordings and replays, which are not built yet.
 //!
-//! Not in the state are edges in the leader's process, journal, cloud and broker, whose answers come as events; nor a policy command in
-//! work, nor the devices in the report, which the first check lists again.
+//! Edges in the leader's process, journal, cloud and broker are outside: their answers come as events. So are a policy command in work, and
+//! the devices in the report, which the first check lists again. The edges' wait for features is not yet in the state.
 
 use headwater_inference::leader::{LeaderState, StateError};
 use headwater_protocol::{SampleId, Schema};

@@ -367,7 +367,7 @@ async fn a_damaged_journal_that_cannot_be_set_aside_goes_on_in_its_file() {
     }
 }
 
-/// Whatever bytes overwrite whatever part of a journal, the start succeeds and the decisions of undamaged lines count.
+/// A leader starts with any bytes over any part of its journal, and the decisions of undamaged lines count.
 #[test]
 fn every_line_outside_the_damage_counts_wherever_the_damage_is() {
     let whole = lines(&(1..=6).flat_map(|sample| [opened(sample), decided(sample)]).collect::<Vec<_>>());

@@ -5,13 +5,13 @@ use std::io;
 
 use crate::image_codec::CodecError;
 
-/// What was expected and what was found, in a file or among the caller's options.
+/// A file or an option of the caller that is not as expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, found {found}")]
 pub struct Mismatch {
-    /// What the file or the option should be.
+    /// The content or value that was expected.
     pub expected: String,
-    /// What the file or the option is.
+    /// The content or value that was found.
     pub found: String,
 }
 

@@ -1,4 +1,4 @@
-//! What the leader knows of a device's present run, from its birth message and its status messages. A boot number tells one run from another.
+//! The leader's knowledge of a device's present run, by the device's birth and status messages. Each run has its own boot number.
 //!
 //! ```text
 //!              birth             status up of the same boot      silent, and another device claims its slot

@@ -149,7 +149,7 @@ impl fmt::Display for FrameId {
     }
 }
 
-/// What a member of an archive is, judged by its name alone.
+/// Kind of an archive's member, judged by the member's name alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Member {
     Labels,

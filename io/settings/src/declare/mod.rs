@@ -63,7 +63,7 @@ pub trait Parse<T> {
     /// The value that the text stands for.
     ///
     /// # Errors
-    /// What was expected, and what was found.
+    /// The mistake in the text, with the expected and the found value.
     fn parse(&self, text: &str) -> Result<T, Mistake>;
 }
 

@@ -1,4 +1,4 @@
-//! What a peer would object to in this end's certificate, for people who look for a mistake.
+//! The reason why a peer would refuse this end's certificate, for people who look for a mistake.
 
 use std::fmt;
 use std::path::Path;
