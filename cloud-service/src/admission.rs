@@ -93,7 +93,11 @@ impl Admission {
                 }
                 None => Ok(()),
                 Some(keys) => {
-                    let shown = authorization.and_then(|value| value.strip_prefix("Bearer "));
+                    let shown = authorization.and_then(|value| {
+                        // Schemes have no letter case (RFC 9110, section 11.1).
+                        let (scheme, key) = value.split_once(' ')?;
+                        scheme.eq_ignore_ascii_case("bearer").then(|| key.trim_start())
+                    });
                     let is_known = shown.is_some_and(|shown| keys.get().contain(shown));
                     let expected = "expected a key of this service: authorization: Bearer KEY";
                     if is_known { Ok(()) } else { refuse(expected) }
@@ -173,9 +177,17 @@ mod tests {
         let keys = with_keys("# two groups\n0123456789abcdef\n\n  fedcba9876543210\n").unwrap();
         let admission = Admission { identity: None, keys: Some(keys) };
         for key in ["0123456789abcdef", "fedcba9876543210"] {
-            assert_eq!(admission.check(None, Some(&format!("Bearer {key}"))), Ok(()));
+            for scheme in ["Bearer", "bearer", "BEARER", "Bearer "] {
+                assert_eq!(admission.check(None, Some(&format!("{scheme} {key}"))), Ok(()), "{scheme}");
+            }
         }
-        for wrong in ["Bearer 0123456789abcdeX", "Bearer ", "Bearer 0123456789abcdef0", "0123456789abcdef"] {
+        for wrong in [
+            "Bearer 0123456789abcdeX",
+            "Bearer ",
+            "Bearer 0123456789abcdef0",
+            "0123456789abcdef",
+            "Basic 0123456789abcdef",
+        ] {
             let refusal = admission.check(None, Some(wrong)).unwrap_err();
             assert_eq!(refusal.fault, Fault::Unauthorized);
             assert!(!refusal.message.contains("0123"));

@@ -1,21 +1,26 @@
-//! Routes: the Open Inference Protocol v2 (metadata, health, inference) and `/metrics`.
+//! Routes: the Open Inference Protocol v2 (metadata, health, inference, statistics, repository), `/metrics` and `/openapi.json`.
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::{self, AUTHORIZATION};
+use axum::http::{Method, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use headwater_inference::bundle::PerNetwork;
 use headwater_protocol::Fault;
 use headwater_telemetry::METRICS_CONTENT_TYPE;
 use headwater_transport::RequestConnection;
-use headwater_transport::tls::Certificate;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
+use crate::body;
 use crate::infer::infer;
-use crate::refusal::Refusal;
+use crate::metadata;
+use crate::refusal::{Refusal, clipped};
 use crate::state::{CloudState, ModelName};
+
+/// Largest body of a request for the index of the repository.
+const MAX_INDEX_BYTES: usize = 1024;
 
 /// The service as a router, from request to answer.
 pub fn app(state: CloudState) -> Router {
@@ -24,38 +29,34 @@ pub fn app(state: CloudState) -> Router {
         .route("/v2/models/{model}", get(metadata))
         .route("/v2/models/{model}/ready", get(model_ready))
         .route("/v2/models/{model}/infer", post(infer))
+        .route("/v2/models/{model}/stats", get(statistics))
+        .route("/v2/models/{model}/versions/{version}", get(metadata))
+        .route("/v2/models/{model}/versions/{version}/ready", get(model_ready))
+        .route("/v2/models/{model}/versions/{version}/infer", post(infer))
+        .route("/v2/models/{model}/versions/{version}/stats", get(statistics))
+        .route("/v2/models/stats", get(statistics_of_all))
+        .route("/v2/repository/index", post(repository_index))
         .route("/metrics", get(metrics))
         .route_layer(from_fn_with_state(state.clone(), admit))
         .route("/v2/health/live", get(live))
         .route("/v2/health/ready", get(ready))
+        .route("/openapi.json", get(openapi))
         .fallback(not_found)
-        .method_not_allowed_fallback(not_found)
+        .method_not_allowed_fallback(wrong_method)
         .with_state(state)
 }
 
-/// Refuses requests of clients that are not admitted; counts and logs the refusals.
+/// Refuses requests of clients that are not admitted.
 async fn admit(State(state): State<CloudState>, request: Request, next: Next) -> Response {
-    let shared = &state.shared;
     let connection = request.extensions().get::<RequestConnection>();
-    let authorization = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let certificate = connection.and_then(RequestConnection::certificate);
-    if let Err(refusal) = shared.admission.check(certificate, authorization) {
-        shared.metrics.counts().count_refused(refusal.fault);
-        if let Some(connection) = connection {
-            let holder = certificate.and_then(Certificate::holder).unwrap_or_default();
-            shared.refused_clients.log_unauthorized(connection.peer().ip(), &holder, &refusal.message);
-        }
-        return refusal.into_response();
+    match state.shared.admit(connection, request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
     }
-    next.run(request).await
 }
 
 async fn server() -> Response {
-    json_answer(&json!({
-        "name": "headwater-cloud",
-        "version": env!("CARGO_PKG_VERSION"),
-        "extensions": ["binary_tensor_data"],
-    }))
+    json_answer(&metadata::server())
 }
 
 /// Answers 503 while a model thread hangs, and for good once one has failed: only a new process helps then.
@@ -74,25 +75,48 @@ async fn model_ready(State(state): State<CloudState>, model: ModelName) -> Resul
 }
 
 async fn metadata(State(state): State<CloudState>, model: ModelName) -> Result<Response, Refusal> {
-    let shared = state.shared;
-    shared.check_model(model)?;
-    let PerNetwork { current, next } = &shared.networks;
-    let (slots, packed_bytes) = (current.shape.slots, current.shape.packed_bytes());
-    let mut parameters = json!({ "network": current.id });
-    if let Some(next) = next {
-        parameters["next_network"] = json!(next.id);
+    state.shared.check_model(model)?;
+    Ok(json_answer(&state.shared.model_metadata()))
+}
+
+async fn statistics(State(state): State<CloudState>, model: ModelName) -> Result<Response, Refusal> {
+    state.shared.check_model(model)?;
+    Ok(statistics_of_all(State(state)).await)
+}
+
+async fn statistics_of_all(State(state): State<CloudState>) -> Response {
+    json_answer(&state.shared.model_statistics())
+}
+
+/// Lists the model; with `{"ready": true}` only while it is ready.
+async fn repository_index(State(state): State<CloudState>, request: Request) -> Result<Response, Refusal> {
+    let (shared, headers) = (&state.shared, request.headers().clone());
+    let body = body::read(request, MAX_INDEX_BYTES, Instant::now() + shared.max_deadline).await?;
+    let body = body::decoded(body, &headers, body::CONTENT_ENCODING, MAX_INDEX_BYTES)?;
+    let only_ready = match body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&body) {
+        [] => false,
+        body => only_ready(body)?,
+    };
+    Ok(json_answer(&shared.index(only_ready)))
+}
+
+fn only_ready(body: &[u8]) -> Result<bool, Refusal> {
+    let refuse = |reason| Refusal::new(Fault::Malformed, format!("body: {reason}"));
+    let asked: Option<Map<String, Value>> =
+        serde_json::from_slice(body).map_err(|error| refuse(error.to_string()))?;
+    match asked.unwrap_or_default().get("ready") {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(only_ready)) => Ok(*only_ready),
+        Some(other) => {
+            let found = clipped(&other.to_string());
+            Err(refuse(format!("`ready`: expected true or false, found {found}")))
+        }
     }
-    Ok(json_answer(&json!({
-        "name": shared.model_name,
-        "versions": [],
-        "platform": "headwater",
-        "parameters": parameters,
-        "inputs": [
-            { "name": "features", "datatype": "UINT8", "shape": [-1, slots, packed_bytes] },
-            { "name": "presence", "datatype": "BOOL", "shape": [-1, slots] },
-        ],
-        "outputs": [{ "name": "logits", "datatype": "FP32", "shape": [-1, current.classes] }],
-    })))
+}
+
+/// The page that describes this interface.
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], include_str!("../openapi.json")).into_response()
 }
 
 async fn metrics(State(state): State<CloudState>) -> Response {
@@ -100,8 +124,21 @@ async fn metrics(State(state): State<CloudState>) -> Response {
     ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], text).into_response()
 }
 
-async fn not_found() -> Refusal {
-    Refusal::new(Fault::NotFound, "no such endpoint, or not by this method: see GET /v2")
+async fn not_found(uri: Uri) -> Refusal {
+    let path = uri.path();
+    let advice = if path.len() > 1 && (path.ends_with('/') || path.contains("//")) {
+        "leave out the extra slash; "
+    } else {
+        ""
+    };
+    let reason = format!("no endpoint {:?}: {advice}GET /openapi.json lists the endpoints", clipped(path));
+    Refusal::new(Fault::NotFound, reason)
+}
+
+async fn wrong_method(method: Method) -> Refusal {
+    let method = clipped(method.as_str());
+    let reason = format!("the endpoint is not asked by {method}: the header Allow names the methods");
+    Refusal::new(Fault::WrongMethod, reason)
 }
 
 /// The answer if the service is available, otherwise 503 with the reason.
@@ -109,6 +146,7 @@ fn available(is_available: bool, answer: &Value, otherwise: &str) -> Result<Resp
     if is_available { Ok(json_answer(answer)) } else { Err(Refusal::new(Fault::Unavailable, otherwise)) }
 }
 
-fn json_answer(value: &Value) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+fn json_answer(value: &impl Serialize) -> Response {
+    let body = serde_json::to_vec(value).expect("names, numbers and lists always become JSON");
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }

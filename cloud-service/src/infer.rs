@@ -1,99 +1,120 @@
 //! `POST /v2/models/{m}/infer`: parse the request, ask the model, encode the answer.
 
+use std::future::Future;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use headwater_protocol::Fault;
 use headwater_protocol::v2::{
     FeatureBatch, Form, HEADER_LENGTH, InferResponse, encode_response, open_request,
 };
 use headwater_transport::RequestConnection;
-use http_body_util::LengthLimitError;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use crate::queue::too_late;
-use crate::refusal::Refusal;
+use crate::body;
+use crate::network::Network;
+use crate::refusal::{Refusal, clipped};
 use crate::state::{CloudState, ModelName, Shared};
 
 pub(crate) async fn infer(
     State(state): State<CloudState>,
     model: ModelName,
-    headers: HeaderMap,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let (shared, arrived) = (&*state.shared, Instant::now());
-    let (parts, body) = request.into_parts();
-    let client = parts.extensions.get::<RequestConnection>();
-    let answered = answer(shared, model, &headers, Sender { client, body }).await;
+    counted(&state.shared, answer_http(&state.shared, model, request)).await
+}
+
+async fn answer_http(shared: &Shared, model: ModelName, request: Request) -> Result<Response, Refusal> {
+    let arrived = Instant::now();
+    shared.check_model(model)?;
+    let headers = request.headers().clone();
+    let head_bytes = head_length(&headers)?;
+    let client = request.extensions().get::<RequestConnection>().map(|connection| connection.peer().ip());
+    let limit = shared.body_limit(head_bytes.is_some());
+    let body = body::read(request, limit, arrived + shared.max_deadline).await?;
+    shared.metrics.counts().body_received_bytes += body.len() as u64;
+    let body = body::decoded(body, &headers, body::CONTENT_ENCODING, limit)?;
+    let question = Question { client, body: &body, head_bytes, arrived, longest: shared.max_deadline };
+    let Answer { response, form, network } = question.ask(shared).await?;
+    let (body, head_bytes) = encode_response(response, form, &network.labels);
+    shared.metrics.counts().body_sent_bytes += body.len() as u64;
+    let Some(head_bytes) = head_bytes else {
+        return Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response());
+    };
+    let mut response = ([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response();
+    response.headers_mut().insert(HEADER_LENGTH, HeaderValue::from(head_bytes));
+    Ok(response)
+}
+
+/// Waits for the answer to an inference request, and counts it with its time.
+pub(crate) async fn counted<T>(
+    shared: &Shared,
+    answer: impl Future<Output = Result<T, Refusal>>,
+) -> Result<T, Refusal> {
+    let arrived = Instant::now();
+    let answered = answer.await;
+    let took = arrived.elapsed();
     let mut counts = shared.metrics.counts();
-    counts.request_durations.add(arrived.elapsed());
+    counts.request_durations.add(took);
     match &answered {
         Ok(_) => counts.count_answered(),
-        Err(refusal) => counts.count_refused(refusal.fault),
+        Err(refusal) => {
+            counts.refused_durations.add(took);
+            counts.count_refused(refusal.fault);
+        }
     }
     drop(counts);
     answered
 }
 
-/// Body of a request, and the connection on which the body arrives; a direct call of the router has no connection.
-struct Sender<'a> {
-    client: Option<&'a RequestConnection>,
-    body: Body,
+/// An inference request as a body of the HTTP interface, whichever way it came.
+pub(crate) struct Question<'a> {
+    /// Address of the client, for the log.
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) body: &'a [u8],
+    /// Length of the JSON part; `None` where the whole body is JSON.
+    pub(crate) head_bytes: Option<usize>,
+    pub(crate) arrived: Instant,
+    /// Longest time for the answer; the request may name a shorter one.
+    pub(crate) longest: Duration,
 }
 
-async fn answer(
-    shared: &Shared,
-    model: ModelName,
-    headers: &HeaderMap,
-    Sender { client, body }: Sender<'_>,
-) -> Result<Response, Refusal> {
-    let arrived = Instant::now();
-    shared.check_model(model)?;
-    let head_bytes = head_length(headers)?;
-    let max_deadline = arrived + shared.max_deadline;
-    let is_binary = head_bytes.is_some();
-    let reading = read_body(shared, body, shared.body_limit(is_binary), max_deadline);
-    let body = match client {
-        Some(client) => client.while_reading(reading).await?,
-        None => reading.await?,
-    };
-    let opened = open_request(&body, head_bytes)?;
-    let asked = opened.network();
-    let network = shared.network(asked).inspect_err(|_| {
-        if let (Some(client), Some(asked)) = (client, asked) {
-            shared.refused_clients.log_network(client.peer().ip(), asked, &shared.served());
+/// Logits, and the form in which the request wants them.
+pub(crate) struct Answer<'a> {
+    pub(crate) response: InferResponse,
+    pub(crate) form: Form,
+    pub(crate) network: &'a Network,
+}
+
+impl Question<'_> {
+    pub(crate) async fn ask(self, shared: &Shared) -> Result<Answer<'_>, Refusal> {
+        let opened = open_request(self.body, self.head_bytes)?;
+        let asked = opened.network();
+        let network = shared.network(asked).inspect_err(|_| {
+            if let (Some(client), Some(asked)) = (self.client, asked) {
+                shared.refused_clients.log_network(client, asked, &shared.served());
+            }
+        })?;
+        let limit = network.body_limit(self.head_bytes.is_some());
+        if self.body.len() > limit {
+            return Err(body::oversize(limit, self.body.len()));
         }
-    })?;
-    let limit = network.body_limit(is_binary);
-    if body.len() > limit {
-        return Err(oversize(limit));
+        let (request, form) = opened.read(&network.shape)?;
+        check_presence(&request.batch)?;
+        if !network.encoding.takes(&request.batch.features) {
+            let reason = "features: expected finite floats, found NaN or infinity";
+            return Err(Refusal::new(Fault::Malformed, reason));
+        }
+        let asked = request.deadline_ms.map(|ms| Duration::from_millis(u64::from(ms)));
+        let time = asked.into_iter().fold(self.longest, Duration::min);
+        let logits = network.queue.ask(request.batch, self.arrived + time).await?;
+        let (id, model_name) = (request.id, shared.model_name.clone());
+        let response = InferResponse { id, model_name, network: Some(network.id), logits };
+        Ok(Answer { response, form, network })
     }
-    let (request, form) = opened.read(&network.shape)?;
-    drop(body);
-    check_presence(&request.batch)?;
-    if !network.encoding.takes(&request.batch.features) {
-        return Err(Refusal::new(
-            Fault::Malformed,
-            "features: expected finite floats, found NaN or infinity",
-        ));
-    }
-    let deadline = match request.deadline_ms {
-        Some(ms) => max_deadline.min(arrived + Duration::from_millis(u64::from(ms))),
-        None => max_deadline,
-    };
-    let logits = network.queue.ask(request.batch, deadline).await?;
-    let response = InferResponse {
-        id: request.id,
-        model_name: shared.model_name.clone(),
-        network: Some(network.id),
-        logits,
-        classes: network.classes,
-    };
-    Ok(write(shared, &response, form))
 }
 
 /// Refuses a request with a sample that has no present slot: the network cannot answer such a sample, and its whole batch would fail.
@@ -112,41 +133,11 @@ fn check_presence(batch: &FeatureBatch) -> Result<(), Refusal> {
 
 fn head_length(headers: &HeaderMap) -> Result<Option<usize>, Refusal> {
     let Some(value) = headers.get(HEADER_LENGTH) else { return Ok(None) };
-    let length = value.to_str().ok().and_then(|text| text.parse().ok());
-    length
-        .map(Some)
-        .ok_or_else(|| Refusal::new(Fault::Malformed, format!("{HEADER_LENGTH}: expected a whole number")))
-}
-
-/// Reads a body of at most `limit` bytes; refuses a body whose announced length is larger without reading. The body must arrive before
-/// `until`.
-async fn read_body(shared: &Shared, body: Body, limit: usize, until: Instant) -> Result<Bytes, Refusal> {
-    if body.size_hint().lower() > limit as u64 {
-        return Err(oversize(limit));
-    }
-    let body = timeout_at(until, to_bytes(body, limit)).await.map_err(|_| too_late())?.map_err(|error| {
-        // Any other error is a broken connection.
-        if error.into_inner().is::<LengthLimitError>() {
-            oversize(limit)
-        } else {
-            Refusal::new(Fault::Malformed, "body: ended early")
-        }
-    })?;
-    shared.metrics.counts().body_received_bytes += body.len() as u64;
-    Ok(body)
-}
-
-fn oversize(limit: usize) -> Refusal {
-    Refusal::new(Fault::Oversize, format!("body: expected at most {limit} bytes"))
-}
-
-fn write(shared: &Shared, response: &InferResponse, form: Form) -> Response {
-    let (body, head_bytes) = encode_response(response, form);
-    shared.metrics.counts().body_sent_bytes += body.len() as u64;
-    let Some(head_bytes) = head_bytes else {
-        return ([(header::CONTENT_TYPE, "application/json")], body).into_response();
-    };
-    let mut response = ([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response();
-    response.headers_mut().insert(HEADER_LENGTH, HeaderValue::from(head_bytes));
-    response
+    let text = String::from_utf8_lossy(value.as_bytes());
+    text.trim().parse().map(Some).map_err(|_| {
+        let found = clipped(&text);
+        let reason =
+            format!("{HEADER_LENGTH}: expected the bytes of the JSON, a whole number, found {found:?}");
+        Refusal::new(Fault::Malformed, reason)
+    })
 }

@@ -12,20 +12,24 @@
 //!
 //! ```text
 //! service         checks  service
-//! requests        app  infer
-//! state           status  state
-//! networks        network  model  queue
+//! requests        app  grpc  infer
+//! state           status  metadata  state
+//! networks        network  model  body  queue
 //! clients         admission  refused_clients  refusal
 //! ground          metrics  health  engine  settings  error
 //! ```
 
 mod admission;
 mod app;
+mod body;
 mod checks;
 mod engine;
 mod error;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod health;
 mod infer;
+mod metadata;
 mod metrics;
 mod model;
 mod network;
@@ -41,5 +45,5 @@ pub use app::app;
 pub use error::CloudError;
 pub use metrics::{CloudReport, ModelCounts};
 pub use service::{CloudService, run};
-pub use settings::{CloudConfig, CloudSettings, EngineChoice, HttpSettings, ModelSettings};
+pub use settings::{CloudConfig, CloudSettings, EngineChoice, GrpcSettings, HttpSettings, ModelSettings};
 pub use state::CloudState;

@@ -39,7 +39,9 @@ report! {
             "headwater_cloud_request_duration_seconds",
             "Time from the head of an inference request to its answer, refusals included."
         ) => |durations| *durations;
-        /// Counts of the model of each network.
+        /// Those of `request_durations` whose requests were refused.
+        refused_durations: DurationCounts;
+        /// Of each network's model.
         models: BTreeMap<NetworkId, ModelCounts>;
     }
 }

@@ -24,7 +24,8 @@ pub(crate) struct Network {
     pub(crate) id: NetworkId,
     pub(crate) shape: FeatureShape,
     pub(crate) encoding: FeatureEncoding,
-    pub(crate) classes: usize,
+    /// Names of the classes.
+    pub(crate) labels: Vec<String>,
     pub(crate) queue: ModelQueue,
     pub(crate) health: watch::Receiver<Health>,
 }
@@ -47,11 +48,11 @@ impl Network {
             bits: manifest.cloud_map().bits(),
             max_samples: config.http.max_samples,
         };
-        let (classes, encoding) = (manifest.classes(), manifest.cloud_map().encoding);
+        let (labels, encoding) = (manifest.labels.clone(), manifest.cloud_map().encoding);
         let (queue, batcher) = ModelQueue::new(config.http.max_requests, config.model.max_batch);
         let health = model::spawn(bundle, engine, batcher, counts, work_loop)
             .map_err(|error| CloudError::Model(error.to_string()))?;
-        Ok(Self { id, shape, encoding, classes, queue, health })
+        Ok(Self { id, shape, encoding, labels, queue, health })
     }
 
     /// Largest request body in bytes, with binary tensors or in JSON alone. In JSON a byte takes up to five characters (`255, `), a boolean

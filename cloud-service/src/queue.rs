@@ -69,7 +69,7 @@ impl ModelQueue {
     }
 }
 
-pub(crate) fn too_late() -> Refusal {
+fn too_late() -> Refusal {
     Refusal::new(Fault::DeadlineExceeded, "the deadline passed before the answer was ready")
 }
 

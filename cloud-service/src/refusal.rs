@@ -24,6 +24,11 @@ impl Refusal {
     }
 }
 
+/// The beginning of a text that a client sent, for a message.
+pub(crate) fn clipped(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
 impl From<V2Error> for Refusal {
     fn from(error: V2Error) -> Self {
         Self::new(Fault::Malformed, error.to_string())

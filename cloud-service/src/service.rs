@@ -29,6 +29,7 @@ use crate::status::ServiceStatus;
 /// A running service. Dropping the value stops the service as [`CloudService::shutdown`] does, without waiting.
 pub struct CloudService {
     addr: SocketAddr,
+    grpc_addr: Option<SocketAddr>,
     grace: Duration,
     metrics: Arc<CloudMetrics>,
     healths: Healths,
@@ -76,6 +77,14 @@ impl CloudService {
         config.security.warn_of_server("http.listen", config.http.listen);
         let listener = listen(config.http.listen).await.map_err(CloudError::Listen)?;
         let addr = listener.local_addr().map_err(CloudError::Listen)?;
+        let grpc = match config.grpc.listen {
+            Some(address) => {
+                config.security.warn_of_server("grpc.listen", address);
+                Some(listen(address).await.map_err(CloudError::Listen)?)
+            }
+            None => None,
+        };
+        let grpc_addr = grpc.as_ref().map(TcpListener::local_addr).transpose().map_err(CloudError::Listen)?;
         let state = CloudState::start(&config, networks, engine).await?;
         let (metrics, healths) = (Arc::clone(&state.shared.metrics), state.shared.healths.clone());
         let status: Arc<dyn Health> = Arc::new(ServiceStatus::of(&state.shared));
@@ -85,11 +94,20 @@ impl CloudService {
         let networks = state.shared.networks.as_ref().map(|_, network| network.id.short());
         let (network, next_network) = (networks.current, networks.next);
         let tls = state.shared.admission.identity().is_some();
-        info!(%addr, tls, model = config.model.name, network, next_network, "serving");
+        info!(%addr, grpc = grpc_addr.map(display), tls, model = config.model.name, network, next_network, "serving");
         let stop = watch::Sender::new(false);
-        let server = tokio::spawn(serve_until(listener, state, &config, stop.subscribe()));
+        let http = serve_until(listener, state.clone(), &config, stop.subscribe());
+        let grpc = grpc.map(|listener| serve_grpc_until(listener, state, &config, stop.subscribe()));
+        let server = tokio::spawn(async move {
+            match grpc {
+                Some(grpc) => {
+                    tokio::join!(http, grpc);
+                }
+                None => http.await,
+            }
+        });
         let grace = ms(config.grace_ms);
-        Ok(Self { addr, grace, metrics, healths, status, stop, server, admin })
+        Ok(Self { addr, grpc_addr, grace, metrics, healths, status, stop, server, admin })
     }
 
     /// Address of the service.
@@ -97,7 +115,12 @@ impl CloudService {
         self.addr
     }
 
-    /// Address of the admin port; `None` if the settings name none.
+    /// Address of the service for gRPC; `None` where the settings name none.
+    pub fn grpc_addr(&self) -> Option<SocketAddr> {
+        self.grpc_addr
+    }
+
+    /// Address of the admin port; `None` where the settings name none.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(AdminServer::address)
     }
@@ -153,10 +176,9 @@ fn serve_until(
     listener: TcpListener,
     state: CloudState,
     config: &CloudConfig,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) -> impl Future<Output = ()> + use<> {
     let limits = limits(config);
-    let delay = ms(config.stop_delay_ms);
     let (router, metrics) = (app(state.clone()), Arc::clone(&state.shared.metrics));
     let closed = Arc::clone(&metrics.closed);
     let service = move || {
@@ -164,13 +186,57 @@ fn serve_until(
         TowerToHyperService::new(router.clone())
     };
     let identity = state.shared.admission.identity().cloned();
-    let stopped = async move {
-        // The wait fails if the sender is dropped, which stops the service too.
-        _ = stop.wait_for(|&stop| stop).await;
-        state.shared.stopping.send_replace(true);
-        sleep(delay).await;
-    };
+    let stopped = stopped(state, ms(config.stop_delay_ms), stop);
     serve(HttpListener { tcp: listener, identity }, service, limits, closed, stopped)
+}
+
+/// Serves gRPC likewise.
+#[cfg(feature = "grpc")]
+fn serve_grpc_until(
+    listener: TcpListener,
+    state: CloudState,
+    config: &CloudConfig,
+    stop: watch::Receiver<bool>,
+) -> impl Future<Output = ()> + use<> {
+    let limits = headwater_transport::GrpcLimits {
+        server: limits(config),
+        message_bytes: state.shared.body_limit(false),
+        message_timeout: state.shared.max_deadline,
+    };
+    let identity = state.shared.admission.identity().cloned();
+    let closed = Arc::clone(&state.shared.metrics.closed);
+    let stopped = stopped(state.clone(), ms(config.stop_delay_ms), stop);
+    let service = move || {
+        state.shared.metrics.counts().connections += 1;
+        let state = state.clone();
+        move |call| crate::grpc::answer(state.clone(), call)
+    };
+    headwater_transport::serve_grpc(
+        HttpListener { tcp: listener, identity },
+        service,
+        limits,
+        closed,
+        stopped,
+    )
+}
+
+/// No gRPC: the check of the settings refuses an address.
+#[cfg(not(feature = "grpc"))]
+fn serve_grpc_until(
+    _: TcpListener,
+    _: CloudState,
+    _: &CloudConfig,
+    _: watch::Receiver<bool>,
+) -> impl Future<Output = ()> + use<> {
+    std::future::ready(())
+}
+
+/// Ends when the service stops, after the time in which the service says that it is not ready.
+async fn stopped(state: CloudState, delay: Duration, mut stop: watch::Receiver<bool>) {
+    // A dropped sender stops the service too.
+    _ = stop.wait_for(|&stop| stop).await;
+    state.shared.stopping.send_replace(true);
+    sleep(delay).await;
 }
 
 fn limits(config: &CloudConfig) -> ServerLimits {

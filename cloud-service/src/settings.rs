@@ -40,6 +40,8 @@ settings! {
         pub grace_ms: u32 = default("5000").within(1..=600_000),
         /// Section `[http]`.
         pub http: HttpSettings = section(),
+        /// Section `[grpc]`.
+        pub grpc: GrpcSettings = section(),
         /// Identity and trust.
         pub security: SecuritySettings = flat(),
         /// Section `[model]`.
@@ -75,6 +77,16 @@ settings! {
         pub max_samples: usize = default("64").within(1..=4096),
         /// Longest time of a request from its head to its answer, ms; a request may name a shorter time.
         pub deadline_ms: u32 = default("5000").within(1..=600_000),
+    }
+}
+
+settings! {
+    /// Section `[grpc]`: the same over gRPC, within the limits of `[http]`.
+    #[derive(Clone, Debug)]
+    pub struct GrpcSettings {
+        /// Address to listen on for gRPC (the service inference.GRPCInferenceService of KServe and Triton). Left out: no gRPC. Builds with the
+        /// feature `grpc` have it, as the containers do.
+        pub listen: Option<SocketAddr> = optional("127.0.0.1:8601"),
     }
 }
 
@@ -134,7 +146,16 @@ impl CloudConfig {
             Some(_) | None => Ok(()),
         });
         let server = self.security.check_server("http.listen", self.http.listen);
-        tls.err().into_iter().chain(server.err()).chain(self.admin.check()).collect()
+        let grpc = self.grpc.listen.map_or(Ok(()), |address| {
+            if cfg!(not(feature = "grpc")) {
+                let reason = format!(
+                    "expected none, as this build has no gRPC, found {address}: build with --features grpc"
+                );
+                return Err(Misfit::new("grpc.listen", reason));
+            }
+            self.security.check_server("grpc.listen", address)
+        });
+        tls.err().into_iter().chain(server.err()).chain(grpc.err()).chain(self.admin.check()).collect()
     }
 }
 

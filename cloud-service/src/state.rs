@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
 use headwater_inference::bundle::{Networks, PerNetwork};
 use headwater_inference::engine::Engine;
 use headwater_protocol::{Fault, NetworkId};
 use headwater_telemetry::{ReportMetric, WorkLoops, certificate_metrics};
-use headwater_transport::tls::CertificateState;
+use headwater_transport::RequestConnection;
+use headwater_transport::tls::{Certificate, CertificateState};
+use serde::Deserialize;
 use tokio::sync::watch;
 
 use crate::admission::Admission;
@@ -17,7 +21,7 @@ use crate::error::CloudError;
 use crate::health::Healths;
 use crate::metrics::{CloudMetrics, CloudReport};
 use crate::network::Network;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, clipped};
 use crate::refused_clients::RefusedClients;
 use crate::settings::CloudConfig;
 
@@ -42,8 +46,18 @@ pub(crate) struct Shared {
     pub(crate) engine: &'static str,
 }
 
-/// The model's name in a path.
-pub(crate) type ModelName = Result<Path<String>, PathRejection>;
+/// The model in a path, and its version if the path names one.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ModelPath {
+    model: String,
+    version: Option<String>,
+}
+
+/// The one version of a model that a service has.
+pub(crate) const VERSION: &str = "1";
+
+/// The model of a path, if the path can be read.
+pub(crate) type ModelName = Result<Path<ModelPath>, PathRejection>;
 
 /// Metric of the readiness.
 const READY: [ReportMetric<bool>; 1] = [ReportMetric::gauge(
@@ -110,18 +124,49 @@ impl CloudState {
 }
 
 impl Shared {
+    /// Checks that a client is admitted; counts and logs one that is not.
+    ///
+    /// # Errors
+    /// [`Fault::Unauthorized`].
+    pub(crate) fn admit(
+        &self,
+        connection: Option<&RequestConnection>,
+        headers: &HeaderMap,
+    ) -> Result<(), Refusal> {
+        let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let certificate = connection.and_then(RequestConnection::certificate);
+        self.admission.check(certificate, authorization).inspect_err(|refusal| {
+            self.metrics.counts().count_refused(refusal.fault);
+            if let Some(connection) = connection {
+                let holder = certificate.and_then(Certificate::holder).unwrap_or_default();
+                self.refused_clients.log_unauthorized(connection.peer().ip(), &holder, &refusal.message);
+            }
+        })
+    }
+
     /// Checks that the name in a path is the model's. A name that is not UTF-8 gets an answer of the error table too.
     ///
     /// # Errors
     /// [`Fault::NotFound`] for any other name than the model's.
     pub(crate) fn check_model(&self, name: ModelName) -> Result<(), Refusal> {
-        let why = match name {
-            Ok(Path(name)) if name == self.model_name => return Ok(()),
-            Ok(Path(name)) => {
-                let name: String = name.chars().take(64).collect();
-                format!("no model {name:?}: this service has {:?}", self.model_name)
-            }
-            Err(_) => "the model's name: expected percent-encoded UTF-8, found something else".into(),
+        let Ok(Path(ModelPath { model, version })) = name else {
+            let why = "the model's name: expected percent-encoded UTF-8, found something else";
+            return Err(Refusal::new(Fault::NotFound, why));
+        };
+        self.check_model_version(&model, version.as_deref().unwrap_or(VERSION))
+    }
+
+    /// Checks a model's name and version.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`] for any others than the model's.
+    pub(crate) fn check_model_version(&self, model: &str, version: &str) -> Result<(), Refusal> {
+        let why = if model != self.model_name {
+            format!("no model {:?}: this service has {:?}", clipped(model), self.model_name)
+        } else if version != VERSION {
+            format!("no version {:?} of the model: this service has version {VERSION}", clipped(version))
+        } else {
+            return Ok(());
         };
         Err(Refusal::new(Fault::NotFound, why))
     }

@@ -31,6 +31,17 @@ pub(crate) enum Admission {
     Refuse,
 }
 
+/// What a request has shown of the cloud itself, whatever became of the sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// The cloud answers; a refusal of a model or client is an answer too.
+    Present,
+    /// No connection, an error of the server, or no answer to a request that was sent in time.
+    Absent,
+    /// The request was not sent in time, or ended before its answer was awaited to the end.
+    Nothing,
+}
+
 /// A breaker with its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Breaker {
@@ -72,21 +83,24 @@ impl Breaker {
         }
     }
 
-    /// An answer came in time. An answer to a request from before the breaker opened closes the breaker as well.
-    pub(crate) fn succeeded(&mut self) {
-        self.state = State::Closed { failures: 0 };
-    }
-
-    /// A request failed or timed out. `jitter` in `[0, 1]` spreads the probes of many aggregators.
-    pub(crate) fn failed(&mut self, admission: Admission, now: Instant, jitter: f32) {
-        self.state = match (self.state, admission) {
-            (State::Closed { failures }, _) if failures + 1 < self.config.failures => {
+    /// A request has ended. `jitter` in `[0, 1]` spreads the probes of many aggregators.
+    pub(crate) fn ended(&mut self, admission: Admission, shown: Shown, now: Instant, jitter: f32) {
+        self.state = match (self.state, admission, shown) {
+            // Also an answer to a request from before the breaker opened.
+            (_, _, Shown::Present) => State::Closed { failures: 0 },
+            (State::Closed { failures }, _, Shown::Absent) if failures + 1 < self.config.failures => {
                 State::Closed { failures: failures + 1 }
             }
-            (State::Closed { .. }, _) => self.open(now, 0, jitter),
-            (State::HalfOpen { probes }, Admission::Probe) => self.open(now, probes + 1, jitter),
-            // The request was sent before the breaker opened: its failure changes nothing.
-            (state, _) => state,
+            (State::Closed { .. }, _, Shown::Absent) => self.open(now, 0, jitter),
+            (State::HalfOpen { probes }, Admission::Probe, Shown::Absent) => {
+                self.open(now, probes + 1, jitter)
+            }
+            // The next request is the probe.
+            (State::HalfOpen { probes }, Admission::Probe, Shown::Nothing) => {
+                State::Open { until: now, probes }
+            }
+            // A request from before the breaker opened, or one that shows nothing.
+            (state, _, Shown::Absent | Shown::Nothing) => state,
         };
     }
 
@@ -116,7 +130,7 @@ mod tests {
         let mut breaker = Breaker::new(default_config());
         for _ in 0..5 {
             assert_eq!(breaker.admit(now), Admission::Allow);
-            breaker.failed(Admission::Allow, now, 1.0);
+            breaker.ended(Admission::Allow, Shown::Absent, now, 1.0);
         }
         breaker
     }
@@ -126,8 +140,8 @@ mod tests {
         let now = Instant::now();
         let mut breaker = Breaker::new(default_config());
         for _ in 0..3 {
-            (0..4).for_each(|_| breaker.failed(Admission::Allow, now, 0.0));
-            breaker.succeeded();
+            (0..4).for_each(|_| breaker.ended(Admission::Allow, Shown::Absent, now, 0.0));
+            breaker.ended(Admission::Allow, Shown::Present, now, 1.0);
         }
         assert_eq!(breaker.admit(now), Admission::Allow);
         assert_eq!(opened_breaker(now).admit(now), Admission::Refuse);
@@ -140,7 +154,7 @@ mod tests {
         assert_eq!(breaker.admit(now + ms(249)), Admission::Refuse);
         assert_eq!(breaker.admit(now + ms(250)), Admission::Probe);
         assert_eq!(breaker.admit(now + ms(251)), Admission::Refuse, "one probe at a time");
-        breaker.succeeded();
+        breaker.ended(Admission::Allow, Shown::Present, now, 1.0);
         assert_eq!(breaker.admit(now + ms(252)), Admission::Allow);
     }
 
@@ -152,7 +166,7 @@ mod tests {
             assert_eq!(breaker.admit(now + ms(expected - 1)), Admission::Refuse, "{expected}");
             now += ms(expected);
             assert_eq!(breaker.admit(now), Admission::Probe, "{expected}");
-            breaker.failed(Admission::Probe, now, 1.0);
+            breaker.ended(Admission::Probe, Shown::Absent, now, 1.0);
         }
         assert_eq!(breaker.opened, 8);
     }
@@ -161,7 +175,7 @@ mod tests {
     fn the_jitter_shortens_a_wait_by_at_most_half() {
         let now = Instant::now();
         let mut breaker = Breaker::new(default_config());
-        (0..5).for_each(|_| breaker.failed(Admission::Allow, now, 0.0));
+        (0..5).for_each(|_| breaker.ended(Admission::Allow, Shown::Absent, now, 0.0));
         assert_eq!(breaker.admit(now + ms(124)), Admission::Refuse);
         assert_eq!(breaker.admit(now + ms(125)), Admission::Probe);
     }
@@ -171,8 +185,29 @@ mod tests {
         let now = Instant::now();
         let mut breaker = opened_breaker(now);
         assert_eq!(breaker.admit(now + ms(250)), Admission::Probe);
-        breaker.failed(Admission::Allow, now + ms(251), 1.0);
-        breaker.succeeded();
+        breaker.ended(Admission::Allow, Shown::Absent, now + ms(251), 1.0);
+        breaker.ended(Admission::Allow, Shown::Present, now, 1.0);
         assert_eq!(breaker.admit(now + ms(252)), Admission::Allow);
+    }
+
+    #[test]
+    fn a_probe_that_shows_nothing_leaves_the_probe_to_the_next_request() {
+        let now = Instant::now();
+        let mut breaker = opened_breaker(now);
+        let later = now + ms(250);
+        assert_eq!(breaker.admit(later), Admission::Probe);
+        breaker.ended(Admission::Probe, Shown::Nothing, later, 1.0);
+        assert_eq!(breaker.admit(later), Admission::Probe);
+        breaker.ended(Admission::Probe, Shown::Absent, later, 1.0);
+        assert_eq!(breaker.admit(later + ms(499)), Admission::Refuse);
+        assert_eq!(breaker.admit(later + ms(500)), Admission::Probe, "the waits double as before");
+    }
+
+    #[test]
+    fn requests_that_show_nothing_of_the_cloud_open_no_breaker() {
+        let now = Instant::now();
+        let mut breaker = Breaker::new(default_config());
+        (0..100).for_each(|_| breaker.ended(Admission::Allow, Shown::Nothing, now, 1.0));
+        assert_eq!((breaker.admit(now), breaker.state_name()), (Admission::Allow, "up"));
     }
 }

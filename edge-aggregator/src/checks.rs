@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use headwater_inference::bundle::{Bundle, Networks};
+use headwater_inference::bundle::{Bundle, Networks, OpenedBundles};
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::Exits;
 use headwater_inference::sections::EdgeSection;
@@ -34,9 +34,9 @@ impl AggregatorSettings {
         if !can_open {
             return (findings, vec![None; places.len()]);
         }
-        let (mut opened, mut edges) = (Vec::new(), 0);
+        let (mut opened, mut edges, mut opened_bundles) = (Vec::new(), 0, OpenedBundles::default());
         for (place, group) in &places {
-            let networks = group.open_networks(security);
+            let networks = group.open_networks(security, &mut opened_bundles);
             findings.extend(bundles(place, networks.as_ref().map(Networks::summary)));
             for (_, bundle) in networks.iter().flat_map(|networks| networks.bundles().iter()) {
                 match group.load_sections(bundle) {

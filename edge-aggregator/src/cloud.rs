@@ -7,6 +7,7 @@
 //! ```
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,10 +15,12 @@ use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::Generation;
 use headwater_protocol::v2::{FeatureBatch, HEADER_LENGTH, InferRequest, decode_response, encode_request};
 use headwater_protocol::{Degraded, Fault, GroupId, SampleId};
-use headwater_transport::{Connector, Endpoint, HttpClient, HttpClientConfig, LogLimit, Secret, random};
-use http_body_util::{BodyExt, Full, Limited};
+use headwater_transport::{
+    Connector, Endpoint, HttpAnswers, HttpClient, HttpClientConfig, LogLimit, Secret, random,
+};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use hyper::http::request::Builder;
 use hyper::{Request, Response, StatusCode, Uri};
 use parking_lot::Mutex;
@@ -26,7 +29,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
-use crate::breaker::{Admission, Breaker};
+use crate::breaker::{Admission, Breaker, Shown};
 use crate::devices::message_format::MessageFormat;
 use crate::report::LeaderReport;
 use crate::settings::config::{CloudConfig, infer_endpoint, model_endpoint};
@@ -39,7 +42,13 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// Longest time to connect; the deadlines of requests are usually shorter.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Most bytes of an answer's JSON part, without the logits.
+/// Time in which a cloud that is there answers a request: a request that is sent with less before its deadline says nothing by its time-out.
+const FAIR_TIME: Duration = Duration::from_millis(20);
+
+/// Longest pause that a cloud may ask a group for, by `Retry-After`.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+
+/// Bytes of an answer's JSON part, beside the logits.
 const MAX_JSON_BYTES: usize = 16 * 1024;
 
 /// Connections to the cloud service, which all groups share.
@@ -69,6 +78,10 @@ pub(crate) struct CloudModel {
     /// `http://host:port/v2/models/{m}`.
     metadata_uri: Uri,
     formats: Arc<PerNetwork<MessageFormat>>,
+    /// Name of the model, which each answer names.
+    model: String,
+    /// Until when the cloud asked this group to wait. Locked for single updates, never across an await.
+    paused_until: Mutex<Option<Instant>>,
     /// Asks for a check of the cloud's networks.
     check_networks: Notify,
     /// Locked for single updates, never across an await.
@@ -92,6 +105,29 @@ pub(crate) struct CloudReply {
     pub(crate) result: Result<Vec<f32>, Degraded>,
 }
 
+/// Why a request has no logits, and what it has shown of the cloud.
+#[derive(Clone, Copy, Debug)]
+struct Failure {
+    reason: Degraded,
+    shown: Shown,
+}
+
+/// A request that the breaker has admitted. However the request ends, also by a panic or with its group, the breaker learns of it: a probe
+/// without an end would suspend the requests of every group for ever.
+#[derive(Debug)]
+struct Admitted {
+    connection: Arc<CloudConnection>,
+    admission: Admission,
+    shown: Shown,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let (now, jitter) = (Instant::now(), random_fraction());
+        self.connection.breaker.lock().ended(self.admission, self.shown, now, jitter);
+    }
+}
+
 /// Requests of one group. Each request is a separate task; all end when the client is dropped.
 #[derive(Debug)]
 pub(crate) struct CloudClient {
@@ -112,6 +148,7 @@ impl CloudConnection {
             connect_timeout: CONNECT_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
             max_idle: max_requests,
+            answers: HttpAnswers::Standard,
         };
         Self {
             client: client.client(connector),
@@ -156,16 +193,13 @@ impl CloudClient {
     /// Starts a request; [`CloudClient::next`] gives its reply.
     ///
     /// # Errors
-    /// The reason why no request goes out: no cloud, or an open breaker. Such a request has no reply.
+    /// The reason why no request goes out: no cloud, an open breaker, or a cloud that asked this group to wait. Such a request has no reply.
     pub(crate) fn ask(&mut self, question: CloudQuestion, now: Instant) -> Result<(), Degraded> {
         let model = self.model.as_ref().ok_or(Degraded::CloudUnreachable);
-        let admitted = model.and_then(|model| match model.connection.breaker.lock().admit(now) {
-            Admission::Refuse => Err(Degraded::CloudBreakerOpen),
-            admission => Ok((Arc::clone(model), admission)),
-        });
+        let admitted = model.and_then(|model| Ok((Arc::clone(model), model.admit(now)?)));
         match admitted {
-            Ok((model, admission)) => {
-                self.pending.spawn(model.run(question, admission, now));
+            Ok((model, admitted)) => {
+                self.pending.spawn(model.run(question, admitted, now));
                 Ok(())
             }
             Err(reason) => {
@@ -206,26 +240,60 @@ impl CloudModel {
         report: Arc<Mutex<LeaderReport>>,
     ) -> Result<Self, String> {
         let (uri, metadata_uri) = (infer_endpoint(cloud, model)?, model_endpoint(cloud, model, "")?);
-        let (group, check_networks) = (group.clone(), Notify::new());
-        Ok(Self { connection, group, uri, metadata_uri, formats, check_networks, report })
+        let (group, model, check_networks) = (group.clone(), model.to_owned(), Notify::new());
+        let paused_until = Mutex::new(None);
+        Ok(Self {
+            connection,
+            group,
+            uri,
+            metadata_uri,
+            formats,
+            model,
+            paused_until,
+            check_networks,
+            report,
+        })
     }
 
-    async fn run(self: Arc<Self>, question: CloudQuestion, admission: Admission, now: Instant) -> CloudReply {
+    fn admit(&self, now: Instant) -> Result<Admitted, Degraded> {
+        if self.paused_until.lock().is_some_and(|until| now < until) {
+            return Err(Degraded::CloudRefused);
+        }
+        match self.connection.breaker.lock().admit(now) {
+            Admission::Refuse => Err(Degraded::CloudBreakerOpen),
+            admission => {
+                Ok(Admitted { connection: Arc::clone(&self.connection), admission, shown: Shown::Nothing })
+            }
+        }
+    }
+
+    async fn run(
+        self: Arc<Self>,
+        question: CloudQuestion,
+        mut admitted: Admitted,
+        now: Instant,
+    ) -> CloudReply {
         let sample = question.sample;
         let deadline = now + Duration::from_millis(u64::from(question.deadline_ms));
         self.report.lock().cloud.asked += 1;
         let begin = Instant::now();
-        let mut exchange = std::pin::pin!(self.exchange(question, deadline));
+        let sent_in_time = AtomicBool::new(false);
+        let mut exchange = std::pin::pin!(self.exchange(question, deadline, &sent_in_time));
         let result = match timeout_at(deadline, exchange.as_mut()).await {
-            Ok(result) => {
-                self.note_outcome(admission, result.as_ref().err().copied());
-                if result.is_ok() {
-                    self.report.lock().cloud.durations.add_us(begin.elapsed().as_micros() as u64);
-                }
-                result
+            Ok(Ok(logits)) => {
+                admitted.shown = Shown::Present;
+                self.note_outcome(admitted, None);
+                self.report.lock().cloud.durations.add_us(begin.elapsed().as_micros() as u64);
+                Ok(logits)
+            }
+            Ok(Err(Failure { reason, shown })) => {
+                admitted.shown = shown;
+                self.note_outcome(admitted, Some(reason));
+                Err(reason)
             }
             Err(_) => {
-                self.note_outcome(admission, Some(Degraded::CloudTimeout));
+                admitted.shown = if sent_in_time.load(Relaxed) { Shown::Absent } else { Shown::Nothing };
+                self.note_outcome(admitted, Some(Degraded::CloudTimeout));
                 // The sample is decided by now; an answer that still comes is a revision.
                 let lingering = timeout_at(deadline + self.connection.linger, exchange).await;
                 lingering.ok().and_then(Result::ok).ok_or(Degraded::CloudTimeout)
@@ -236,56 +304,79 @@ impl CloudModel {
     }
 
     /// Notes the outcome of a request at its deadline, in the breaker and the counts.
-    fn note_outcome(&self, admission: Admission, failure: Option<Degraded>) {
-        let mut breaker = self.connection.breaker.lock();
-        let uri = &self.uri;
-        let Some(reason) = failure else {
-            breaker.succeeded();
-            if admission == Admission::Probe {
-                info!(%uri, "the cloud answers again");
-                // The cloud service may have been started again with other networks.
-                self.check_networks.notify_one();
-            }
-            return;
-        };
+    fn note_outcome(&self, admitted: Admitted, failure: Option<Degraded>) {
+        let (admission, shown, uri) = (admitted.admission, admitted.shown, &self.uri);
+        let opened = self.connection.breaker.lock().opened;
+        drop(admitted);
+        if shown == Shown::Present && admission == Admission::Probe {
+            info!(%uri, "the cloud answers again");
+            // It may have been replaced.
+            self.check_networks.notify_one();
+        }
+        let Some(reason) = failure else { return };
         *self.report.lock().cloud.failed.entry(reason).or_default() += 1;
-        let opened = breaker.opened;
-        breaker.failed(admission, Instant::now(), random_fraction());
-        if breaker.opened > opened && admission == Admission::Allow {
+        if self.connection.breaker.lock().opened > opened && admission == Admission::Allow {
             warn!(%uri, reason = reason.name(), "the cloud fails; requests are suspended for a while");
         }
     }
 
-    async fn exchange(&self, question: CloudQuestion, deadline: Instant) -> Result<Vec<f32>, Degraded> {
-        // The semaphore is never closed.
-        let _permit = self.connection.permits.acquire().await.map_err(|_| Degraded::CloudUnreachable)?;
+    async fn exchange(
+        &self,
+        question: CloudQuestion,
+        deadline: Instant,
+        sent_in_time: &AtomicBool,
+    ) -> Result<Vec<f32>, Failure> {
+        let of_ours = |reason| Failure { reason, shown: Shown::Nothing };
+        let of_answer = |reason| Failure { reason, shown: Shown::Present };
+        let absent = Failure { reason: Degraded::CloudUnreachable, shown: Shown::Absent };
+        let permit = self.connection.permits.acquire().await;
+        let _permit = permit.map_err(|_closed_never| of_ours(Degraded::CloudUnreachable))?;
         // The leader asks only for networks that it holds.
-        let format = self.formats.get(question.generation).ok_or(Degraded::CloudRefused)?;
-        let request = self.request(question, format, deadline)?;
-        // No connection could be made, or the connection broke: in both cases the cloud is unreachable.
+        let format = self.formats.get(question.generation).ok_or(of_ours(Degraded::CloudRefused))?;
+        let id = question.sample.to_string();
+        let request = self.request(question, format, deadline).map_err(of_ours)?;
+        sent_in_time.store(Instant::now() + FAIR_TIME <= deadline, Relaxed);
+        // A connection that fails and one that breaks: in both cases the cloud is unreachable.
         let response = self.connection.client.request(request).await.map_err(|error| {
             self.log_unreachable(&error);
-            Degraded::CloudUnreachable
+            absent
         })?;
         if response.status() != StatusCode::OK {
-            return Err(self.refusal(response).await);
+            let failure = self.refusal(response).await;
+            // A cloud that had no time says nothing of itself.
+            let had_time = failure.reason != Degraded::CloudTimeout || sent_in_time.load(Relaxed);
+            return Err(if had_time { failure } else { of_ours(failure.reason) });
         }
         let head_bytes =
             response.headers().get(HEADER_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         let max_bytes = MAX_JSON_BYTES + 16 * format.classes;
         let body = Limited::new(response.into_body(), max_bytes).collect().await;
-        let body = body.map_err(|_| Degraded::CloudUnreachable)?.to_bytes();
+        let body = body.map_err(|error| {
+            if !error.is::<LengthLimitError>() {
+                return absent;
+            }
+            self.count_refusal(Fault::Malformed.code());
+            of_answer(Degraded::CloudRefused)
+        })?;
+        let body = body.to_bytes();
         self.report.lock().cloud.body_received_bytes += body.len() as u64;
         match decode_response(&body, head_bytes, 1, format.classes) {
-            Ok(answer) if answer.network.is_none_or(|network| network == format.network) => Ok(answer.logits),
-            Ok(_) => {
+            Ok(answer) if answer.network.is_some_and(|network| network != format.network) => {
                 self.count_refusal(Fault::WrongNetwork.code());
                 self.check_networks.notify_one();
-                Err(Degraded::CloudRefused)
+                Err(of_answer(Degraded::CloudRefused))
             }
+            Ok(answer)
+                if answer.id.as_ref().is_some_and(|found| *found != id)
+                    || answer.model_name != self.model =>
+            {
+                self.count_refusal("of_another_request");
+                Err(of_answer(Degraded::CloudRefused))
+            }
+            Ok(answer) => Ok(answer.logits),
             Err(_) => {
                 self.count_refusal(Fault::Malformed.code());
-                Err(Degraded::CloudRefused)
+                Err(of_answer(Degraded::CloudRefused))
             }
         }
     }
@@ -303,12 +394,19 @@ impl CloudModel {
         }
     }
 
-    /// Reason for an answer without logits. A refusal is counted by its code, except a missed deadline. A refused network and an unknown
-    /// model cause a check of the cloud's networks.
-    async fn refusal(&self, response: Response<Incoming>) -> Degraded {
+    /// Reason of an answer without logits. A refusal is counted by its code, and some give reason for a check of the cloud's networks.
+    async fn refusal(&self, response: Response<Incoming>) -> Failure {
         let status = response.status();
+        // What the cloud says of a model or a client concerns this group alone.
+        let shown = if status.is_server_error() { Shown::Absent } else { Shown::Present };
         if status == Fault::DeadlineExceeded.http_status() {
-            return Degraded::CloudTimeout;
+            return Failure { reason: Degraded::CloudTimeout, shown };
+        }
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            let seconds =
+                response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+            let pause = Duration::from_secs(seconds.unwrap_or(1)).min(MAX_PAUSE);
+            *self.paused_until.lock() = Some(Instant::now() + pause);
         }
         let body = Limited::new(response.into_body(), MAX_JSON_BYTES).collect().await;
         let code = body.ok().and_then(|body| refusal_code(&body.to_bytes())).unwrap_or("other");
@@ -316,7 +414,7 @@ impl CloudModel {
         if status == Fault::WrongNetwork.http_status() || status == Fault::NotFound.http_status() {
             self.check_networks.notify_one();
         }
-        Degraded::CloudRefused
+        Failure { reason: Degraded::CloudRefused, shown }
     }
 
     fn count_refusal(&self, code: &'static str) {
@@ -333,7 +431,7 @@ impl CloudModel {
         let last = deadline + self.connection.linger;
         let left = last.saturating_duration_since(Instant::now()).as_millis();
         let request = InferRequest {
-            id: None,
+            id: Some(question.sample.to_string()),
             network: Some(format.network),
             deadline_ms: Some(u32::try_from(left).unwrap_or(u32::MAX).max(1)),
             batch: FeatureBatch { samples: 1, features: question.features, presence: question.presence },

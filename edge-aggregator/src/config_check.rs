@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::AggregatorError;
 use crate::group::leader::local_edges;
+use crate::open_files;
 use crate::settings::config::infer_endpoint;
 use crate::settings::config::{AggregatorConfig, OpenedGroup};
 use crate::settings::group::GroupSettings;
@@ -28,6 +29,7 @@ impl AggregatorConfig {
             mistakes.extend(names);
             return mistakes;
         }
+        mistakes.extend(open_files::check(self.groups.len(), self.shared.cloud.max_requests).err());
         let mut journals = BTreeSet::new();
         for (index, group) in self.groups.iter().enumerate() {
             let mut of_group = group.network_mistakes();

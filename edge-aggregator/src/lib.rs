@@ -24,7 +24,7 @@
 //! reports         report
 //! messages        devices
 //! settings        settings
-//! ground          breaker  clock
+//! ground          breaker  clock  open_files
 //! ```
 
 mod aggregator;
@@ -38,6 +38,7 @@ mod devices;
 mod error;
 mod group;
 mod journal;
+mod open_files;
 mod publishing;
 mod report;
 mod settings;

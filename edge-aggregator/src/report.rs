@@ -6,7 +6,8 @@ use headwater_inference::leader::Counts;
 use headwater_link::WireBytes;
 use headwater_protocol::status::ReportedState;
 use headwater_protocol::{
-    Decision, Degraded, DeviceId, Dropped, EdgeSet, Exit, InstanceId, Numbering, PolicyId, SlotSet, Undecided,
+    Decision, Degraded, DeviceId, Dropped, EdgeSet, Exit, InstanceId, Numbering, PolicyId, SampleId, SlotSet,
+    Undecided,
 };
 use headwater_telemetry::{DurationCounts, MetricValue, report};
 
@@ -77,6 +78,11 @@ report! {
             "headwater_aggregator_awaited_samples",
             "Samples that were triggered, or open at a restart, and that no device has answered."
         );
+        /// A trigger too far ahead, which waits for a second one near it.
+        unconfirmed_trigger: Option<SampleId> = gauge(
+            "headwater_aggregator_unconfirmed_trigger",
+            "1 while the latest trigger is too far ahead of the newest sample and waits for a second one near it."
+        ) => |trigger| trigger.is_some().into();
         filled_slots: SlotSet =
             gauge("headwater_aggregator_filled_slots", "Slots that a device fills now.")
                 => |slots| slots.len() as u64;
@@ -92,7 +98,7 @@ report! {
             },
             gauges_by_two(
                 "headwater_aggregator_device_state",
-                "1 for the state of each device: up, late, silent, flapping, wrong_network, refused, clock_off, down.",
+                "1 for the state of each device: up, late, silent, frozen, flapping, wrong_network, refused, clock_off, down.",
                 ["device", "state"]
             ) => |devices| {
                 let states = devices.iter();
@@ -133,7 +139,7 @@ report! {
             "headwater_aggregator_unacknowledged_results",
             "Published results that the broker has not acknowledged."
         );
-        /// Too many results waited, or the broker or the link refused them. The results stay in the journal.
+        /// Too many results waited, which stay in the journal, or the broker refused them, which drops their samples.
         results_unsent: u64 =
             counter("headwater_aggregator_unsent_results_total", "Results that were given up.");
         /// The label is the last level of the message's topic.
@@ -216,6 +222,8 @@ pub struct BrokerLink {
     pub is_connected: bool,
     /// Why the latest attempt to connect failed; empty while the connection stands.
     pub failure: String,
+    /// Whether the failure lasts until somebody changes something.
+    pub is_refused: bool,
     /// Bytes on the socket, over all connections.
     pub wire: WireBytes,
 }

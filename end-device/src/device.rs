@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{ExitPolicy, Policy};
 use headwater_inference::sections::{MapCoder, ScoreCoder};
-use headwater_link::Link;
+use headwater_link::{BrokerNeeds, Link};
+use headwater_protocol::message_sizes::PacketSizes;
 use headwater_protocol::{Exit, NetworkId, PolicyId, Session};
 use headwater_telemetry::{Health, WorkLoops};
 use headwater_transport::LogLimit;
@@ -85,6 +86,8 @@ impl Device {
         let LinkSetup { mut link, birth, presence } =
             link_config(&device, &topics, boot, (network, reply_rule.policy()));
         link.max_payload_bytes = link.max_payload_bytes.max(limits.largest_payload());
+        let PacketSizes { usual, rare } = PacketSizes::of_member(limits.largest_payload());
+        link.needs = BrokerNeeds::of_member([usual, rare], false);
         let (link, incoming) = Link::start(link)?;
         let source = source.start(settings.capture(), report.clone())?;
         let (stop, stop_receiver) = watch::channel(false);
@@ -119,6 +122,7 @@ impl Device {
             birth,
             presence,
             refusal_log: LogLimit::new(1),
+            trigger_log: LogLimit::new(3),
             capture_clock: CaptureClock::of(settings.capture(), clock.now()),
             grace,
             clock,

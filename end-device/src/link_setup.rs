@@ -88,8 +88,8 @@ pub(crate) fn link_config(
         policy,
         capabilities,
     };
-    let status = |state| json(&topics.status, &Status { schema: Schema, state, boot });
-    // The id ends in random digits: a client that knew the id could end this connection by connecting with the same id.
+    let status = |state| json(&topics.status, &Status { schema: Schema, state, boot, frozen: None });
+    // Nobody who may connect can guess the id and end this connection by it.
     let random = random() as u32;
     let client_id = format!("{}.{}.{}.{random:08x}", settings.site, settings.group, settings.id);
     let mut link = LinkConfig::new(device.broker.clone(), client_id);

@@ -91,6 +91,11 @@ impl PresenceWatch {
         self.birth = birth;
     }
 
+    /// Takes another status of this device.
+    pub(crate) fn set_status(&mut self, status: Bytes) {
+        self.status = status;
+    }
+
     /// Notes a birth that the broker sent; returns what should be logged at once.
     pub(crate) fn birth(&mut self, found: &[u8], now_us: u64) -> Option<Disturbance> {
         let other = (*found != *self.birth).then(|| match found {

@@ -9,6 +9,7 @@ use headwater_protocol::{BatchEntry, Boot, DeviceId, Kind, Slot};
 use headwater_telemetry::report;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
+use tokio::sync::watch;
 use tracing::warn;
 
 use crate::give_up_reason::GiveUpReason;
@@ -49,11 +50,19 @@ report! {
             "headwater_device_triggers_implausible_total",
             "Triggers whose id is too far ahead of the newest one to be answered at once, or too high."
         );
+        trigger_waits: bool = gauge(
+            "headwater_device_trigger_waits",
+            "1 while a trigger far above the newest id waits for a second one near it."
+        );
         /// Frames of an archive are not counted.
         source_frames: u64 = counter("headwater_device_source_frames_total", "Frames from the source.");
         /// By kind: `broken`, `cut`, `stale`, ... Faults of an archive count in `broken_frames`.
         frame_faults: BTreeMap<&'static str, u64> =
             counters("headwater_device_frame_faults_total", "Missing frames.", "fault");
+        frozen: bool = gauge("headwater_device_frozen", "1 while the camera is frozen, dark or covered.");
+        /// In the latest scan of a folder: `other_name`, `too_deep`, ...
+        passed_over: BTreeMap<&'static str, u64> =
+            gauges("headwater_device_passed_over_entries", "Entries of the folder passed over.", "reason");
         /// Kinds are `summary`, `not_in_view`, `features`, `gone`, `input`, `decided` and `batch`.
         sent: BTreeMap<&'static str, Sent> =
             counters("headwater_device_messages_total", "Messages sent.", "kind")
@@ -152,6 +161,8 @@ impl DeviceCounts {
 pub(crate) struct SharedReport {
     counts: Arc<Mutex<DeviceCounts>>,
     latest: Arc<Mutex<Latest>>,
+    /// Why the camera's frames answer nothing.
+    pub(crate) frozen: watch::Sender<Option<String>>,
 }
 
 /// Values for the status page, each the latest one; times are `None` before the first event.
@@ -171,7 +182,12 @@ impl SharedReport {
         self.counts.lock()
     }
 
-    /// Locks the latest values, as briefly as the counts.
+    /// Why the camera's frames answer nothing; `None` where they answer.
+    pub(crate) fn frozen(&self) -> Option<String> {
+        self.frozen.borrow().clone()
+    }
+
+    /// Locks the times, as briefly as the counts.
     pub(crate) fn latest(&self) -> MutexGuard<'_, Latest> {
         self.latest.lock()
     }

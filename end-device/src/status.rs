@@ -80,6 +80,7 @@ impl Health for DeviceStatus {
                 frames: counts.source_frames,
                 faults: by_name(counts.frame_faults),
                 broken_frames: counts.broken_frames,
+                frozen: self.report.frozen(),
             },
             captures: CaptureStatus {
                 captured: counts.captured,

@@ -69,6 +69,11 @@ impl Timestamp {
         self.own_us().saturating_sub_unsigned(ago_us)
     }
 
+    /// As [`Self::us_of`] for a past time; where the clock was set back since then, a time so long ago that no header has its age.
+    pub(crate) fn us_of_past(self, unix_ms: u64) -> i64 {
+        self.us_of(if unix_ms > self.unix_ms() { 0 } else { unix_ms })
+    }
+
     /// The age, as a header carries it, of a sample captured at this time in microseconds since the device's start.
     pub(crate) fn age_ms(self, captured_us: i64) -> u16 {
         age_ms(self.since(captured_us))
@@ -126,6 +131,8 @@ mod tests {
         assert_eq!(now.unix_ms_of(now.us_of(1_000)), 1_000, "before the device's start");
         assert_eq!(now.age_ms(now.us_of(0)), u16::MAX, "it saturates");
         assert_eq!(now.age_ms(now.us_of(91_000)), 0, "the wall clock was set back");
+        assert_eq!(now.age_ms(now.us_of_past(91_000)), u16::MAX, "the age is not known");
+        assert_eq!(now.us_of_past(87_000), now.us_of(87_000));
     }
 
     #[test]

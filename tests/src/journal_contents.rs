@@ -15,6 +15,8 @@ pub struct JournalContents {
     pub decided: BTreeMap<SampleId, Decision>,
     /// Dropped samples, each with its reason.
     pub dropped: BTreeMap<SampleId, Dropped>,
+    /// First and last ids of samples that ended before the last compaction, also of those whose lines are still there.
+    pub closed: Vec<(SampleId, SampleId)>,
 }
 
 impl JournalContents {
@@ -34,10 +36,15 @@ impl JournalContents {
                     assert!(before.is_none(), "decided twice: {before:?}");
                 }
                 Entry::Dropped { sample, reason } => {
+                    // The broker refused the result, so that nobody has the decision.
+                    if reason == Dropped::ResultRefused {
+                        contents.decided.remove(&sample);
+                    }
                     let before = contents.dropped.insert(sample, reason);
                     assert!(before.is_none(), "{sample} was dropped twice: {before:?}");
                 }
-                Entry::Format(_) | Entry::Numbering(_) | Entry::Settled(_) | Entry::ClosedRanges { .. } => {}
+                Entry::ClosedRanges { ranges, .. } => contents.closed = ranges,
+                Entry::Format(_) | Entry::Numbering(_) | Entry::Settled(_) => {}
             }
         }
         contents

@@ -3,13 +3,14 @@
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
 //! ```text
-//! sites           site  other_programs  programs
+//! sites           site  inputs  other_programs  programs
 //! groups          group
 //! checks          schema_check  journal_contents  waits
 //! data            shipped
 //! ```
 
 pub mod group;
+pub mod inputs;
 pub mod journal_contents;
 pub mod other_programs;
 pub mod programs;

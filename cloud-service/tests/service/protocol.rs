@@ -1,14 +1,23 @@
 //! Open Inference Protocol v2: metadata, health, inference in both forms, and every refusal by its code.
 
+use std::io::Read;
+
 use axum::body::Body;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{Request, StatusCode};
-use headwater_protocol::NetworkId;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::{GzEncoder, ZlibEncoder};
+use headwater_cloud_service::app;
 use headwater_protocol::v2::{HEADER_LENGTH, InferRequest};
-use serde_json::json;
+use headwater_protocol::{Fault, NetworkId};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
 
-use crate::calls::{CLASSES, Direct, PACKED, SLOTS, batch, infer, infer_json, request};
+use crate::calls::{Answer, CLASSES, Direct, PACKED, SLOTS, batch, infer, infer_json, request};
 
-fn json_request(seed: u8, samples: usize) -> serde_json::Value {
+fn json_request(seed: u8, samples: usize) -> Value {
     let batch = batch(seed, samples);
     json!({
         "id": "j",
@@ -42,11 +51,15 @@ async fn json_requests_get_the_same_logits_as_json() {
 #[tokio::test]
 async fn server_model_and_health_have_metadata() {
     let cloud = Direct::new().await;
-    assert_eq!(cloud.get("/v2").await.json()["extensions"], json!(["binary_tensor_data"]));
+    let extensions = json!(["binary_tensor_data", "classification", "model_repository", "statistics"]);
+    assert_eq!(cloud.get("/v2").await.json()["extensions"], extensions);
     assert_eq!(cloud.get("/v2/health/live").await.status, StatusCode::OK);
     assert_eq!(cloud.get("/v2/health/ready").await.status, StatusCode::OK);
     assert_eq!(cloud.get("/v2/models/headwater/ready").await.status, StatusCode::OK);
+    assert_eq!(cloud.get("/v2/models/headwater/versions/1/ready").await.status, StatusCode::OK);
     let metadata = cloud.get("/v2/models/headwater").await.json();
+    assert_eq!(cloud.get("/v2/models/headwater/versions/1").await.json(), metadata);
+    assert_eq!(metadata["versions"], json!(["1"]));
     assert_eq!(metadata["inputs"][0]["shape"], json!([-1, SLOTS, PACKED]));
     assert_eq!(metadata["outputs"][0]["shape"], json!([-1, CLASSES]));
     assert_eq!(metadata["parameters"]["network"], json!(cloud.bundle.network_id().to_string()));
@@ -55,13 +68,30 @@ async fn server_model_and_health_have_metadata() {
 #[tokio::test]
 async fn an_unknown_model_or_endpoint_is_not_found() {
     let cloud = Direct::new().await;
-    for path in
-        ["/v2/models/other", "/v2/models/%ff", "/v2/models/other/ready", "/v3", "/v2/models/headwater/infer"]
-    {
+    for path in [
+        "/v2/models/other",
+        "/v2/models/%ff",
+        "/v2/models/other/ready",
+        "/v2/models/other/stats",
+        "/v2/models/headwater/versions/2",
+        "/v2/models/headwater/versions/2/ready",
+        "/v2/models/headwater/versions/%ff/stats",
+        "/v3",
+        "/v2/logging",
+        "/v2/models/headwater/config",
+        "/v2/models/headwater/trace/setting",
+    ] {
         cloud.get(path).await.is_refused(404, "not_found");
     }
-    // The second path is percent-encoded, but not UTF-8.
-    for path in ["/v2/models/other/infer", "/v2/models/%ff/infer"] {
+    for path in ["/v2/", "//v2", "/v2/models/headwater/"] {
+        let error = cloud.get(path).await.json()["error"].to_string();
+        assert!(error.contains(path) && error.contains("leave out the extra slash"), "{error}");
+    }
+    let long = cloud.get(&format!("/v2/{}", "x".repeat(5000))).await.json()["error"].to_string();
+    assert!(long.len() < 200, "{long}");
+    assert_eq!(cloud.get("/v2/models/head%77ater").await.status, StatusCode::OK);
+    // The last is percent-encoded, but not UTF-8.
+    for path in ["/v2/models/other/infer", "/v2/models/%ff/infer", "/v2/models/headwater/versions/2/infer"] {
         let (mut parts, body) = infer(&request(1, 1)).map(Body::from).into_parts();
         parts.uri = path.parse().unwrap();
         cloud.ask(Request::from_parts(parts, body)).await.is_refused(404, "not_found");
@@ -91,9 +121,257 @@ async fn bodies_that_do_not_fit_are_refused_with_the_reason() {
     cloud.ask(truncated).await.is_refused(400, "malformed");
     let mut unreadable = infer(&request(1, 1)).map(Body::from);
     unreadable.headers_mut().insert(HEADER_LENGTH, "many".parse().unwrap());
-    cloud.ask(unreadable).await.is_refused(400, "malformed");
+    let unreadable = cloud.ask(unreadable).await;
+    unreadable.is_refused(400, "malformed");
+    assert!(unreadable.json()["error"].to_string().contains("a whole number, found \\\"many\\\""));
     assert_eq!(cloud.state.report().requests["malformed"], 8);
     assert_eq!(cloud.infer(1, 1).await.status, StatusCode::OK, "works on");
+}
+
+#[tokio::test]
+async fn an_endpoint_of_another_method_names_its_methods() {
+    let cloud = Direct::new().await;
+    for (request, allowed) in [
+        (Request::get("/v2/models/headwater/infer"), "POST"),
+        (Request::get("/v2/repository/index"), "POST"),
+        (Request::post("/v2/health/live"), "GET,HEAD"),
+        (Request::options("/v2/models/headwater/infer"), "POST"),
+    ] {
+        let request = request.body(Body::empty()).unwrap();
+        let response = app(cloud.state.clone()).oneshot(request).await.unwrap();
+        assert_eq!(response.headers()["allow"], allowed);
+        let answer = Answer::of(response.map(|body| body.map_err(std::io::Error::other))).await;
+        answer.is_refused(405, "wrong_method");
+    }
+    let head = |path: &str| cloud.ask(Request::head(path).body(Body::empty()).unwrap());
+    let answer = head("/v2/models/headwater").await;
+    assert_eq!((answer.status, answer.body.len()), (StatusCode::OK, 0));
+    assert_eq!(head("/v2/models/headwater/infer").await.status, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+/// A change of a request in JSON.
+type Change = fn(&mut Value);
+
+#[tokio::test]
+async fn null_is_absent() {
+    let cloud = Direct::new().await;
+    let changes: [Change; 5] = [
+        |request| request["id"] = Value::Null,
+        |request| request["parameters"] = Value::Null,
+        |request| request["outputs"] = Value::Null,
+        |request| request["inputs"][0]["parameters"] = Value::Null,
+        |request| request["outputs"] = json!([{ "name": "logits", "parameters": null }]),
+    ];
+    for change in changes {
+        let mut request = json_request(4, 2);
+        change(&mut request);
+        let answer = cloud.ask(infer_json(request.to_string())).await;
+        assert_eq!(answer.logits(2), cloud.expected(4, 2), "{request}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_not_understood_is_refused_with_what_is_wrong() {
+    let cloud = Direct::new().await;
+    let changes: [(Change, &str); 8] = [
+        (|request| request["outputs"] = json!([{ "name": "probabilities" }]), "\"probabilities\" is unknown"),
+        (|request| request["parameters"] = json!({ "sequence_id": 5 }), "found \"sequence_id\": 5"),
+        (
+            |request| request["inputs"][1]["shape"] = json!([SLOTS, PACKED]),
+            "expected shape [n, 3, 8] with n from 1 to 64",
+        ),
+        (
+            |request| request["inputs"][1]["shape"] = json!([SLOTS * PACKED]),
+            "expected shape [n, 3, 8] with n from 1 to 64",
+        ),
+        (
+            |request| request["inputs"][1]["shape"] = Value::Null,
+            "expected shape [n, 3, 8] with n from 1 to 64",
+        ),
+        (
+            |request| request["inputs"][1]["data"][5] = json!(256),
+            "value 5: expected a whole number from 0 to 255, found 256",
+        ),
+        (
+            |request| request["inputs"][1]["data"][0] = json!(0.0),
+            "value 0: expected a whole number from 0 to 255, found 0.0",
+        ),
+        (
+            |request| request["inputs"][1]["data"] = json!("AAAA"),
+            "value 0: expected a whole number from 0 to 255, found \"AAAA\"",
+        ),
+    ];
+    for (change, expected) in changes {
+        let mut request = json_request(1, 1);
+        change(&mut request);
+        let answer = cloud.ask(infer_json(request.to_string())).await;
+        answer.is_refused(400, "malformed");
+        let error = answer.json()["error"].to_string().replace("\\\"", "\"");
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_read_whatever_its_content_type_says_and_a_long_id_comes_back_whole() {
+    let cloud = Direct::new().await;
+    let mut body = json_request(4, 2);
+    body["id"] = json!("i".repeat(1_000));
+    for kind in ["application/json; charset=utf-8", "text/plain", "application/x-www-form-urlencoded"] {
+        let mut request = infer_json(format!("\u{feff}{body}"));
+        request.headers_mut().insert(CONTENT_TYPE, kind.parse().unwrap());
+        let answer = cloud.ask(request).await;
+        assert_eq!(answer.logits(2), cloud.expected(4, 2), "{kind}");
+        assert_eq!(answer.json()["id"], body["id"]);
+    }
+}
+
+#[tokio::test]
+async fn a_classification_names_classes_by_their_labels() {
+    let cloud = Direct::new().await;
+    let mut request = json_request(4, 2);
+    request["outputs"] = json!([{ "name": "logits", "parameters": { "classification": 2 } }]);
+    let output = cloud.ask(infer_json(request.to_string())).await.json()["outputs"][0].clone();
+    assert_eq!((&output["datatype"], &output["shape"]), (&json!("BYTES"), &json!([2, 2])));
+    let logits = cloud.expected(4, 2);
+    let best = (0..CLASSES).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();
+    let text = format!("{:.6}:{best}:{}", logits[best], cloud.bundle.manifest().labels[best]);
+    assert_eq!(output["data"][0], text);
+}
+
+#[tokio::test]
+async fn a_timeout_in_microseconds_is_a_deadline() {
+    let cloud = Direct::new().await;
+    cloud.model.stop();
+    let mut request = json_request(1, 1);
+    request["parameters"] = json!({ "timeout": 5000 });
+    cloud.ask(infer_json(request.to_string())).await.is_refused(504, "deadline_exceeded");
+    cloud.model.run();
+}
+
+/// The body of a request in an encoding.
+fn encoded(request: Request<Bytes>, encoding: &str) -> Request<Body> {
+    let (mut parts, body) = request.into_parts();
+    let mut bytes = Vec::new();
+    match encoding.to_ascii_lowercase().as_str() {
+        "deflate" => ZlibEncoder::new(&body[..], Compression::fast()).read_to_end(&mut bytes),
+        "identity" => (&body[..]).read_to_end(&mut bytes),
+        _ => GzEncoder::new(&body[..], Compression::fast()).read_to_end(&mut bytes),
+    }
+    .unwrap();
+    parts.headers.insert(CONTENT_ENCODING, encoding.parse().unwrap());
+    Request::from_parts(parts, bytes.into())
+}
+
+#[tokio::test]
+async fn a_compressed_body_is_read() {
+    let cloud = Direct::new().await;
+    for encoding in ["gzip", "x-gzip", "GZIP", "deflate", "identity"] {
+        let answer = cloud.ask(encoded(infer(&request(7, 2)), encoding)).await;
+        assert_eq!(answer.logits(2), cloud.expected(7, 2), "{encoding}");
+        let json = infer_json(Body::empty()).map(|_| json_request(7, 2).to_string().into());
+        assert_eq!(cloud.ask(encoded(json, encoding)).await.logits(2), cloud.expected(7, 2), "{encoding}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_whose_encoding_is_unknown_damaged_or_too_large_is_refused() {
+    let cloud = Direct::new().await;
+    for encoding in ["br", "zstd", "gzip, gzip"] {
+        cloud.ask(encoded(infer(&request(1, 1)), encoding)).await.is_refused(415, "unknown_encoding");
+    }
+    let mut twice = encoded(infer(&request(1, 1)), "gzip");
+    twice.headers_mut().append(CONTENT_ENCODING, "gzip".parse().unwrap());
+    cloud.ask(twice).await.is_refused(415, "unknown_encoding");
+    for encoding in ["gzip", "deflate"] {
+        let mut plain = infer(&request(1, 1)).map(Body::from);
+        plain.headers_mut().insert(CONTENT_ENCODING, encoding.parse().unwrap());
+        cloud.ask(plain).await.is_refused(400, "malformed");
+        let empty = infer(&request(1, 1)).map(|_| Bytes::new());
+        let mut empty = empty.map(Body::from);
+        empty.headers_mut().insert(CONTENT_ENCODING, encoding.parse().unwrap());
+        cloud.ask(empty).await.is_refused(400, "malformed");
+        // 1 MB of zeros is 1 kB.
+        let bomb = infer(&request(1, 1)).map(|_| Bytes::from(vec![0; 1_000_000]));
+        cloud.ask(encoded(bomb, encoding)).await.is_refused(413, "oversize");
+    }
+    assert_eq!(cloud.infer(1, 1).await.status, StatusCode::OK, "works on");
+}
+
+#[tokio::test]
+async fn statistics_count_samples_batches_answers_and_refusals() {
+    let cloud = Direct::new().await;
+    cloud.infer(1, 3).await;
+    cloud.ask(infer_json("{")).await.is_refused(400, "malformed");
+    let statistics = cloud.get("/v2/models/headwater/stats").await.json();
+    for path in ["/v2/models/stats", "/v2/models/headwater/versions/1/stats"] {
+        assert_eq!(cloud.get(path).await.json(), statistics);
+    }
+    let model = &statistics["model_stats"][0];
+    assert_eq!((&model["name"], &model["version"]), (&json!("headwater"), &json!("1")));
+    assert_eq!((&model["inference_count"], &model["execution_count"]), (&json!(3), &json!(1)));
+    for stage in ["success", "fail", "queue", "compute_infer"] {
+        assert_eq!(model["inference_stats"][stage]["count"], 1, "{stage}: {model}");
+    }
+    assert!(model["inference_stats"]["success"]["ns"].as_u64() > Some(0), "{model}");
+}
+
+#[tokio::test]
+async fn the_index_of_the_repository_lists_the_model() {
+    let cloud = Direct::new().await;
+    let index =
+        |body: &'static str| cloud.ask(Request::post("/v2/repository/index").body(body.into()).unwrap());
+    let listed = json!([{ "name": "headwater", "version": "1", "state": "READY", "reason": "" }]);
+    for body in ["", "{}", "null", r#"{"ready": true}"#, r#"{"ready": null}"#, "\u{feff}{}"] {
+        assert_eq!(index(body).await.json(), listed, "{body}");
+    }
+    index("{\"ready\": 1}").await.is_refused(400, "malformed");
+    cloud.model.panic();
+    cloud.infer(1, 1).await.is_refused(500, "internal");
+    assert_eq!(index("").await.json()[0]["state"], "UNAVAILABLE");
+    assert_eq!(index(r#"{"ready": true}"#).await.json(), json!([]));
+}
+
+/// Paths of the router.
+fn routes() -> Vec<&'static str> {
+    let routes = include_str!("../../src/app.rs").split(".route(\"").skip(1);
+    routes.map(|rest| rest.split('"').next().unwrap()).collect()
+}
+
+#[test]
+fn the_page_of_the_protocol_has_every_endpoint_and_the_status_of_each_code() {
+    let page = include_str!("../../../docs/protocol.md");
+    for route in routes().into_iter().filter(|route| !route.contains("/versions/")) {
+        let path = route.replace("{model}", "{m}");
+        assert!(page.contains(&format!(" {path}`")), "{path}");
+    }
+    let table = page.split("| `code` | status | in gRPC | meaning |").nth(1).unwrap();
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let rows: Vec<_> = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>()).collect();
+    let expected = Fault::all().map(|fault| {
+        let code = format!("`{}`", fault.code());
+        let row = rows.iter().find(|row| row[1] == code);
+        row.map(|row| (row[2] == fault.http_status().to_string(), row[3] == fault.grpc_status().to_string()))
+    });
+    let found: Vec<_> = expected.flatten().collect();
+    assert_eq!(found, vec![(true, true); rows.len()], "{rows:?}");
+    assert_eq!(rows.len(), 11);
+}
+
+#[tokio::test]
+async fn the_page_of_the_interface_lists_its_endpoints() {
+    let cloud = Direct::new().await;
+    let page = cloud.get("/openapi.json").await.json();
+    assert_eq!(page["info"]["version"], env!("CARGO_PKG_VERSION"));
+    let paths = page["paths"].as_object().unwrap();
+    for (path, methods) in paths {
+        let path = path.replace("{model}", "headwater").replace("{version}", "1");
+        let method = if methods.get("get").is_some() { "GET" } else { "POST" };
+        let request = Request::builder().method(method).uri(&path).body(Body::empty()).unwrap();
+        assert!(![404, 405].contains(&cloud.ask(request).await.status.as_u16()), "{method} {path}");
+    }
+    let routes = routes();
+    assert_eq!(routes.iter().filter(|route| !paths.contains_key(**route)).collect::<Vec<_>>(), [&""; 0]);
+    assert_eq!(routes.len(), paths.len());
 }
 
 #[tokio::test]
@@ -113,7 +391,9 @@ async fn a_body_beyond_the_limit_is_refused_unread() {
     assert_eq!(cloud.infer(1, max).await.status, StatusCode::OK);
     assert_eq!(cloud.ask(infer_json(json_request(200, max).to_string())).await.status, StatusCode::OK);
     cloud.infer(1, max + 1).await.is_refused(400, "malformed");
-    cloud.ask(infer_json("x".repeat(10_000_000))).await.is_refused(413, "oversize");
+    let large = cloud.ask(infer_json("x".repeat(10_000_000))).await;
+    large.is_refused(413, "oversize");
+    assert!(large.json()["error"].to_string().contains("bytes, found 10000000"), "{large:?}");
     let chunks = Body::new(Endless);
     cloud.ask(infer_json(chunks)).await.is_refused(413, "oversize");
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use headwater_map_coder::{MapShape, ShapeError};
 pub use headwater_protocol::ScoreEncoding;
-use headwater_protocol::{Exit, ExitWord, Limits, Slot};
+use headwater_protocol::{Exit, ExitWord, Limits, Slot, message_sizes};
 use serde::{Deserialize, Serialize};
 
 pub use check::{MAX_CLASSES, MAX_ELEMENTS, ManifestError, PRIOR_SUM_TOLERANCE};
@@ -254,6 +254,12 @@ impl NetworkManifest {
     /// Number of classes, `|C|`.
     pub fn classes(&self) -> usize {
         self.labels.len()
+    }
+
+    /// Bytes of the largest result.
+    pub fn largest_result(&self) -> usize {
+        let label = self.labels.iter().map(String::len).max().unwrap_or_default();
+        message_sizes::largest_result(label, self.slots.into())
     }
 
     /// The exits of the network, from the input.

@@ -75,6 +75,8 @@ words! {
         Implausible = "implausible",
         /// The leader no longer knows whether the sample was decided.
         TooOld = "too_old",
+        /// The broker refused the result.
+        ResultRefused = "result_refused",
     }
     /// A reason of a later version.
     Unknown

@@ -1,4 +1,4 @@
-//! The error table: each error between two tiers, with code, HTTP status, MQTT handling and metric label.
+//! The error table: each error between two tiers, with code, HTTP status, gRPC status, MQTT handling and metric label.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +22,12 @@ pub enum Fault {
     UnknownDevice,
     /// A second device claims a slot that is taken.
     SlotTaken,
+    /// A body with a `Content-Encoding` that this tier does not read.
+    UnknownEncoding,
     /// No such model, version or endpoint.
     NotFound,
+    /// An endpoint that is not asked by this HTTP method.
+    WrongMethod,
     /// A key or certificate is missing or wrong.
     Unauthorized,
     /// More work than the service takes at a time; the same request may succeed later.
@@ -46,22 +50,24 @@ pub enum MqttHandling {
 }
 
 impl Fault {
-    /// Code, HTTP status and MQTT handling of every fault, in the order of the enum.
-    const TABLE: [(Self, &'static str, u16, MqttHandling); 14] = [
-        (Self::Malformed, "malformed", 400, MqttHandling::CountAndName),
-        (Self::WrongVersion, "wrong_version", 400, MqttHandling::CountAndName),
-        (Self::Oversize, "oversize", 413, MqttHandling::CountAndName),
-        (Self::WrongNetwork, "wrong_network", 409, MqttHandling::CountAndName),
-        (Self::WrongNumbering, "wrong_numbering", 409, MqttHandling::CountAndName),
-        (Self::Implausible, "implausible", 409, MqttHandling::CountAndName),
-        (Self::UnknownDevice, "unknown_device", 403, MqttHandling::CountAndName),
-        (Self::SlotTaken, "slot_taken", 409, MqttHandling::CountAndName),
-        (Self::NotFound, "not_found", 404, MqttHandling::CountAndIgnore),
-        (Self::Unauthorized, "unauthorized", 401, MqttHandling::CountAndName),
-        (Self::Overloaded, "overloaded", 429, MqttHandling::CountAndIgnore),
-        (Self::DeadlineExceeded, "deadline_exceeded", 504, MqttHandling::CountAndIgnore),
-        (Self::Unavailable, "unavailable", 503, MqttHandling::CountAndIgnore),
-        (Self::Internal, "internal", 500, MqttHandling::CountAndIgnore),
+    /// Code, HTTP status, gRPC status and MQTT handling of every fault, in the order of the enum.
+    const TABLE: [(Self, &'static str, u16, u8, MqttHandling); 16] = [
+        (Self::Malformed, "malformed", 400, 3, MqttHandling::CountAndName),
+        (Self::WrongVersion, "wrong_version", 400, 3, MqttHandling::CountAndName),
+        (Self::Oversize, "oversize", 413, 8, MqttHandling::CountAndName),
+        (Self::WrongNetwork, "wrong_network", 409, 9, MqttHandling::CountAndName),
+        (Self::WrongNumbering, "wrong_numbering", 409, 9, MqttHandling::CountAndName),
+        (Self::Implausible, "implausible", 409, 9, MqttHandling::CountAndName),
+        (Self::UnknownDevice, "unknown_device", 403, 7, MqttHandling::CountAndName),
+        (Self::SlotTaken, "slot_taken", 409, 9, MqttHandling::CountAndName),
+        (Self::UnknownEncoding, "unknown_encoding", 415, 12, MqttHandling::CountAndIgnore),
+        (Self::NotFound, "not_found", 404, 5, MqttHandling::CountAndIgnore),
+        (Self::WrongMethod, "wrong_method", 405, 12, MqttHandling::CountAndIgnore),
+        (Self::Unauthorized, "unauthorized", 401, 16, MqttHandling::CountAndName),
+        (Self::Overloaded, "overloaded", 429, 8, MqttHandling::CountAndIgnore),
+        (Self::DeadlineExceeded, "deadline_exceeded", 504, 4, MqttHandling::CountAndIgnore),
+        (Self::Unavailable, "unavailable", 503, 14, MqttHandling::CountAndIgnore),
+        (Self::Internal, "internal", 500, 13, MqttHandling::CountAndIgnore),
     ];
 
     /// Every fault.
@@ -79,9 +85,14 @@ impl Fault {
         Self::TABLE[self as usize].2
     }
 
+    /// Status of a gRPC call with the fault.
+    pub const fn grpc_status(self) -> u8 {
+        Self::TABLE[self as usize].3
+    }
+
     /// Handling of an MQTT message that ended in the fault.
     pub const fn mqtt(self) -> MqttHandling {
-        Self::TABLE[self as usize].3
+        Self::TABLE[self as usize].4
     }
 
     /// Whether the same request may succeed later.

@@ -287,9 +287,9 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
-/// The first `chars` characters of a text that a peer sent, for an error message.
-pub(crate) fn clipped(text: &str, chars: usize) -> String {
-    text.chars().take(chars).collect()
+/// The first `chars` characters of a text of a peer or user that are no control characters, for one line of a message.
+pub fn clipped(text: &str, chars: usize) -> String {
+    text.chars().filter(|character| !character.is_control()).take(chars).collect()
 }
 
 /// Bytes as lower-case hex digits, two digits a byte.

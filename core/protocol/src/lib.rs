@@ -9,6 +9,7 @@
 //! tests           schema  testing
 //! triggers        triggered_ids  trigger  group_message
 //! pages           status  policy_command
+//! sizes           message_sizes
 //! results         decision  notice  exit_record
 //! messages        message  batch  limits  header  message_error
 //! addresses       topic  v2
@@ -31,6 +32,7 @@ mod kind;
 mod limits;
 mod message;
 mod message_error;
+pub mod message_sizes;
 mod notice;
 pub mod policy_command;
 mod presence;
@@ -60,7 +62,7 @@ pub use group_message::{encode_request, encode_trigger};
 pub use header::{HEADER_BYTES, Header, decode_header};
 pub use ids::{
     Boot, DeviceId, EdgeId, EdgeIndex, GroupId, IdError, MemberName, NetworkId, PolicyId, PolicyName,
-    SampleId, Session, SiteId, Slot, Source, Trust, VerifyingKey, hex, parse_hex,
+    SampleId, Session, SiteId, Slot, Source, Trust, VerifyingKey, clipped, hex, parse_hex,
 };
 pub use json_version::Schema;
 pub use kind::{Kind, MAX_BATCH_SAMPLES, VERSION};

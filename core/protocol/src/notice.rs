@@ -18,6 +18,9 @@ pub struct Status {
     pub state: DeviceState,
     /// The start that this status belongs to. The will of an earlier start must not end a later one.
     pub boot: Boot,
+    /// Why the device is up and gives no answers: its camera is frozen, dark or covered. Left out by a device that answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frozen: Option<String>,
 }
 
 /// Whether the sender of a retained message (device, edge or leader) is up.
@@ -146,7 +149,8 @@ impl LeaderClaim {
     /// # Errors
     /// A sentence that names the mistake.
     pub fn read(payload: &[u8]) -> Result<Self, String> {
-        let claim: Self = serde_json::from_slice(payload).map_err(|error| format!("leader: {error}"))?;
+        let claim: Self = serde_json::from_slice(payload)
+            .map_err(|error| format!("leader: {}", clipped(&error.to_string(), 200)))?;
         if claim.term <= Self::MAX_TERM {
             Ok(claim)
         } else {
@@ -202,6 +206,19 @@ mod tests {
         assert_eq!(LeaderClaim::read(text.as_bytes()), Ok(claim()));
         let more = text.replace(r#","beat":7"#, r#","beat":7,"load":0.5"#);
         assert_eq!(LeaderClaim::read(more.as_bytes()), Ok(claim()));
+        let long = format!(r#"{{"schema":2,"state":"{}"}}"#, "x".repeat(100_000));
+        assert!(LeaderClaim::read(long.as_bytes()).is_err_and(|why| why.len() < 300));
+    }
+
+    #[test]
+    fn a_status_without_the_word_frozen_is_that_of_a_device_that_answers() {
+        let text = r#"{"schema":2,"state":"up","boot":1}"#;
+        let status: Status = serde_json::from_str(text).unwrap();
+        assert_eq!((status.frozen.clone(), serde_json::to_string(&status).unwrap()), (None, text.to_owned()));
+        let frozen = Status { frozen: Some("100 equal frames".into()), ..status };
+        let text = r#"{"schema":2,"state":"up","boot":1,"frozen":"100 equal frames"}"#;
+        assert_eq!(serde_json::to_string(&frozen).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Status>(text).unwrap(), frozen);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{Degraded, Dropped};
-use crate::ids::{Boot, DeviceId, EdgeId, GroupId, NetworkId, PolicyId, SiteId, Slot};
+use crate::ids::{Boot, DeviceId, EdgeId, GroupId, NetworkId, PolicyId, SampleId, SiteId, Slot};
 use crate::notice::{InstanceId, Numbering};
 use crate::utc_time::UtcTime;
 use crate::words::words;
@@ -108,6 +108,9 @@ pub struct SourceStatus {
     pub faults: BTreeMap<String, u64>,
     /// Samples whose frame in the archive cannot be read.
     pub broken_frames: u64,
+    /// Why the frames give no answers: the camera is frozen, dark or covered.
+    #[serde(default)]
+    pub frozen: Option<String>,
 }
 
 /// Counts of a device's captures.
@@ -285,6 +288,9 @@ pub struct SampleCounts {
     pub open: u64,
     /// Samples that were triggered, or open at a restart, and that no device has answered yet.
     pub awaited: u64,
+    /// The latest trigger, if it is too far ahead to be believed before a second one near it comes.
+    #[serde(default)]
+    pub unconfirmed_trigger: Option<SampleId>,
     /// Decisions.
     pub decided: u64,
     /// Dropped samples, by reason.
@@ -355,6 +361,8 @@ words! {
         Late = "late",
         /// It is up and does not answer.
         Silent = "silent",
+        /// It is up, and its camera is frozen, dark or covered.
+        Frozen = "frozen",
         /// It comes and goes.
         Flapping = "flapping",
         /// It runs another network.

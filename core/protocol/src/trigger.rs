@@ -26,6 +26,9 @@ pub struct Trigger {
     pub session: Option<Session>,
 }
 
+/// What some editors put before a text.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 impl Trigger {
     /// Longest trigger in JSON.
     pub const MAX_JSON_BYTES: usize = 1024;
@@ -36,19 +39,20 @@ impl Trigger {
     /// Largest id of a trigger; 2^30 ids are left above it, so that ids do not run out.
     pub const MAX_ID: SampleId = SampleId(u64::MAX - (1 << 30));
 
-    /// Reads a message on the topic `trigger`. A message that begins with `{` is JSON; no binary message of this version does.
+    /// Reads a message on the topic `trigger`. One that begins with `{`, after white space or a byte order mark, is JSON: as a binary
+    /// trigger it would have bytes left over.
     ///
     /// # Errors
     /// [`DecodeError`] for bytes that are neither form, and for a binary message of another kind.
     pub fn read(payload: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
-        if payload.first() == Some(&b'{') {
-            return Self::read_json(payload);
-        }
-        match decode(payload, limits)? {
-            Message { header, body: Body::Trigger } => {
+        let text = payload.strip_prefix(BYTE_ORDER_MARK).unwrap_or(payload).trim_ascii_start();
+        match decode(payload, limits) {
+            Ok(Message { header, body: Body::Trigger }) => {
                 Ok(Self { sample: header.sample, session: Some(header.session) })
             }
-            Message { body, .. } => Err(DecodeError::NotATrigger(body.kind().name())),
+            _ if text.first() == Some(&b'{') => Self::read_json(text),
+            Ok(Message { body, .. }) => Err(DecodeError::NotATrigger(body.kind().name())),
+            Err(error) => Err(error),
         }
     }
 
@@ -87,7 +91,13 @@ mod tests {
         let sample = SampleId(17);
         let session = Some(Session([0xab, 0xcd]));
         assert_eq!(read(&binary(Body::Trigger)), Ok(Trigger { sample, session }));
-        for text in [r#"{"sample":17}"#, "{ \"sample\": 17, \"why\": \"a door opened\" }\n"] {
+        for text in [
+            r#"{"sample":17}"#,
+            "{ \"sample\": 17, \"why\": \"a door opened\" }\n",
+            " {\"sample\":17}",
+            "\r\n\t{\"sample\":17}",
+            "\u{feff}{\"sample\":17}",
+        ] {
             assert_eq!(read(text.as_bytes()), Ok(Trigger { sample, session: None }));
         }
         let largest = format!(r#"{{"sample":{}}}"#, u64::MAX);
@@ -105,7 +115,6 @@ mod tests {
             (r#"{"sample":18446744073709551616}"#, Fault::Malformed),
             (r#"{"sample":17"#, Fault::Malformed),
             (r#"{"sample":17} x"#, Fault::Malformed),
-            (" {\"sample\":17}", Fault::Malformed),
             ("17", Fault::Malformed),
             ("", Fault::Malformed),
         ] {

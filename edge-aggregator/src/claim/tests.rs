@@ -101,6 +101,19 @@ fn a_leader_waits_for_another_until_it_is_down() {
 }
 
 #[test]
+fn a_claim_whose_beat_stands_still_is_that_of_a_silent_leader() {
+    let mut leader = Starting::new(false);
+    assert_eq!(leader.receives(&up(LARGER, 7, 3)), Step::Wait);
+    for _ in 0..4 {
+        leader.after(SILENT / 4);
+        assert_eq!(leader.receives(&up(LARGER, 7, 3)), Step::Wait, "somebody publishes it again");
+    }
+    assert_eq!(leader.waiting.state(leader.now), (LeadState::WaitingForSilent, Some(LARGER)));
+    leader.receives(&up(LARGER, 7, 4));
+    assert_eq!(leader.waiting.state(leader.now), (LeadState::Waiting, Some(LARGER)));
+}
+
+#[test]
 fn an_operator_may_take_over_once() {
     let mut leader = Starting::new(true);
     assert_eq!(leader.receives(&up(LARGER, 7, 3)), Step::Claim { term: 8 });

@@ -218,6 +218,15 @@ impl Waiting {
         let is_same =
             |known: &Known| (known.claim.instance, known.claim.process) == (claim.instance, claim.process);
         let same = self.known.take().filter(is_same);
+        // A leader that lives raises the beat of its claim; anybody may publish the same claim again.
+        let is_repeat = |known: &Known| {
+            up && known.claim.state == DeviceState::Up
+                && (term, claim.beat) <= (known.claim.term, known.claim.beat)
+        };
+        if same.as_ref().is_some_and(is_repeat) {
+            self.known = same;
+            return;
+        }
         let (is_named, was_silent) =
             same.map_or((false, false), |known| (known.is_named, known.is_silence_named));
         if was_silent && self.log.take(now).is_some() {

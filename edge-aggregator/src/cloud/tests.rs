@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use headwater_protocol::NetworkId;
-use headwater_protocol::v2::{FeatureShape, InferResponse, encode_response, open_request};
+use headwater_protocol::v2::{FeatureShape, Form, InferResponse, encode_response, open_request};
 use headwater_settings::defaults;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -83,13 +83,23 @@ fn client(target: Target) -> CloudClient {
 }
 
 fn client_with(Target(cloud): Target, config: &CloudConfig) -> CloudClient {
+    let connection = Arc::new(CloudConnection::new(config, Connector::default(), None));
+    client_over(&connection, &cloud)
+}
+
+/// Clients of two groups of one process.
+fn two_clients(Target(cloud): Target, config: &CloudConfig) -> [CloudClient; 2] {
+    let connection = Arc::new(CloudConnection::new(config, Connector::default(), None));
+    [(); 2].map(|()| client_over(&connection, &cloud))
+}
+
+fn client_over(connection: &Arc<CloudConnection>, cloud: &Endpoint) -> CloudClient {
     let current = MessageFormat { cloud_sources: 2, classes: 3, ..format(NETWORK) };
     let next = MessageFormat { cloud_sources: 1, classes: 2, ..format(NEXT) };
     let formats = Arc::new(PerNetwork { current, next: Some(next) });
-    let connection = Arc::new(CloudConnection::new(config, Connector::default(), None));
-    let group = GroupId::new("gate").unwrap();
+    let (connection, group) = (Arc::clone(connection), GroupId::new("gate").unwrap());
     let report = Arc::default();
-    let model = CloudModel::new(connection, &cloud, (&group, "m"), formats, Arc::clone(&report)).unwrap();
+    let model = CloudModel::new(connection, cloud, (&group, "m"), formats, Arc::clone(&report)).unwrap();
     CloudClient::new(Some(model), report)
 }
 
@@ -132,14 +142,16 @@ fn field(head: &str, name: &str) -> String {
 }
 
 async fn answers(socket: &mut TcpStream, network: NetworkId, logits: &[f32]) {
-    let response = InferResponse {
-        id: None,
-        model_name: "m".into(),
-        network: Some(network),
-        logits: logits.to_vec(),
-        classes: logits.len(),
-    };
-    let (body, head) = encode_response(&response, headwater_protocol::v2::Form::Binary);
+    answers_as(socket, response(network, logits)).await;
+}
+
+fn response(network: NetworkId, logits: &[f32]) -> InferResponse {
+    InferResponse { id: None, model_name: "m".into(), network: Some(network), logits: logits.to_vec() }
+}
+
+async fn answers_as(socket: &mut TcpStream, response: InferResponse) {
+    let labels = vec![String::new(); response.logits.len()];
+    let (body, head) = encode_response(response, Form::BINARY, &labels);
     let text = format!(
         "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n{HEADER_LENGTH}: {}\r\n\r\n",
         body.len(),
@@ -342,8 +354,9 @@ async fn a_connection_that_breaks_before_the_answer_is_unreachable() {
 async fn statuses_other_than_200_are_refusals_and_504_is_a_timeout() {
     let (mut cloud, target) = Cloud::listens().await;
     let mut client = client(target);
+    // After 429 nobody asks for a while.
     for (status, reason) in
-        [(500, Degraded::CloudRefused), (429, Degraded::CloudRefused), (504, Degraded::CloudTimeout)]
+        [(500, Degraded::CloudRefused), (504, Degraded::CloudTimeout), (429, Degraded::CloudRefused)]
     {
         client.ask(question(1), Instant::now()).unwrap();
         let cloud_side = async {
@@ -388,6 +401,78 @@ async fn after_five_failures_in_a_row_nobody_is_asked() {
     assert_eq!((counts.asked, client.model.unwrap().connection.breaker.lock().opened), (5, 1));
     let failed = BTreeMap::from([(Degraded::CloudUnreachable, 5), (Degraded::CloudBreakerOpen, 1)]);
     assert_eq!(counts.failed, failed);
+}
+
+#[tokio::test]
+async fn a_group_that_ends_during_its_probe_leaves_the_probe_to_others() {
+    let (cloud, target) = Cloud::listens().await;
+    let breaker = BreakerConfig { failures: 1, first_wait_ms: 1, max_wait_ms: 1 };
+    let [mut first, mut second] = two_clients(target, &CloudConfig { breaker, ..default_config() });
+    first.ask(question(1), Instant::now()).unwrap();
+    drop(cloud.accepts().await);
+    assert_eq!(first.next().await.result, Err(Degraded::CloudUnreachable));
+    let later = Instant::now() + Duration::from_millis(1);
+    first.ask(question(2), later).unwrap();
+    assert_eq!(second.ask(question(2), later), Err(Degraded::CloudBreakerOpen), "one probe at a time");
+    drop(first);
+    let admitted = async {
+        while second.ask(question(3), Instant::now()).is_err() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, admitted).await.expect("the next request is the probe");
+}
+
+#[tokio::test]
+async fn what_the_cloud_says_of_one_group_stops_no_other() {
+    for (status, field) in [(404, ""), (401, ""), (429, "retry-after: 60\r\n")] {
+        let (cloud, target) = Cloud::listens().await;
+        let [mut first, mut second] = two_clients(target, &default_config());
+        for _ in 0..10 {
+            if first.ask(question(1), Instant::now()).is_err() {
+                break;
+            }
+            let mut socket = cloud.accepts().await;
+            request(&mut socket).await;
+            let text =
+                format!("HTTP/1.1 {status} No\r\nconnection: close\r\n{field}content-length: 0\r\n\r\n");
+            socket.write_all(text.as_bytes()).await.unwrap();
+            assert_eq!(first.next().await.result, Err(Degraded::CloudRefused));
+        }
+        let is_paused = first.ask(question(2), Instant::now()) == Err(Degraded::CloudRefused);
+        assert_eq!(is_paused, status == 429, "{status}");
+        assert_eq!(second.ask(question(1), Instant::now()), Ok(()), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn questions_without_time_open_no_breaker() {
+    let (_cloud, target) = Cloud::listens().await;
+    let mut client = client_with(target, &CloudConfig { max_requests: 1, linger_ms: 0, ..default_config() });
+    for sample in 0..20 {
+        client.ask(CloudQuestion { deadline_ms: 1, ..question(sample) }, Instant::now()).unwrap();
+        assert_eq!(client.next().await.result, Err(Degraded::CloudTimeout));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_to_another_request_or_of_another_model_is_a_refusal() {
+    let (mut cloud, target) = Cloud::listens().await;
+    let mut client = client(target);
+    for (id, model, is_ours) in
+        [(Some("1"), "m", true), (None, "m", true), (Some("2"), "m", false), (Some("1"), "n", false)]
+    {
+        client.ask(question(1), Instant::now()).unwrap();
+        let cloud_side = async {
+            let socket = cloud.connection().await;
+            request(socket).await;
+            let (id, model_name) = (id.map(str::to_owned), model.to_owned());
+            answers_as(socket, InferResponse { id, model_name, ..response(NETWORK, &[1.0, 2.0, 3.0]) }).await;
+        };
+        let (reply, ()) = tokio::join!(client.next(), cloud_side);
+        assert_eq!(reply.result.is_ok(), is_ours, "{id:?} {model}");
+    }
+    assert_eq!(client.counts().refused["of_another_request"], 2);
 }
 
 #[tokio::test]

@@ -7,7 +7,8 @@
 //! | --- | --- |
 //! | `up` | the device fills its slot and answers |
 //! | `late` | it answers, and missed the latest three windows |
-//! | `silent` | it is up and gave no answer in the latest three windows, or, if no window opens, in the time of three samples |
+//! | `silent` | it is up and gave no answer in the latest three windows, or, where no window opens, in the time of three samples |
+//! | `frozen` | it is up, and says that its camera is frozen, dark or covered: it gives no answers |
 //! | `flapping` | its connection ended three times within a minute |
 //! | `wrong_network` | its birth is refused because it runs another network |
 //! | `refused` | its birth is refused for another reason, or another device fills its slot |
@@ -203,6 +204,9 @@ impl Check<'_> {
         device: &RegisteredDevice<'_>,
         generation: Generation,
     ) -> (ReportedState, Cow<'static, str>) {
+        if let Some(why) = device.frozen {
+            return (ReportedState::Frozen, why.to_owned().into());
+        }
         let CheckInputs { now, leader, .. } = self.inputs;
         let unanswered_since = leader.unanswered_since(generation, device.slot);
         let answered = device.answered.unwrap_or(device.heard);
@@ -246,11 +250,11 @@ impl Check<'_> {
 
 /// Whether the registry has a log line for a change: the start and the end of a connection, and refusals.
 fn is_logged_by_registry(was: ReportedState, state: ReportedState) -> bool {
-    use ReportedState::{ClockOff, Down, Flapping, Late, Refused, Silent, Unknown, Up, WrongNetwork};
+    use ReportedState::{ClockOff, Down, Flapping, Frozen, Late, Refused, Silent, Unknown, Up, WrongNetwork};
     match state {
         Down | Refused | WrongNetwork => true,
         Up => matches!(was, Down | Refused | WrongNetwork),
-        Late | Silent | Flapping | ClockOff | Unknown => false,
+        Late | Silent | Frozen | Flapping | ClockOff | Unknown => false,
     }
 }
 
@@ -274,9 +278,9 @@ mod tests {
     use headwater_inference::bundle::{Bundle, PerNetwork};
     use headwater_inference::leader::{Event, Exits, LeaderConfig, Now};
     use headwater_inference::testing::TinyNetwork;
-    use headwater_protocol::{Birth, Boot, DeviceState, NetworkId};
+    use headwater_protocol::{Birth, Boot, DeviceState, NetworkId, Status};
 
-    use super::ReportedState::{ClockOff, Down, Flapping, Late, Refused, Silent, Up, WrongNetwork};
+    use super::ReportedState::{ClockOff, Down, Flapping, Frozen, Late, Refused, Silent, Up, WrongNetwork};
     use super::*;
     use crate::devices::inbox::tests::{birth, format, status};
     use crate::devices::message_format::Arrival;
@@ -348,15 +352,46 @@ mod tests {
     }
 
     #[test]
+    fn a_device_that_says_that_it_is_frozen_is_named_with_its_reason_and_not_waited_for() {
+        let mut group = Group::new();
+        group.watch.connected(Micros(0));
+        let index = group.registry.device(&DeviceId::new("a").unwrap(), Micros(0));
+        let up = status(DeviceState::Up, Boot(1));
+        let why = "100 equal frames";
+        let frozen = Status { frozen: Some(format!("\u{7}{why}")), ..up.clone() };
+        let mut changes = Vec::new();
+        let slot = Slot::new(0).unwrap();
+        for (status, change) in [
+            (&frozen, Some(Event::DeviceDown { slot })),
+            (&frozen, None),
+            (&up, Some(Event::DeviceUp { slot })),
+            (&frozen, Some(Event::DeviceDown { slot })),
+        ] {
+            group.registry.set_status(index, status.clone(), LIVE, &mut changes);
+            let expected: Vec<_> = change.into_iter().map(|change| (Generation::Current, change)).collect();
+            assert_eq!(std::mem::take(&mut changes), expected);
+        }
+        assert_eq!(group.checks(60), (Frozen, why.to_owned()));
+        assert_eq!(group.registry.filled().len(), 1, "it keeps its slot");
+        // It starts again, with a status before its birth.
+        let again = Status { boot: Boot(2), ..frozen };
+        group.registry.set_status(index, again, LIVE, &mut changes);
+        let birth = Birth { boot: Boot(2), ..birth("a", 0, NetworkId([7; 32])) };
+        group.registry.set_birth(index, &birth, LIVE, &mut changes);
+        let ups = changes.iter().filter(|(_, change)| matches!(change, Event::DeviceUp { .. }));
+        assert_eq!((ups.count(), group.checks(60).0), (0, Frozen));
+    }
+
+    #[test]
     fn a_death_a_return_and_a_refusal_have_the_line_of_the_registry_alone() {
-        for was in [Up, Late, Silent, Flapping, ClockOff] {
+        for was in [Up, Late, Silent, Frozen, Flapping, ClockOff] {
             for state in [Down, Refused, WrongNetwork] {
                 assert!(is_logged_by_registry(was, state), "{was:?} {state:?}");
                 assert!(is_logged_by_registry(state, Up), "{state:?}");
             }
             assert!(was == Up || !is_logged_by_registry(was, Up), "{was:?} ends");
         }
-        for state in [Late, Silent, Flapping, ClockOff] {
+        for state in [Late, Silent, Frozen, Flapping, ClockOff] {
             assert!(!is_logged_by_registry(Up, state), "{state:?}");
             assert!(!is_logged_by_registry(Down, state), "{state:?}");
         }

@@ -10,7 +10,7 @@ use headwater_inference::sections::ScoreLimits;
 use headwater_protocol::scores::floats;
 use headwater_protocol::{
     Batch, BatchEntry, BatchedAnswer, Birth, Body, DeviceId, DeviceTopic, EdgeId, EdgeTopic, Fault, Header,
-    SampleId, Session, Slot, Topic, Topics, Trigger,
+    SampleId, Session, Slot, Topic, Topics, Trigger, clipped,
 };
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -278,7 +278,11 @@ impl Inbox {
         received: Received<'_>,
         event: &mut impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
     ) -> Result<(), Refusal> {
-        let Received { payload, arrival: Arrival { now, .. }, last_sample, .. } = received;
+        let Received { payload, arrival: Arrival { now, is_retained }, last_sample, .. } = received;
+        if is_retained {
+            let why = "expected a live message, found a retained one: clear the topic";
+            return Err((Fault::Malformed, why.to_owned()));
+        }
         let generation = self.devices.generation(device);
         let format = &self.formats[generation];
         let message = format.decode(payload, self.devices.session(device))?;
@@ -372,7 +376,8 @@ impl Inbox {
 
 /// Reads JSON; `what` names the text in a refusal.
 fn json<T: DeserializeOwned>(what: &str, payload: &[u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(payload).map_err(|error| (Fault::Malformed, format!("{what}: {error}")))
+    let mistake = |error: serde_json::Error| format!("{what}: {}", clipped(&error.to_string(), 200));
+    serde_json::from_slice(payload).map_err(|error| (Fault::Malformed, mistake(error)))
 }
 
 /// Refuses scores that the section of a source cannot give. `source` is the position of a slot or an edge in `limits`.
@@ -403,10 +408,11 @@ pub fn edge_subscriptions(topics: &Topics, id: &EdgeId) -> Vec<String> {
     device_filters(topics).chain(own).collect()
 }
 
-/// Filters of the messages of devices and of triggers. Births and statuses come first: without them no other message is decoded.
+/// Filters of the messages of devices and of triggers. Births and statuses come first: without them no other message is decoded. Statuses come
+/// before births, so that a device with a status is known as one when births that nobody stands behind fill the table.
 fn device_filters(topics: &Topics) -> impl Iterator<Item = String> {
     use DeviceTopic::{Birth, Decision, Features, Status, Summary};
-    let of_devices = [Birth, Status, Summary, Features, Decision].map(|leaf| topics.every_device(leaf));
+    let of_devices = [Status, Birth, Summary, Features, Decision].map(|leaf| topics.every_device(leaf));
     of_devices.into_iter().chain([topics.name(&Topic::Trigger)])
 }
 

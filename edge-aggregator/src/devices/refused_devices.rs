@@ -49,10 +49,10 @@ impl RefusedDevices {
 }
 
 fn is_refused(state: ReportedState) -> bool {
-    use ReportedState::{ClockOff, Down, Flapping, Late, Refused, Silent, Unknown, Up, WrongNetwork};
+    use ReportedState::{ClockOff, Down, Flapping, Frozen, Late, Refused, Silent, Unknown, Up, WrongNetwork};
     match state {
         Refused | WrongNetwork => true,
-        Up | Late | Silent | Flapping | ClockOff | Down | Unknown => false,
+        Up | Late | Silent | Frozen | Flapping | ClockOff | Down | Unknown => false,
     }
 }
 

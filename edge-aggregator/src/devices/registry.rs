@@ -16,6 +16,7 @@ mod owners;
 mod registered_device;
 mod session;
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -245,17 +246,32 @@ impl Registry {
         }
     }
 
-    /// If more than [`MAX_DEVICES`] devices have an accepted birth, forgets the birth of the device that was silent longest; devices in
-    /// slots and `newest` are kept.
-    fn bound_accepted(&mut self, newest: DeviceIndex) {
+    /// Makes a stranger of a device, if too many have an accepted birth: the latest of those for which nothing but the birth speaks, before
+    /// devices with a status and those that answer, of which the one goes that was silent longest. A device in a slot stays.
+    fn bound_accepted(&mut self, newest: DeviceIndex, now: Micros) {
         let accepted = || self.state.devices.iter().filter(|device| !device.session.is_of_stranger());
         if accepted().count() <= MAX_DEVICES {
             return;
         }
         let may_go = |device: &&Device| device.index != newest && self.slot_of(device.index).is_none();
-        let Some(oldest) = accepted().filter(may_go).min_by_key(|device| device.heard) else { return };
-        let at = oldest.index.at;
+        let weight = |device: &&Device| {
+            let speaks = (device.answered.is_some(), device.session.sign_of_life());
+            // Brokers send the oldest births first.
+            let latest = (speaks == (false, 0)).then_some(Reverse(device.heard));
+            (speaks, latest, device.heard)
+        };
+        let Some(least) = accepted().filter(may_go).min_by_key(weight) else { return };
+        let at = least.index.at;
         self.state.devices[at].session.on(SessionEvent::BirthCleared);
+        let mut counts = self.counts.lock();
+        counts.forgotten_devices += 1;
+        if self.forgotten_log.take(now).is_some() {
+            warn!(
+                device = %self.state.devices[at].id, forgotten = counts.forgotten_devices, most = MAX_DEVICES,
+                "too many devices have a birth at the broker: those that do not answer are forgotten; clear births that nobody needs, and \
+                 let the broker's access rules say who may publish one"
+            );
+        }
     }
 
     /// Takes the birth certificate of a device.
@@ -278,7 +294,7 @@ impl Registry {
             Some((fault, why)) => self.refuse_birth(index, fault, &why, now),
             None => {
                 device.heard = now;
-                self.bound_accepted(index);
+                self.bound_accepted(index, now);
             }
         }
         self.clear_if_foreign(index);
@@ -353,13 +369,22 @@ impl Registry {
         if !is_retained && status.state == DeviceState::Up {
             self.note_live(index, now);
         }
+        let held = self.slot_of(index);
         let device = &mut self.state.devices[index.at];
+        let was_frozen = device.frozen.is_some();
         device.set_status(status, is_retained);
         device.heard = now;
+        let is_frozen = device.frozen.is_some();
         if self.state.cleared.iter().any(|(cleared, _)| *cleared == index) && !device.session.is_up() {
             self.forget_session(index);
         }
         self.update_holders(index, now, changes);
+        // A frozen device keeps its slot, and no window waits for it.
+        if let Some(slot) = held.filter(|held| was_frozen != is_frozen && self.slot_of(index) == Some(*held))
+        {
+            let change = if is_frozen { Event::DeviceDown { slot } } else { Event::DeviceUp { slot } };
+            changes.push((self.generation(index), change));
+        }
     }
 
     /// The retained birth was cleared. A device that is down has left for good; a device that is up keeps its session while it sends.
@@ -524,8 +549,10 @@ impl Registry {
                 }
                 self.learn_numbering(index, now, changes);
                 self.tell_name(claim.slot, changes);
-                changes.push((claim.generation, Event::DeviceUp { slot: claim.slot }));
-                // Other devices that claim the slot wait from now on until this device is silent.
+                if self.state.devices[index.at].frozen.is_none() {
+                    changes.push((claim.generation, Event::DeviceUp { slot: claim.slot }));
+                }
+                // Others that claim the slot wait for this device now.
                 self.state.contests.retain(|(contested, _)| *contested != claim.slot);
                 if self.successor(claim.slot, index).is_some() {
                     self.contest(claim.slot, now);

@@ -12,7 +12,6 @@ use serde_json::{Map, Value};
 use crate::cloud::CloudConnection;
 use crate::error::AggregatorError;
 use crate::group::status::WatchedGroup;
-use crate::report::GroupReport;
 use crate::settings::config::OpenedGroup;
 
 /// The cloud service for the status: its address, and the connection to it.
@@ -73,12 +72,8 @@ impl Health for GroupsHealth {
         if let Liveness::Failed(reason) = self.liveness() {
             return Some(reason);
         }
-        let refused = self.groups.iter().filter_map(|group| match group.report()? {
-            GroupReport::Leader(report) => report.claim_refused,
-            GroupReport::Edge(_) => None,
-        });
-        let refused: Vec<_> = refused.collect();
-        (!refused.is_empty()).then(|| refused.join("\n"))
+        let reasons: Vec<_> = self.groups.iter().filter_map(WatchedGroup::unready_reason).collect();
+        (!reasons.is_empty()).then(|| reasons.join("\n"))
     }
 
     fn status(&self) -> Map<String, Value> {

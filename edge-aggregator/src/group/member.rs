@@ -62,10 +62,11 @@ impl Connections {
         let current = self.current.lock();
         let links = &current.links;
         let is_connected = !links.is_empty() && links.iter().all(Link::is_connected);
-        let mut failures =
-            links.iter().filter_map(|link| link.failures().borrow().as_ref().map(ToString::to_string));
-        let failure = if is_connected { String::new() } else { failures.next_back().unwrap_or_default() };
-        BrokerLink { is_connected, failure, wire: sum(current.earlier, links) }
+        let mut failures = links.iter().filter(|_| !is_connected).filter_map(|link| {
+            link.failures().borrow().as_ref().map(|failure| (failure.to_string(), failure.is_refusal()))
+        });
+        let (failure, is_refused) = failures.next_back().unwrap_or_default();
+        BrokerLink { is_connected, failure, is_refused, wire: sum(current.earlier, links) }
     }
 }
 

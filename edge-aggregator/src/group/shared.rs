@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_link::{LinkConfig, QoS};
+use headwater_link::{BrokerNeeds, LinkConfig, QoS};
+use headwater_protocol::message_sizes::PacketSizes;
 use headwater_telemetry::WorkLoops;
 use headwater_transport::BrokerAccess;
 use headwater_transport::tls::ClientIdentity;
@@ -11,6 +12,7 @@ use headwater_transport::tls::ClientIdentity;
 use crate::cloud::CloudConnection;
 use crate::error::AggregatorError;
 use crate::settings::config::{OpenedGroup, SharedConfig};
+use crate::settings::group::Role;
 
 /// Settings, access to the broker, connection to the cloud and work loops that all groups of a process share.
 #[derive(Clone, Debug)]
@@ -71,6 +73,9 @@ impl Shared {
         link.incoming_messages = self.config.queue_messages;
         link.outgoing_messages = link.incoming_messages;
         link.max_payload_bytes = link.max_payload_bytes.max(largest_payload.unwrap_or(0));
+        let is_leader = matches!(group.role, Role::Leader { .. });
+        let PacketSizes { usual, rare } = group.networks.packet_sizes(is_leader);
+        link.needs = BrokerNeeds::of_member([usual, rare], true);
         filters.into_iter().fold(link, |link, filter| link.subscribe(filter, QoS::AtLeastOnce))
     }
 }

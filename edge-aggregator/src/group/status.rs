@@ -63,6 +63,30 @@ impl WatchedGroup {
         self.failure.get_or_init(|| reason);
     }
 
+    /// Why the group cannot work before somebody changes something.
+    pub(crate) fn unready_reason(&self) -> Option<String> {
+        let (broker, lead) = match self.report()? {
+            GroupReport::Leader(report) => {
+                let LeaderReport { claim_refused, broker, lead, waits_for, .. } = *report;
+                if claim_refused.is_some() {
+                    return claim_refused;
+                }
+                (broker, waits_for.filter(|_| lead == LeadState::WaitingForSilent))
+            }
+            GroupReport::Edge(report) => (report.broker, None),
+        };
+        let group = format!("group {}/{}", self.site, self.group);
+        if broker.is_refused {
+            return Some(format!("{group}: {}", broker.failure));
+        }
+        lead.map(|leader| {
+            format!(
+                "{group} waits for the leader {leader}, whose claim nobody renews: end that process for good, then start this one with \
+                 --take-over"
+            )
+        })
+    }
+
     /// State and counts.
     pub(crate) fn status(&self) -> GroupStatus {
         let mut status = GroupStatus {
@@ -111,6 +135,7 @@ impl WatchedGroup {
             samples: SampleCounts {
                 open: report.open,
                 awaited: report.awaited,
+                unconfirmed_trigger: report.unconfirmed_trigger,
                 decided: report.decided,
                 dropped: report.dropped,
                 degraded: report.degraded,
@@ -168,5 +193,40 @@ fn lead_state(lead: LeadState) -> GroupState {
         LeadState::Leading => GroupState::Leading,
         LeadState::Waiting => GroupState::Waiting,
         LeadState::WaitingForSilent => GroupState::WaitingForSilent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_inference::bundle::Bundle;
+    use headwater_inference::testing::TinyNetwork;
+    use headwater_protocol::InstanceId;
+
+    use super::*;
+
+    fn unready_reason(report: LeaderReport) -> Option<String> {
+        let bundle = Arc::new(Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap());
+        let (site, group) = (SiteId::new("plant").unwrap(), GroupId::new("gate").unwrap());
+        let config = OpenedGroup::new(site, group, bundle);
+        WatchedGroup::new(&config, move || GroupReport::Leader(Box::new(report.clone()))).unready_reason()
+    }
+
+    #[test]
+    fn a_group_that_only_a_person_can_help_is_not_ready_and_says_what_helps() {
+        let waits = |lead| LeaderReport { lead, waits_for: Some(InstanceId(5)), ..LeaderReport::default() };
+        let broker = |is_refused| {
+            let broker = BrokerLink { failure: "QoS 0 alone".into(), is_refused, ..BrokerLink::default() };
+            LeaderReport { broker, ..LeaderReport::default() }
+        };
+        for (report, words) in [
+            (waits(LeadState::WaitingForSilent), ["group plant/gate waits for the leader", "--take-over"]),
+            (broker(true), ["group plant/gate", "QoS 0 alone"]),
+        ] {
+            let reason = unready_reason(report).expect("a reason");
+            assert!(words.iter().all(|word| reason.contains(word)), "{reason}");
+        }
+        for report in [LeaderReport::default(), waits(LeadState::Waiting), broker(false)] {
+            assert_eq!(unready_reason(report), None, "it goes on by itself");
+        }
     }
 }

@@ -221,19 +221,21 @@ impl Worker {
                 let (inbox, event) = self.listening(at);
                 inbox.receive(received, event);
             }
-            Incoming::Refused { topic, reason } => self.outbox.refused(at.instant, &topic, &reason),
+            Incoming::Refused { topic, reason } => {
+                self.outbox.answers.refused_otherwise(at.instant, &topic, &reason);
+            }
             Incoming::Connected => {
                 self.claim.connected(at.instant);
                 self.device_watch.connected(at.micros());
                 self.inbox.devices.connected();
                 self.handle(at, Event::Connected);
             }
-            Incoming::Disconnected { reason } => {
+            Incoming::Disconnected { reason, by_message } => {
                 debug!(reason, "results wait for the broker");
                 self.claim.disconnected();
                 self.device_watch.disconnected();
                 self.inbox.devices.disconnected(at.micros());
-                self.outbox.close(at.instant);
+                self.outbox.close(at.instant, by_message);
                 self.handle(at, Event::Disconnected);
             }
         }
@@ -407,6 +409,7 @@ impl Worker {
             report.open = self.leader.open_samples().len() as u64;
             report.policy = self.leader.policy_id();
             report.awaited = self.leader.awaited_samples() as u64;
+            report.unconfirmed_trigger = self.leader.unconfirmed_trigger();
             report.filled_slots = self.inbox.devices.filled();
             report.slots = self.leader.slots();
             report.numbering = self.leader.numbering();
@@ -482,6 +485,9 @@ impl RoundHandler for Worker {
         self.edges.tick(at.micros());
         while let Some(reply) = self.edges.try_next() {
             self.take_input(at, Input::Edge(reply));
+        }
+        for sample in std::mem::take(&mut self.outbox.refused) {
+            self.handle(at, Event::ResultRefused { sample });
         }
         self.handle(at, Event::Tick);
         self.act(at).await;

@@ -266,6 +266,9 @@ impl Store {
 /// The account without the samples of these lines.
 fn without(settled: &Settled, lines: &VecDeque<ClosedLine>) -> Settled {
     let mut earlier = settled.clone();
+    // Replay takes back the decisions of these lines.
+    let refused = lines.iter().filter(|line| line.dropped == Some(Dropped::ResultRefused)).count();
+    earlier.decided = earlier.decided.saturating_add(refused as u64);
     for line in lines {
         match line.dropped {
             None => earlier.decided = earlier.decided.saturating_sub(1),

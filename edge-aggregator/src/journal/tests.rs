@@ -279,6 +279,22 @@ async fn a_bounded_journal_keeps_the_settled_counts_the_open_samples_and_the_lat
 }
 
 #[tokio::test]
+async fn a_compaction_counts_a_result_that_the_broker_refused_once() {
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder, 1);
+    let (mut journal, _) = Journal::open(&config).unwrap();
+    let refused = Entry::Dropped { sample: SampleId(1), reason: Dropped::ResultRefused };
+    written(&mut journal, &[decided(1), decided(2), refused]).await;
+    let settled = Settled { highest: SampleId(2), decided: 1, dropped: [(Dropped::ResultRefused, 1)].into() };
+    let ranges = Entry::ClosedRanges { floor: None, ranges: vec![(SampleId(1), SampleId(2))] };
+    journal.compact_if_full(&settled, [ranges].into_iter(), std::iter::empty());
+    assert_eq!(journal.counts.compactions, 1);
+    drop(journal);
+    let (_, recovered) = Journal::open(&config).unwrap();
+    assert_eq!((recovered.settled, recovered.decisions), (settled, vec![decision(2)]));
+}
+
+#[tokio::test]
 async fn lines_before_a_new_numbering_do_not_come_back_when_the_file_is_compacted() {
     let folder = TempDir::new().unwrap();
     let config = config(&folder, 1);

@@ -57,13 +57,17 @@ impl BrokerAnswers {
         self.claim = Some(claim);
     }
 
-    /// Logs a refused message that is neither a claim nor a result.
+    /// Logs a refused message that is neither a claim nor a result: the refusals of these come with the acknowledgements.
     pub(crate) fn refused_otherwise(&mut self, now: Instant, topic: &str, reason: &PublishRefusal) {
         if topic == self.claims.topic || topic == self.results.topic {
             return;
         }
         if let Some(not_logged) = self.others.take(now) {
-            warn!(topic, %reason, not_logged, "the broker refuses a message of the leader: allow its topic in the access rules");
+            let advice = match reason {
+                PublishRefusal::NotAuthorized => "allow its topic in the access rules",
+                PublishRefusal::Other(_) => "the broker's log may say more",
+            };
+            warn!(topic, %reason, advice, not_logged, "the broker refuses a message of the leader");
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_inference::policy::Policy;
-use headwater_link::{Acknowledgement, Delivery, Link, LinkError, PublishRefusal, QoS};
+use headwater_link::{Acknowledgement, Delivery, Link, LinkError, QoS};
 use headwater_protocol::policy_command::{DeviceCommand, PolicyAnswer};
 use headwater_protocol::{
     Decision, DeviceId, DeviceTopic, MemberName, SampleId, Schema, SettledNotice, Topic, Topics,
@@ -37,6 +37,9 @@ const LOG_EVERY: Duration = Duration::from_secs(60);
 ///                 ^                            │
 ///                 └── connection lost, marked ─┘
 /// ```
+///
+/// A result that the broker refuses is given up. A broker that ends the connection because of a message does not say which: from then on
+/// results go one at a time, and one that ends [`MAX_ENDED`] connections is given up too.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     link: Link,
@@ -52,21 +55,32 @@ pub(crate) struct Outbox {
     /// Results that wait for the broker.
     pub(crate) waiting: VecDeque<QueuedResult>,
     unacknowledged: VecDeque<(QueuedResult, Acknowledgement)>,
+    /// Whether results go one at a time.
+    is_careful: bool,
+    /// Samples whose results were refused, until the leader has taken them.
+    pub(crate) refused: Vec<SampleId>,
     given_up_logged: Option<Instant>,
-    answers: BrokerAnswers,
+    pub(crate) answers: BrokerAnswers,
 }
+
+/// Connections that a result, alone on its way, may end.
+const MAX_ENDED: u8 = 2;
 
 /// A decision as JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct QueuedResult {
+    sample: SampleId,
     payload: Bytes,
+    /// Connections that ended because of a message while this result was alone on its way.
+    ended: u8,
     /// Whether the decision may have been published before.
     is_repeat: bool,
 }
 
 impl QueuedResult {
-    fn new(payload: Bytes) -> Self {
-        Self { payload, is_repeat: false }
+    fn new(decision: &Decision) -> Option<Self> {
+        let payload = json(decision)?;
+        Some(Self { sample: decision.sample, payload, ended: 0, is_repeat: false })
     }
 
     /// The message with the mark of a repeat.
@@ -77,16 +91,11 @@ impl QueuedResult {
         }
         // A decision is a JSON object with fields.
         let object = self.payload.strip_suffix(b"}").unwrap_or(&self.payload);
-        Self { payload: [object, MARK].concat().into(), is_repeat: true }
+        Self { payload: [object, MARK].concat().into(), is_repeat: true, ..self }
     }
 }
 
 impl Outbox {
-    /// Logs the refusal of a message. Refusals of claims and results are left out: they come with the acknowledgements.
-    pub(crate) fn refused(&mut self, now: Instant, topic: &str, reason: &PublishRefusal) {
-        self.answers.refused_otherwise(now, topic, reason);
-    }
-
     pub(crate) fn new(link: Link, topics: &Topics, request_qos: QoS, answers: BrokerAnswers) -> Self {
         Self {
             link,
@@ -100,6 +109,8 @@ impl Outbox {
             is_open: false,
             waiting: VecDeque::new(),
             unacknowledged: VecDeque::new(),
+            is_careful: false,
+            refused: Vec::new(),
             given_up_logged: None,
             answers,
         }
@@ -130,12 +141,12 @@ impl Outbox {
 
     /// Publishes a decision now, or when the broker is back.
     pub(crate) fn result(&mut self, decision: &Decision, now: Instant) {
-        self.send(json(decision).map(QueuedResult::new), now);
+        self.send(QueuedResult::new(decision), now);
     }
 
     /// Publishes a decision of an earlier process, marked as a repeat.
     pub(crate) fn repeat(&mut self, decision: &Decision, now: Instant) {
-        self.send(json(decision).map(|payload| QueuedResult::new(payload).marked()), now);
+        self.send(QueuedResult::new(decision).map(QueuedResult::marked), now);
     }
 
     fn send(&mut self, message: Option<QueuedResult>, now: Instant) {
@@ -193,9 +204,11 @@ impl Outbox {
     /// Publishes waiting results, oldest first, until the link takes no more.
     pub(crate) fn flush(&mut self, now: Instant) {
         self.answers.poll_claim(now);
-        self.forget_acknowledged(now);
+        self.forget_answered(now);
+        self.is_careful &= !(self.waiting.is_empty() && self.unacknowledged.is_empty());
+        let most = if self.is_careful { 1 } else { MAX_UNACKNOWLEDGED };
         while let Some(message) = self.waiting.front().filter(|_| self.is_open) {
-            if self.unacknowledged.len() == MAX_UNACKNOWLEDGED {
+            if self.unacknowledged.len() >= most {
                 return;
             }
             let (topic, payload) = (self.result_topic.as_str(), message.payload.clone());
@@ -208,7 +221,7 @@ impl Outbox {
                 }
                 Err(LinkError::NotConnected | LinkError::QueueFull { .. } | LinkError::Closed) => return,
                 Err(error) => {
-                    self.waiting.pop_front();
+                    self.refused.extend(self.waiting.pop_front().map(|message| message.sample));
                     self.given_up(now, &error);
                 }
             }
@@ -216,17 +229,27 @@ impl Outbox {
     }
 
     /// Forgets the oldest results that the broker has acknowledged or refused, up to the first without an answer: brokers answer in the
-    /// order of the messages. A refused result is counted as unsent.
-    fn forget_acknowledged(&mut self, now: Instant) {
-        while let Some((_, acknowledgement)) = self.unacknowledged.front_mut() {
-            match acknowledgement.poll() {
-                Delivery::Pending | Delivery::Lost => return,
-                Delivery::Acknowledged => _ = self.unacknowledged.pop_front(),
-                Delivery::Refused { reason, needs_rights } => {
-                    self.unacknowledged.pop_front();
-                    self.answers.count(|report| report.results_unsent += 1);
-                    self.answers.result_refused(now, &reason, needs_rights);
-                }
+    /// order of the messages.
+    fn forget_answered(&mut self, now: Instant) {
+        while let Some((message, acknowledgement)) = self.unacknowledged.front_mut() {
+            let (sample, answer) = (message.sample, acknowledgement.poll());
+            if !self.take_answer(now, sample, answer) {
+                return;
+            }
+            self.unacknowledged.pop_front();
+        }
+    }
+
+    /// Takes the broker's answer to a result; returns whether there is one. A refused result is counted as unsent.
+    fn take_answer(&mut self, now: Instant, sample: SampleId, answer: Delivery) -> bool {
+        match answer {
+            Delivery::Pending | Delivery::Lost => false,
+            Delivery::Acknowledged => true,
+            Delivery::Refused { reason, needs_rights } => {
+                self.refused.push(sample);
+                self.answers.count(|report| report.results_unsent += 1);
+                self.answers.result_refused(now, &reason, needs_rights);
+                true
             }
         }
     }
@@ -243,19 +266,28 @@ impl Outbox {
     }
 
     /// The connection was lost: nothing is published before [`Outbox::open`]. Results without an acknowledgement may have arrived, and wait
-    /// again, marked as repeats.
-    pub(crate) fn close(&mut self, now: Instant) {
+    /// again, marked as repeats. `by_message` says that the broker ended the connection because of a message.
+    pub(crate) fn close(&mut self, now: Instant, by_message: bool) {
         self.is_open = false;
-        // Acknowledgements that came before the loss still count.
-        let lost: Vec<_> = self
-            .unacknowledged
-            .drain(..)
-            .filter_map(|(message, mut acknowledgement)| match acknowledgement.poll() {
-                Delivery::Acknowledged => None,
-                Delivery::Pending | Delivery::Lost | Delivery::Refused { .. } => Some(message.marked()),
-            })
-            .collect();
-        lost.into_iter().rev().for_each(|message| self.waiting.push_front(message));
+        let mut lost = Vec::new();
+        for (message, mut acknowledgement) in std::mem::take(&mut self.unacknowledged) {
+            // Answers that came before the loss still count.
+            let answer = acknowledgement.poll();
+            if !self.take_answer(now, message.sample, answer) {
+                lost.push(message);
+            }
+        }
+        self.is_careful |= by_message;
+        let is_alone = lost.len() == 1;
+        for mut message in lost.into_iter().rev() {
+            message.ended += u8::from(by_message && is_alone);
+            if message.ended < MAX_ENDED {
+                self.waiting.push_front(message.marked());
+            } else {
+                self.refused.push(message.sample);
+                self.given_up(now, &"the broker ends the connection because of it");
+            }
+        }
         while self.waiting.len() > MAX_WAITING {
             self.waiting.pop_front();
             self.given_up(now, &"too many results wait for the broker");
@@ -271,7 +303,7 @@ impl Outbox {
     /// Time after which [`Outbox::flush`] may do more, because the link's queue may have room or answers of the broker may have come.
     /// `None` if nothing waits.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
-        if self.is_open && !self.waiting.is_empty() {
+        if !self.refused.is_empty() || self.is_open && !self.waiting.is_empty() {
             return Some(RETRY);
         }
         let awaits_answer = !self.unacknowledged.is_empty() || self.answers.awaits_claim();

@@ -1,6 +1,6 @@
 //! Settings of `headwater-aggregator`: one group by settings of its own, or several as `[[group]]`.
 
-use headwater_inference::bundle::Networks;
+use headwater_inference::bundle::{Networks, OpenedBundles};
 use headwater_inference::policy::{Policy, PolicyChanges, PolicyFileError};
 use headwater_protocol::{GroupId, PolicyId};
 use headwater_settings::{
@@ -72,10 +72,10 @@ impl AggregatorSettings {
     /// # Errors
     /// Every file that cannot be opened, with its key.
     pub fn open(&self) -> Result<AggregatorConfig, Vec<String>> {
-        let (mut groups, mut mistakes) = (Vec::new(), Vec::new());
+        let (mut groups, mut mistakes, mut bundles) = (Vec::new(), Vec::new(), OpenedBundles::default());
         for (index, group) in self.groups.all.iter().enumerate() {
             let place = self.groups.place(index);
-            match group.open(&self.shared.security) {
+            match group.open(&self.shared.security, &mut bundles) {
                 Ok(group) => groups.push(group),
                 Err(of_group) => {
                     mistakes.extend(of_group.into_iter().map(|mistake| format!("{place}{mistake}")));
@@ -119,15 +119,23 @@ impl Program for AggregatorSettings {
 
 impl GroupSettings {
     /// Opens the bundles of the group.
-    pub(crate) fn open_networks(&self, security: &SecuritySettings) -> Result<Networks, Vec<String>> {
+    pub(crate) fn open_networks(
+        &self,
+        security: &SecuritySettings,
+        bundles: &mut OpenedBundles,
+    ) -> Result<Networks, Vec<String>> {
         let trust = security.trust(&self.full_name(), Some(&self.site)).map_err(|mistake| vec![mistake])?;
-        Networks::open(&self.bundle, self.next_bundle.as_deref(), trust.as_ref())
+        Networks::open_among(bundles, (&self.bundle, self.next_bundle.as_deref()), trust.as_ref())
     }
 
     /// Opens the files of the group.
-    fn open(&self, security: &SecuritySettings) -> Result<OpenedGroup, Vec<String>> {
+    fn open(
+        &self,
+        security: &SecuritySettings,
+        bundles: &mut OpenedBundles,
+    ) -> Result<OpenedGroup, Vec<String>> {
         let mut mistakes = Vec::new();
-        let networks = self.open_networks(security);
+        let networks = self.open_networks(security, bundles);
         let networks = networks.map_err(|of_bundles| mistakes.extend(of_bundles)).ok();
         let identity = self.identity(&security.tls).map_err(|mistake| mistakes.push(mistake)).ok().flatten();
         let policy = self.policy(networks.as_ref());

@@ -334,6 +334,29 @@ async fn answer_that(
 }
 
 #[tokio::test]
+async fn a_leader_whose_broker_cannot_carry_its_messages_is_not_ready_and_says_why() {
+    for (lines, found) in [
+        ("max_qos 0\n", "QoS 0 alone"),
+        ("retain_available false\n", "no retained messages"),
+        ("max_packet_size 150\n", "max_packet_size is 150 bytes"),
+    ] {
+        let (folder, port) = (TempDir::new().unwrap(), held_port().unwrap());
+        let Some(broker) = Mosquitto::start_of(&folder, port, lines).await else {
+            return eprintln!("skipped: mosquitto is not installed (scripts/install/test-tools)");
+        };
+        let group = Group::named("gate", broker.1.clone(), SURE);
+        let mut shared = group.shared();
+        shared.admin.listen = Some(([127, 0, 0, 1], 0).into());
+        let config = AggregatorConfig { shared, groups: vec![group.config()] };
+        let aggregator = Aggregator::start(config).await.unwrap();
+        let address = aggregator.admin_address().expect("an admin listener");
+        let ready = answer_that(address, "/ready", |answer| answer.contains(found)).await;
+        assert!(ready.starts_with("not ready") && ready.contains("group plant/gate"), "{ready}");
+        aggregator.shutdown().await;
+    }
+}
+
+#[tokio::test]
 async fn a_leader_whose_claim_the_broker_refuses_is_not_ready_and_says_why() {
     let (folder, port) = (TempDir::new().unwrap(), held_port().unwrap());
     let Some(broker) = Mosquitto::start_with(&folder, port, "topic read #\n").await else {

@@ -1,5 +1,7 @@
 //! From summaries to published decisions.
 
+use std::time::Instant;
+
 use headwater_edge_aggregator::AggregatorError;
 use headwater_edge_aggregator::{GroupLeader, OpenedGroup, Role, Shared};
 use headwater_link::Endpoint;
@@ -48,6 +50,30 @@ async fn a_sure_sample_is_decided_locally_when_every_device_has_answered() {
     let report = leader.shutdown().await.unwrap();
     assert_eq!((report.decided, report.missing, report.exits[&Exit::LOCAL]), (1, 0, 1));
     assert!(report.broker.wire.sent > 0 && report.broker.wire.received > 0);
+}
+
+#[tokio::test]
+async fn a_device_whose_camera_is_frozen_is_missing_and_not_waited_for() {
+    let group = Group::new(SURE);
+    let leader = group.leader().await;
+    let mut observer = group.observer().await;
+    let cameras = [group.camera(0).await, group.camera(1).await, group.camera(2).await];
+    filled(&leader, 3).await;
+    let started = Instant::now();
+    cameras[2].says_frozen("100 equal frames");
+    cameras[..2].iter().for_each(|camera| camera.sees(7, 2));
+    let decision = observer.result().await;
+    let waited_ms = started.elapsed().as_millis();
+    assert!(
+        waited_ms < u128::from(group.bundle.policy().window_ms),
+        "{waited_ms} ms: the window ended by time"
+    );
+    assert_eq!(
+        decision.presence,
+        views([SlotPresence::Present, SlotPresence::Present, SlotPresence::Missing])
+    );
+    assert_eq!(leader.report().filled_slots, SlotSet::first(3), "it keeps its slot");
+    leader.shutdown().await.unwrap();
 }
 
 #[tokio::test]

@@ -168,7 +168,7 @@ pub(crate) fn birth(id: &DeviceId, slot: u8, network: NetworkId) -> Birth {
 }
 
 pub(crate) fn status(state: DeviceState) -> Vec<u8> {
-    serde_json::to_vec(&Status { schema: Schema, state, boot: Boot(1) }).unwrap()
+    serde_json::to_vec(&Status { schema: Schema, state, boot: Boot(1), frozen: None }).unwrap()
 }
 
 impl Camera {
@@ -233,6 +233,14 @@ impl Camera {
                 return payload;
             }
         }
+    }
+
+    /// Says why the device gives no answers though it is up.
+    pub(crate) fn says_frozen(&self, reason: &str) {
+        let frozen = Some(reason.to_owned());
+        let status = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1), frozen };
+        let topic = self.topics.device(&self.id, DeviceTopic::Status);
+        self.link.publish(topic, serde_json::to_vec(&status).unwrap(), QoS::AtLeastOnce, true).unwrap();
     }
 
     fn send(&self, leaf: DeviceTopic, sample: u64, body: Body<'_>) {

@@ -146,12 +146,18 @@ impl Mosquitto {
 
     /// A broker with these access rules; `None` if no Mosquitto is installed.
     pub(crate) async fn start_with(folder: &TempDir, port: u16, rules: &str) -> Option<Self> {
-        let address = Endpoint::mqtt("127.0.0.1", port).unwrap();
-        let [file, access] = ["mosquitto.conf", "access.rules"].map(|name| folder.path().join(name));
+        let access = folder.path().join("access.rules");
         std::fs::write(&access, rules).unwrap();
+        Self::start_of(folder, port, &format!("acl_file {}\n", access.display())).await
+    }
+
+    /// A broker with these further lines of configuration; `None` if no Mosquitto is installed.
+    pub(crate) async fn start_of(folder: &TempDir, port: u16, lines: &str) -> Option<Self> {
+        let address = Endpoint::mqtt("127.0.0.1", port).unwrap();
+        let file = folder.path().join("mosquitto.conf");
         // Without `user root`, a Mosquitto started by root runs as a user who may not read the folder.
         let common = format!("user root\nlistener {port} 127.0.0.1\nallow_anonymous true\n");
-        std::fs::write(&file, format!("{common}acl_file {}\n", access.display())).unwrap();
+        std::fs::write(&file, common + lines).unwrap();
         let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
         let mut command = Command::new("mosquitto");
         command.arg("-c").arg(file).env("PATH", path).stdout(Stdio::null()).stderr(Stdio::null());

@@ -2,10 +2,12 @@
 
 use headwater_edge_aggregator::{GroupLeader, Shared, SharedConfig};
 use headwater_link::testing::TcpProxy;
-use headwater_protocol::SampleId;
+use headwater_protocol::{Dropped, SampleId};
+use headwater_transport::held_port;
 use tempfile::TempDir;
 
 use crate::group::{Group, filled};
+use crate::groups::Mosquitto;
 use crate::restart::journalled;
 
 const SURE: f32 = 1.0;
@@ -36,6 +38,35 @@ async fn a_result_that_the_broker_acknowledged_is_not_sent_again_after_a_reconne
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
     }
+    leader.shutdown().await.unwrap();
+}
+
+/// Mosquitto answers a message that is longer than its `message_size_limit` with a reason code that MQTT 5 does not list for PUBACK.
+#[tokio::test]
+async fn a_result_that_the_broker_refuses_is_a_drop_in_the_account_and_the_group_goes_on() {
+    let (folder, port) = (TempDir::new().unwrap(), held_port().unwrap());
+    let Some(broker) = Mosquitto::start_of(&folder, port, "message_size_limit 300\n").await else {
+        return eprintln!("skipped: mosquitto is not installed (scripts/install/test-tools)");
+    };
+    let group = Group::named("gate", broker.1.clone(), SURE);
+    let leader = journalled(&group, &folder).await.unwrap();
+    let mut observer = group.observer().await;
+    let camera = group.camera(0).await;
+    filled(&leader, 1).await;
+    let written = leader.report().broker.wire;
+    for sample in 1..=3 {
+        camera.sees(sample, 1);
+        let settled = loop {
+            let settled = observer.settled(0).await;
+            if settled.dropped.values().sum::<u64>() == sample {
+                break settled;
+            }
+        };
+        assert_eq!((settled.decided, settled.dropped), (0, [(Dropped::ResultRefused, sample)].into()));
+    }
+    let report = leader.report();
+    assert_eq!((report.results_unsent, report.refused_by_broker["result"]), (3, 3));
+    assert!(report.broker.is_connected && report.broker.wire.sent - written.sent < 64 * 1024, "{report:?}");
     leader.shutdown().await.unwrap();
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use headwater_inference::sections::TierOutput;
 use headwater_link::LinkError;
-use headwater_protocol::{Body, SampleId, Trigger};
+use headwater_protocol::{Body, SampleId};
 use headwater_samples::View;
 use headwater_samples::archive::{BrokenFrame, Frame};
 use tracing::{debug, error, warn};
@@ -21,11 +21,17 @@ use crate::section_runner::{JobResult, Submitted};
 use crate::source::SourceEvent;
 use crate::timestamp::since_1970;
 
+/// Why a trigger is not answered ([`TriggeredIds`](headwater_protocol::TriggeredIds)).
+const FAR_AHEAD: &str = "its id is more than 1,000 above the newest one: it waits for a second trigger with an id within 1,000 of it";
+const BELOW: &str = "its id is not above the newest one: ids of a group only grow; after a wrong trigger the leader's account puts the device back, \
+                     and `headwater-aggregator --new-numbering GROUP` begins with any id";
+const TOO_HIGH: &str =
+    "its id is above 2^64 - 2^30 - 1, and no ids would be left: send small ids, or milliseconds of a clock";
+
 impl Agent {
     /// Captures a triggered sample unless its trigger is repeated, backwards or too high. If the trigger confirms the trigger of an earlier
     /// sample, sends the earlier sample's answer first.
     pub(super) fn capture_triggered(&mut self, sample: SampleId, now_us: u64) {
-        let newest = self.recent.newest();
         match self.recent.admit(sample) {
             Admission::New => self.capture(sample, now_us),
             Admission::Confirms(first) => {
@@ -33,13 +39,21 @@ impl Agent {
                 self.capture(sample, now_us);
             }
             Admission::Unconfirmed => {
-                self.count_implausible(sample, newest);
+                self.publisher.report().implausible += 1;
+                self.log_trigger(sample, FAR_AHEAD);
                 self.capture(sample, now_us);
             }
             Admission::Repeated => self.publisher.report().repeated += 1,
-            Admission::Backwards => self.refuse_backwards(sample),
-            Admission::TooHigh => self.count_implausible(sample, newest),
+            Admission::Backwards => {
+                self.publisher.report().backwards += 1;
+                self.log_trigger(sample, BELOW);
+            }
+            Admission::TooHigh => {
+                self.publisher.report().implausible += 1;
+                self.log_trigger(sample, TOO_HIGH);
+            }
         }
+        self.publisher.report().trigger_waits = self.recent.waits();
     }
 
     /// Captures a new sample. A sample that is not in view is answered at once, without the section.
@@ -233,27 +247,11 @@ impl Agent {
         }
     }
 
-    fn refuse_backwards(&self, sample: SampleId) {
-        let mut report = self.publisher.report();
-        report.backwards += 1;
-        if report.backwards == 1 {
+    /// Logs a trigger that is not answered now, at most a few times a minute.
+    fn log_trigger(&mut self, sample: SampleId, reason: &str) {
+        if let Some(not_logged) = self.trigger_log.take(Instant::now().into()) {
             let newest = self.recent.newest();
-            warn!(
-                sample = %sample, newest = %newest,
-                "a trigger goes backwards and is refused; later ones are only counted (ids of a group must only grow)"
-            );
-        }
-    }
-
-    fn count_implausible(&self, sample: SampleId, newest: SampleId) {
-        let mut report = self.publisher.report();
-        report.implausible += 1;
-        if report.implausible == 1 {
-            warn!(
-                sample = %sample, newest = %newest, max_step = Trigger::MAX_STEP, max = %Trigger::MAX_ID,
-                "a trigger is implausibly far ahead of the newest id: it is not answered before a second one near it; later ones are \
-                 only counted"
-            );
+            warn!(sample = %sample, newest = %newest, not_logged, reason, "a trigger is not answered");
         }
     }
 }

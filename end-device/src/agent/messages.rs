@@ -6,7 +6,10 @@ use bytes::Bytes;
 use headwater_inference::policy::{ExitPolicy, Policy};
 use headwater_link::{Incoming, PublishRefusal};
 use headwater_protocol::policy_command::{DeviceCommand, read_command};
-use headwater_protocol::{Body, Exit, Fault, Message, PolicyId, SampleId, SettledNotice, Trigger, decode};
+use headwater_protocol::{
+    Body, DeviceState, Exit, Fault, Message, PolicyId, SampleId, Schema, SettledNotice, Status, Trigger,
+    decode,
+};
 use tracing::{debug, info, warn};
 
 use super::Agent;
@@ -100,7 +103,18 @@ impl Agent {
         }
     }
 
-    /// Captures the sample that a trigger names; a network in the trigger is not looked at.
+    /// Says in the status why the camera gives no answers, or that it answers again.
+    pub(super) fn set_frozen(&mut self, frozen: Option<String>) {
+        let Publisher { topics, link, boot, .. } = &self.publisher;
+        let status = Status { schema: Schema, state: DeviceState::Up, boot: *boot, frozen };
+        let status = json(&topics.status, &status).payload;
+        self.presence.set_status(status.clone());
+        if let Err(error) = link.replace_retained(&topics.status, status) {
+            self.publisher.report().count_dropped(&error);
+        }
+    }
+
+    /// Captures a sample, whichever network the trigger names.
     fn on_trigger(&mut self, topic: &str, payload: &Bytes) {
         debug!(topic, payload_bytes = payload.len(), "message");
         match Trigger::read(payload, &self.publisher.limits) {
@@ -145,6 +159,7 @@ impl Agent {
                 self.note_leader(&notice);
                 self.note_allowed_wait(&notice);
                 self.recent.settle(notice.account.highest);
+                self.publisher.report().trigger_waits = self.recent.waits();
                 self.unsettled.settle(&notice);
                 self.send_passed_over(&notice);
                 self.report_unsettled();

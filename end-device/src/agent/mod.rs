@@ -49,6 +49,8 @@ pub(crate) struct Agent {
     pub(crate) presence: PresenceWatch,
     /// Limits log lines about messages that the broker refuses.
     pub(crate) refusal_log: LogLimit,
+    /// Limits log lines about triggers that are not answered.
+    pub(crate) trigger_log: LogLimit,
     pub(crate) capture_clock: Option<CaptureClock>,
     /// Longest wait, after the source has ended, for all samples to be settled.
     pub(crate) grace: Duration,
@@ -101,6 +103,10 @@ impl Agent {
 
     async fn serve(&mut self, inputs: &mut AgentInputs) -> Ended {
         let AgentInputs { incoming, results, stop, policies } = inputs;
+        let mut frozen = self.publisher.report.frozen.subscribe();
+        if self.publisher.report.frozen().is_some() {
+            frozen.mark_changed();
+        }
         let mut next_capture = self.next_capture();
         let mut next_frame = None;
         // Set once the source has ended: the reason, and the time at which the device leaves even with unsettled samples.
@@ -114,6 +120,10 @@ impl Agent {
                     if let Some((policy, id)) = policies.borrow_and_update().clone() {
                         self.set_policy(policy, id);
                     }
+                }
+                Ok(()) = frozen.changed() => {
+                    let reason = frozen.borrow_and_update().clone();
+                    self.set_frozen(reason);
                 }
                 () = sleep_until(self.next_batch()) => self.send_batch(),
                 () = sleep_until(self.next_spool_service()) => self.serve_spool(),

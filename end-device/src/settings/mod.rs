@@ -366,6 +366,23 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_url_of_another_scheme_says_what_to_use() {
+        for (url, advice) in [
+            ("192.168.1.20/snap.jpg", "found \"none\": write http:// before it"),
+            ("file:///srv/x.jpg", "found \"file\": for files use source.kind = \"folder\" or \"watch\""),
+            (
+                "RTSP://u:s3cret@cam/1",
+                "found \"RTSP\": for a stream use source.kind = \"stdin\" behind ffmpeg",
+            ),
+            ("ftp://cam", "expected the scheme http, found \"ftp\""),
+        ] {
+            let found = DeviceSettings::load(sources(&["--source-kind", "http", "--source-http-url", url]));
+            let Err(Stop::Mistakes(mistakes)) = found else { panic!("{url} was accepted") };
+            assert!(mistakes[0].contains(advice) && !mistakes[0].contains("s3cret"), "{mistakes:?}");
+        }
+    }
+
+    #[test]
     fn an_unknown_key_names_the_nearest_known_one() {
         let file = format!("keep_mss = 3\n{SHIPPED}");
         let sources = Sources::default().with_file(file).with_arguments(["--source-path", "f"]);

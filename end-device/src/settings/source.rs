@@ -4,12 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use headwater_samples::image_codec::MAX_SIDE_PX;
+use headwater_samples::image_codec::MAX_PIXELS;
 use headwater_samples::roi::Roi;
 use headwater_settings::{
     Loaded, Misfit, Mistake, Origin, Value, default, optional, secret, section, settings, word,
 };
-use headwater_transport::Endpoint;
+use headwater_transport::{Endpoint, EndpointError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -21,8 +21,8 @@ settings! {
     #[derive(Clone, Debug)]
     pub struct SourceSettings {
         /// Kind of source (docs/sources.md has a recipe for each): "archive" (an archive or a folder of its layout; the sample id picks the
-        /// frame), "folder" (its images in the order of their names, at a rate), "watch" (a folder; each new image that is complete is a
-        /// frame), "http" (a snapshot URL, requested at each capture) or "stdin" (a pipe, such as ffmpeg's).
+        /// frame), "folder" (its images and those below it in the order of their names, at a rate), "watch" (a folder; each new image in it
+        /// or below it that is complete is a frame), "http" (a snapshot URL, requested at each capture) or "stdin" (a pipe, such as ffmpeg's).
         pub kind: SourceWord = default("archive").by(source_word),
         /// Frames: for "archive" a .tar.gz or a folder of the same layout, for "folder" and "watch" a folder of images.
         pub path: Option<PathBuf> = optional("frames.tar.gz"),
@@ -32,6 +32,12 @@ settings! {
         /// Milliseconds for which the newest frame of folder, watch or stdin answers; then the slot is missing. Longer bridges gaps, and
         /// answers with older frames. Left out: two periods (of the clock or the folder), or 1000.
         pub max_age_ms: Option<u64> = optional("1000").within(1..=MAX_MS),
+        /// Frames in a row after which a camera (watch, http, stdin) is frozen, dark or covered: all are equal, byte for byte, or all their
+        /// views lack contrast. The device then says so and gives no answers until a frame differs. Take more than lie between two key frames
+        /// of a video stream, which may be equal in a still scene. 0: never; 1 counts as 2.
+        pub frozen_frames: u64 = default("100").within(0..=1_000_000),
+        /// Standard deviation of a view, pixels 0 to 255, below which it lacks contrast.
+        pub frozen_deviation: u64 = default("2").within(0..=255),
         /// A folder that is played.
         pub folder: FolderSettings = section(),
         /// A watched folder.
@@ -105,8 +111,8 @@ settings! {
     /// Section `[source.stdin]`.
     #[derive(Clone, Copy, Debug)]
     pub struct StdinSettings {
-        /// Format of the input: "rgb24" or "gray" (raw pixels), or "mjpeg" (JPEG or PNG files one after the other). The device
-        /// stops at the end of the input.
+        /// Format of the input: "rgb24" or "gray" (raw pixels), or "mjpeg" (JPEG, PNG or WebP files one after the other). The
+        /// device stops at the end of the input.
         pub format: StdinFormat = default("rgb24").word(),
         /// Width and height of raw frames, as 320x240. Left out: those of the view.
         pub size: Option<[u32; 2]> = optional("320x240").by(frame_size),
@@ -121,7 +127,7 @@ pub enum StdinFormat {
     Rgb24,
     /// Raw pixels of one byte; all frames have the same size.
     Gray,
-    /// JPEG or PNG files one after the other.
+    /// JPEG, PNG or WebP files one after the other.
     Mjpeg,
 }
 
@@ -151,12 +157,13 @@ fn source_word(text: &str) -> Result<SourceWord, Mistake> {
     })
 }
 
-/// Prefixes of keys that belong to some kinds of source alone, with these kinds.
-const KEYS_OF_KINDS: [(&str, &[SourceWord]); 6] = {
+/// Keys that belong to some kinds of source alone, with those kinds.
+const KEYS_OF_KINDS: [(&str, &[SourceWord]); 7] = {
     use SourceWord::{Archive, Folder, Http, Stdin, Watch};
     [
         ("source.path", &[Archive, Folder, Watch]),
         ("source.max_age_ms", &[Folder, Watch, Stdin]),
+        ("source.frozen_", &[Watch, Http, Stdin]),
         ("source.folder.", &[Folder]),
         ("source.watch.", &[Watch]),
         ("source.http.", &[Http]),
@@ -284,10 +291,11 @@ fn rank(origin: &Origin) -> u8 {
 }
 
 fn frame_size(text: &str) -> Result<[u32; 2], String> {
-    let side = |side: &str| side.parse().ok().filter(|side| (1..=MAX_SIDE_PX).contains(side));
-    text.split_once('x')
-        .and_then(|(width, height)| Some([side(width)?, side(height)?]))
-        .ok_or_else(|| format!("expected WxH, each 1 to {MAX_SIDE_PX} pixels, found {text:?}"))
+    let size = text.split_once('x');
+    let size = size.and_then(|(width, height)| Some([width.parse().ok()?, height.parse().ok()?]));
+    let pixels = |[width, height]: [u32; 2]| u64::from(width) * u64::from(height);
+    size.filter(|size| (1..=MAX_PIXELS).contains(&pixels(*size)))
+        .ok_or_else(|| format!("expected WxH of 1 to {MAX_PIXELS} pixels in all, found {text:?}"))
 }
 
 #[cfg(not(feature = "http"))]
@@ -300,9 +308,29 @@ fn snapshot_url(text: &str) -> Result<Endpoint, String> {
     if !text.is_empty() {
         return Err(WITHOUT_HTTP.into());
     }
-    let url = Endpoint::http(text).map_err(|error| error.to_string())?;
+    let url = Endpoint::http(text).map_err(|error| match error {
+        EndpointError::Credentials => "expected a URL without user and password, found one with them: leave them \
+                                       out, and put user:password into a file that source.http.auth_file names"
+            .to_owned(),
+        EndpointError::Scheme { found, .. } => {
+            let advice = match found.to_ascii_lowercase().as_str() {
+                "none" => ": write http:// before it",
+                "file" => ": for files use source.kind = \"folder\" or \"watch\"",
+                "rtsp" | "rtsps" | "rtmp" | "rtp" | "udp" => {
+                    ": for a stream use source.kind = \"stdin\" behind ffmpeg (docs/sources.md)"
+                }
+                _ => "",
+            };
+            format!("expected the scheme http, found {found:?}{advice}")
+        }
+        error => error.to_string(),
+    })?;
     match url.scheme().uses_tls() {
         false => Ok(url),
-        true => Err(format!("expected the scheme http, found {}", url.scheme().name())),
+        true => {
+            Err("expected the scheme http, found https: there is no TLS to cameras; most have the same path \
+                     under http"
+                .to_owned())
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Faults of frames, counted by kind.
 
-use std::fmt;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::{fmt, mem};
 
 use tracing::warn;
 
@@ -12,13 +14,16 @@ use crate::report::{SharedReport, count_first};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameFault(&'static str);
 
+/// A frame that is missing: why, and what was found.
+pub(crate) type Missing = (FrameFault, String);
+
 #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "some faults happen to snapshot URLs alone"))]
 impl FrameFault {
     /// The file is no image, or a damaged one.
     pub(crate) const BROKEN: Self = Self("broken");
     /// The file ends before its image does.
     pub(crate) const CUT: Self = Self("cut");
-    /// The file has more bytes than a frame may have.
+    /// The file has more bytes or pixels than a frame may have, or needs too much memory.
     pub(crate) const OVERSIZE: Self = Self("oversize");
     /// The region of interest lies outside the frame.
     pub(crate) const ROI_OUTSIDE: Self = Self("roi_outside");
@@ -34,12 +39,16 @@ impl FrameFault {
     pub(crate) const NONE_YET: Self = Self("none_yet");
     /// The camera did not answer in time.
     pub(crate) const TIMEOUT: Self = Self("timeout");
-    /// The camera cannot be connected to, or the connection broke.
+    /// The camera cannot be connected to.
     pub(crate) const UNREACHABLE: Self = Self("unreachable");
-    /// The camera answered with a status other than 200.
+    /// The camera was reached, and its answer cannot be read.
+    pub(crate) const BAD_ANSWER: Self = Self("bad_answer");
+    /// The camera answered with a status of refusal or of another address.
     pub(crate) const STATUS: Self = Self("status");
-    /// The camera answered with a page or another type that is no image.
+    /// The camera answered with a page or other bytes that hold no image.
     pub(crate) const NOT_AN_IMAGE: Self = Self("not_an_image");
+    /// The camera is frozen, dark or covered.
+    pub(crate) const FROZEN: Self = Self("frozen");
     /// Too many requests to the camera are unanswered.
     pub(crate) const BUSY: Self = Self("busy");
 }
@@ -52,6 +61,31 @@ impl SharedReport {
         }
     }
 
+    /// What was found; a missing frame of the source `name` is counted.
+    pub(crate) fn counted<T>(&self, name: impl fmt::Display, found: Result<T, Missing>) -> Option<T> {
+        found.map_err(|(fault, detail)| self.count_fault(fault, format_args!("{name}: {detail}"))).ok()
+    }
+
+    /// Notes why the camera's frames answer nothing; `None` where they answer. Returns whether that has changed.
+    pub(crate) fn set_frozen(&self, reason: Option<String>) -> bool {
+        self.lock().frozen = reason.is_some();
+        self.frozen.send_if_modified(|known| mem::replace(known, reason) != *known)
+    }
+
+    /// Notes the entries of a folder that its latest scan passed over, and logs the first of each reason.
+    pub(crate) fn note_passed_over(&self, passed_over: &BTreeMap<&'static str, (u64, PathBuf)>) {
+        let mut counts = mem::take(&mut self.lock().passed_over);
+        // A reason that was logged stays, at 0.
+        counts.values_mut().for_each(|count| *count = 0);
+        for (reason, (count, path)) in passed_over {
+            if counts.insert(reason, *count).is_none() {
+                warn!(reason, count, path = %path.display(), "entries of the folder are passed over; only counted from now on");
+            }
+        }
+        self.lock().passed_over = counts;
+    }
+
+    /// Counts a frame.
     pub(crate) fn count_frame(&self) {
         self.lock().source_frames += 1;
     }

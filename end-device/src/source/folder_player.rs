@@ -1,4 +1,4 @@
-//! A folder of images, played in the order of their names at a fixed rate.
+//! A folder of images, with those below it, played in the order of their names at a fixed rate.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use headwater_samples::roi::{self, RoiError};
 
 use super::frame_channel::{FrameProducer, FrameSender};
-use super::image_files::{self, MAX_FILES};
+use super::image_files::{self, MAX_FILES, MAX_FOLDERS};
 use super::preprocess::Preprocessor;
 use crate::error::DeviceError;
 use crate::settings::{FolderEnd, FolderSettings};
@@ -29,14 +29,15 @@ impl FolderPlayer {
         let fail = |reason: &str| DeviceError::source_of_frames(path.display(), reason);
         let files = image_files::list(&path).map_err(|error| fail(&error.to_string()))?;
         if files.is_more {
-            return Err(fail(&format!("expected at most {MAX_FILES} images, found more; split the folder")));
+            let bounds = format!("{MAX_FILES} images and {MAX_FOLDERS} folders");
+            return Err(fail(&format!("expected at most {bounds}, found more; split the folder")));
         }
-        let first = files.paths.first().ok_or_else(|| fail("expected at least one image, found none"))?;
+        let first = files.paths.first().ok_or_else(|| fail(&files.none_found()))?;
         if let Some(region) = preprocessor.roi {
-            let bytes = std::fs::read(first).map_err(|error| fail(&error.to_string()))?;
             // Other faults of the first image are counted when it is played.
-            if let Err(error @ RoiError::Outside { .. }) =
-                roi::decode(&bytes, preprocessor.shape, Some(region))
+            if let Ok(bytes) = image_files::read(first)
+                && let Err(error @ RoiError::Outside { .. }) =
+                    roi::decode(&bytes, preprocessor.shape, Some(region))
             {
                 return Err(DeviceError::source_of_frames(first.display(), error));
             }
@@ -50,14 +51,14 @@ impl FrameProducer for FolderPlayer {
     fn run(self: Box<Self>, frames: &FrameSender) -> Result<(), String> {
         let mut due = Instant::now();
         loop {
-            // The folder is listed again before each pass: files may have been added or removed meanwhile.
-            let files = image_files::list(&self.path)
-                .map_err(|error| format!("{}: {error}", self.path.display()))?
-                .paths;
-            if files.is_empty() {
+            // A new list in each round takes files into account that were added or removed meanwhile.
+            let files =
+                image_files::list(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
+            frames.faults.note_passed_over(&files.passed_over);
+            if files.paths.is_empty() {
                 return Err(format!("{}: there are no images any more", self.path.display()));
             }
-            for file in files {
+            for file in files.paths {
                 if !frames.sleep_until(due) {
                     return Ok(());
                 }

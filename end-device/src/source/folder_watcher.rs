@@ -1,15 +1,14 @@
-//! A watched folder: each new image file is a frame once it is complete.
+//! A watched folder: each new image file in it or below it is a frame once it is complete.
 
 use std::collections::HashMap;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::faults::FrameFault;
 use super::frame_channel::{FrameProducer, FrameSender};
-use super::image_files::{self, MAX_FILES};
+use super::image_files::{self, MAX_FILES, MAX_FOLDERS};
 use super::preprocess::Preprocessor;
 use crate::error::DeviceError;
 use crate::settings::{Existing, WatchSettings};
@@ -29,7 +28,9 @@ impl FolderWatcher {
         settings: &WatchSettings,
         preprocessor: Preprocessor,
     ) -> Result<Self, DeviceError> {
-        let (files, _) = scan(&path).map_err(|error| DeviceError::source_of_frames(path.display(), error))?;
+        let files =
+            image_files::list(&path).map_err(|error| DeviceError::source_of_frames(path.display(), error))?;
+        let files = stamped(files.paths);
         let scan = match settings.existing {
             Existing::Skip => FolderScan::skipping(&files, SystemTime::now()),
             Existing::Take => FolderScan::default(),
@@ -40,13 +41,15 @@ impl FolderWatcher {
     /// Sends the new files; false when the channel is closed.
     fn send_new_files(&mut self, frames: &FrameSender) -> bool {
         let name = self.path.display();
-        let files = match scan(&self.path) {
-            Ok((files, is_more)) => {
-                if is_more {
-                    let detail = format_args!("{name}: more than {MAX_FILES} images");
+        let files = match image_files::list(&self.path) {
+            Ok(files) => {
+                if files.is_more {
+                    let detail =
+                        format_args!("{name}: more than {MAX_FILES} images or {MAX_FOLDERS} folders");
                     frames.faults.count_fault(FrameFault::TOO_MANY_FILES, detail);
                 }
-                files
+                frames.faults.note_passed_over(&files.passed_over);
+                stamped(files.paths)
             }
             // A missing folder, such as a share that is not mounted, may come back.
             Err(error) => {
@@ -68,16 +71,14 @@ impl FrameProducer for FolderWatcher {
     }
 }
 
-/// The image files of a folder with their stamps, and whether the folder holds more than [`MAX_FILES`].
-fn scan(path: &Path) -> io::Result<(Vec<ScannedFile>, bool)> {
-    let files = image_files::list(path)?;
-    let scanned = files.paths.into_iter().filter_map(|path| {
-        // A file that was removed after the folder was listed is left out.
-        let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
+/// The files with their stamps. A file that was removed meanwhile is left out.
+fn stamped(files: Vec<PathBuf>) -> Vec<ScannedFile> {
+    let scanned = files.into_iter().filter_map(|path| {
+        let metadata = fs::metadata(&path).ok()?;
         let stamp = FileStamp { bytes: metadata.len(), written: metadata.modified().ok()? };
         Some(ScannedFile { path, stamp })
     });
-    Ok((scanned.collect(), files.is_more))
+    scanned.collect()
 }
 
 /// Size and time of the last write: a file that is written again is a new one.
@@ -97,7 +98,7 @@ struct ScannedFile {
 /// Files of the last scan. Memory: some tens of bytes for each file in the folder.
 #[derive(Debug, Default)]
 struct FolderScan {
-    /// Files by the hash of their names, since names may be long and many.
+    /// Files by the hash of their paths, which may be long and many.
     known: HashMap<u64, KnownFile>,
     last: Option<SystemTime>,
 }
@@ -146,7 +147,7 @@ impl FolderScan {
 
 fn key(path: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
-    path.file_name().hash(&mut hasher);
+    path.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -198,6 +199,12 @@ mod tests {
         let mut scan = FolderScan::skipping(&[file("a", 10, 50)], at(100));
         check(&mut scan, 200, &[file("a", 10, 150)], &[]);
         check(&mut scan, 300, &[file("a", 10, 150)], &["a"]);
+    }
+
+    #[test]
+    fn files_of_one_name_in_two_folders_are_two() {
+        let mut scan = FolderScan::skipping(&[file("1/a", 10, 50)], at(100));
+        check(&mut scan, 200, &[file("1/a", 10, 50), file("2/a", 10, 60)], &["2/a"]);
     }
 
     #[test]

@@ -1,116 +1,223 @@
-//! Image files of a folder: their names, and their bytes within bounds.
+//! Image files under a folder: their names, and their bytes within bounds.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::collections::BTreeMap;
+use std::fs::{self, DirEntry, File};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use headwater_samples::{is_hidden, is_image_name};
+
 use super::MAX_FRAME_BYTES;
-use super::faults::FrameFault;
+use super::faults::{FrameFault, Missing};
 use super::frame_channel::FrameSender;
-use super::image_stream::{ImageStream, StreamPart};
 use super::preprocess::Preprocessor;
-use crate::report::SharedReport;
 
-/// Largest number of image files that are listed in a folder.
+/// Image files that are listed.
 pub(crate) const MAX_FILES: usize = 65_536;
+/// Folders that are listed.
+pub(crate) const MAX_FOLDERS: usize = 4096;
+/// Folders from the first to the deepest, such as `2026/11/25/10` below it.
+pub(crate) const MAX_DEPTH: usize = 8;
 
-/// Image files of a folder, in the order of their names.
+/// Image files in a folder and in the folders below it, in the order of their paths.
+#[derive(Default)]
 pub(crate) struct ImageFiles {
     pub(crate) paths: Vec<PathBuf>,
-    /// True if the folder holds more than [`MAX_FILES`].
+    /// There are more than [`MAX_FILES`] or [`MAX_FOLDERS`]. The folders with the lowest names, most often the oldest dates, are left out.
     pub(crate) is_more: bool,
+    /// By reason: entries that are passed over, and one of them. Hidden entries and folders of the system are not counted.
+    pub(crate) passed_over: BTreeMap<&'static str, (u64, PathBuf)>,
 }
 
-/// Lists the image files of a folder.
+/// Lists the image files in a folder and below it.
 ///
 /// # Errors
-/// The error of the file system.
+/// The error of the file system. A folder that may not be read is passed over, and one that was removed meanwhile is left out.
 pub(crate) fn list(folder: &Path) -> io::Result<ImageFiles> {
-    let mut files = ImageFiles { paths: Vec::new(), is_more: false };
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if !is_image_name(&path) {
-            continue;
-        }
-        if files.paths.len() == MAX_FILES {
+    let mut files = ImageFiles::default();
+    let mut folders = vec![(folder.to_path_buf(), 1)];
+    let mut listed = 0;
+    while let Some((path, depth)) = folders.pop() {
+        if listed == MAX_FOLDERS || files.paths.len() == MAX_FILES {
             files.is_more = true;
             break;
         }
-        files.paths.push(path);
+        listed += 1;
+        let entries = match fs::read_dir(&path) {
+            Err(error) if depth > 1 && error.kind() == ErrorKind::NotFound => continue,
+            Err(error) if depth > 1 && error.kind() == ErrorKind::PermissionDenied => {
+                files.pass_over("not_readable", path);
+                continue;
+            }
+            entries => entries?,
+        };
+        let mut below = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if is_hidden(&name) {
+                continue;
+            }
+            match kind_of(&entry, &name) {
+                EntryKind::Image if files.paths.len() == MAX_FILES => files.is_more = true,
+                EntryKind::Image => files.paths.push(entry.path()),
+                EntryKind::Folder if depth < MAX_DEPTH => below.push((entry.path(), depth + 1)),
+                EntryKind::Folder => files.pass_over("too_deep", entry.path()),
+                EntryKind::Other(reason) => files.pass_over(reason, entry.path()),
+            }
+        }
+        // The last one is listed first.
+        below.sort();
+        folders.append(&mut below);
     }
     files.paths.sort();
     Ok(files)
 }
 
-/// True for the name of an image file that is not hidden: a hidden file is one that some program is still writing.
-fn is_image_name(path: &Path) -> bool {
-    let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    let extension = path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase);
-    !is_hidden && extension.is_some_and(|found| ["png", "jpg", "jpeg", "webp"].contains(&found.as_str()))
+enum EntryKind {
+    Image,
+    Folder,
+    Other(&'static str),
+}
+
+/// What an entry is, without opening it. A link to a file is a file; links to folders could lead in circles.
+fn kind_of(entry: &DirEntry, name: &str) -> EntryKind {
+    let kind = entry.file_type().and_then(|kind| match kind.is_symlink() {
+        true => Ok((true, fs::metadata(entry.path())?.file_type())),
+        false => Ok((false, kind)),
+    });
+    match kind {
+        Ok((false, kind)) if kind.is_dir() => EntryKind::Folder,
+        Ok((true, kind)) if kind.is_dir() => EntryKind::Other("link_to_folder"),
+        Ok((_, kind)) if kind.is_file() && is_image_name(name) => EntryKind::Image,
+        Ok((_, kind)) if kind.is_file() => EntryKind::Other("other_name"),
+        Ok(_) => EntryKind::Other("no_file"),
+        Err(_) => EntryKind::Other("dangling_link"),
+    }
+}
+
+impl ImageFiles {
+    fn pass_over(&mut self, reason: &'static str, path: PathBuf) {
+        self.passed_over.entry(reason).or_insert((0, path)).0 += 1;
+    }
+
+    /// That there is no image, and what there is, for an error.
+    pub(crate) fn none_found(&self) -> String {
+        let of = |(reason, (count, path)): (&&str, &(u64, PathBuf))| {
+            format!("; passed over: {count} of {reason}, such as {}", path.display())
+        };
+        format!(
+            "expected at least one image, found none{}",
+            self.passed_over.iter().map(of).collect::<String>()
+        )
+    }
 }
 
 /// Sends the view of an image file, or counts the file's fault; false when the channel is closed.
 pub(crate) fn send_file(path: &Path, preprocessor: &Preprocessor, frames: &FrameSender) -> bool {
-    let name = path.display().to_string();
-    let view =
-        read(path, &name, &frames.faults).and_then(|bytes| preprocessor.image(&bytes, &name, &frames.faults));
-    view.is_none_or(|view| frames.send(view))
+    let view = read(path).and_then(|bytes| preprocessor.image(&bytes, &frames.faults));
+    frames.faults.counted(path.display(), view).is_none_or(|view| frames.send(view))
 }
 
-fn read(path: &Path, name: &str, faults: &SharedReport) -> Option<Vec<u8>> {
+/// The bytes of an image file.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Missing> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_FRAME_BYTES + 1).read_to_end(&mut bytes));
-    let (fault, detail) = match read {
-        Err(error) => (FrameFault::UNREADABLE, error.to_string()),
+    match read {
+        Err(error) => Err((FrameFault::UNREADABLE, error.to_string())),
         Ok(length) if length as u64 > MAX_FRAME_BYTES => {
-            (FrameFault::OVERSIZE, format!("expected at most {MAX_FRAME_BYTES} bytes, found more"))
+            Err((FrameFault::OVERSIZE, format!("expected at most {MAX_FRAME_BYTES} bytes, found more")))
         }
-        Ok(length) if is_cut(&bytes) => (FrameFault::CUT, format!("ends after {length} bytes")),
-        Ok(_) => return Some(bytes),
-    };
-    faults.count_fault(fault, format_args!("{name}: {detail}"));
-    None
-}
-
-/// True for an image that ends early. A decoder may complete a cut JPEG without an error.
-pub(crate) fn is_cut(bytes: &[u8]) -> bool {
-    if bytes.is_empty() {
-        return true;
+        Ok(_) => Ok(bytes),
     }
-    if bytes.starts_with(b"RIFF") {
-        let length = bytes.get(4..8).and_then(|length| length.try_into().ok()).map(u32::from_le_bytes);
-        return length.is_none_or(|length| (bytes.len() as u64) < u64::from(length) + 8);
-    }
-    // Reading a slice cannot fail.
-    matches!(ImageStream::new(bytes, MAX_FRAME_BYTES).next_part(), Ok(Some(StreamPart::Cut { .. })))
 }
 
 #[cfg(test)]
 mod tests {
-    use headwater_samples::{Shape, View, image_codec};
-
     use super::*;
 
     #[test]
     fn only_images_are_listed_and_in_order() {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["b.PNG", "a.jpg", "c.webp", "notes.txt", ".d.png", "e.png.part"] {
+        for name in ["b.PNG", "a.jpg", "c.webp", "notes.txt", ".d.png", "e.png.part", "d.JFIF"] {
             fs::write(dir.path().join(name), b"").unwrap();
         }
         let files = list(dir.path()).unwrap();
-        let names: Vec<_> =
-            files.paths.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
-        assert_eq!((names, files.is_more), (vec!["a.jpg", "b.PNG", "c.webp"], false));
+        assert_eq!(
+            (names(&files, dir.path()), files.is_more),
+            (vec!["a.jpg", "b.PNG", "c.webp", "d.JFIF"], false)
+        );
+        let passed_over: Vec<_> =
+            files.passed_over.iter().map(|(reason, (count, _))| (*reason, *count)).collect();
+        assert_eq!(passed_over, [("other_name", 2)]);
+    }
+
+    fn names<'a>(files: &'a ImageFiles, folder: &Path) -> Vec<&'a str> {
+        files.paths.iter().map(|path| path.strip_prefix(folder).unwrap().to_str().unwrap()).collect()
     }
 
     #[test]
-    fn a_file_cut_anywhere_is_recognised_as_cut() {
-        let view = View::new(Shape::rgb(6, 5), (0..90).collect());
-        for file in [image_codec::png(&view).unwrap(), image_codec::webp_lossless(&view).unwrap()] {
-            assert!(!is_cut(&file));
-            for length in [0, 4, 12, file.len() / 2, file.len() - 1] {
-                assert!(length == 4 || is_cut(&file[..length]), "{length} of {}", file.len());
-            }
+    fn folders_below_are_listed_to_a_depth_and_hidden_ones_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let deepest = (2..=MAX_DEPTH).fold(PathBuf::new(), |path, at| path.join(at.to_string()));
+        let deepest_name = deepest.join("x.png").display().to_string();
+        for name in [
+            "2026-11-25/b.jpg",
+            "2026-11-25/a.jpg",
+            "2026-11-24/c.jpg",
+            ".cache/d.jpg",
+            "@eaDir/e.jpg",
+            "z.jpg",
+        ] {
+            write(&dir.path().join(name));
         }
+        write(&dir.path().join(&deepest_name));
+        write(&dir.path().join(&deepest).join("deeper/y.png"));
+        let files = list(dir.path()).unwrap();
+        let expected = [&deepest_name, "2026-11-24/c.jpg", "2026-11-25/a.jpg", "2026-11-25/b.jpg", "z.jpg"];
+        assert_eq!(names(&files, dir.path()), expected);
+        let (count, first) = &files.passed_over["too_deep"];
+        assert_eq!((*count, first), (1, &dir.path().join(&deepest).join("deeper")));
+    }
+
+    fn write(path: &Path) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, b"").unwrap();
+    }
+
+    #[test]
+    fn beyond_the_bound_the_folders_with_the_highest_names_are_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        for at in 0..=MAX_FOLDERS {
+            fs::create_dir(dir.path().join(format!("{at:05}"))).unwrap();
+        }
+        write(&dir.path().join("00000/old.jpg"));
+        write(&dir.path().join(format!("{MAX_FOLDERS:05}/new.jpg")));
+        let files = list(dir.path()).unwrap();
+        assert_eq!(
+            (names(&files, dir.path()), files.is_more),
+            (vec![&*format!("{MAX_FOLDERS:05}/new.jpg")], true)
+        );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn pipes_sockets_and_links_that_are_no_files_are_passed_over_unopened() {
+        use std::os::unix::fs::symlink;
+        use std::os::unix::net::UnixListener;
+        use std::process::Command;
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        write(&path("a.jpg"));
+        let _socket = UnixListener::bind(path("b.jpg")).unwrap();
+        assert!(Command::new("mkfifo").arg(path("pipe.jpg")).status().unwrap().success());
+        symlink(path("a.jpg"), path("c.jpg")).unwrap();
+        symlink(path("nowhere"), path("d.jpg")).unwrap();
+        symlink(dir.path(), path("e")).unwrap();
+        let files = list(dir.path()).unwrap();
+        assert_eq!(names(&files, dir.path()), ["a.jpg", "c.jpg"]);
+        let passed_over: Vec<_> =
+            files.passed_over.iter().map(|(reason, (count, _))| (*reason, *count)).collect();
+        assert_eq!(passed_over, [("dangling_link", 1), ("link_to_folder", 1), ("no_file", 2)]);
     }
 }

@@ -10,6 +10,7 @@
 //! are decoded off the async thread.
 
 mod archive;
+mod camera_check;
 mod faults;
 mod folder_player;
 mod folder_watcher;
@@ -17,7 +18,7 @@ mod frame_channel;
 #[cfg(feature = "http")]
 mod http;
 mod image_files;
-mod image_stream;
+mod image_splitter;
 mod preprocess;
 mod running;
 mod stdin;
@@ -28,6 +29,7 @@ use std::time::Duration;
 use headwater_inference::manifest::Preprocessing;
 use headwater_protocol::Slot;
 use headwater_samples::archive::BrokenFrame;
+use headwater_samples::image_codec::MAX_FILE_BYTES;
 use headwater_samples::roi::Roi;
 
 pub use archive::Frames;
@@ -39,6 +41,7 @@ use crate::report::SharedReport;
 #[cfg(not(feature = "http"))]
 use crate::settings::WITHOUT_HTTP;
 use crate::settings::{SourceSettings, SourceWord, StdinSettings};
+use camera_check::CameraCheck;
 use frame_channel::FrameProducer;
 use preprocess::Preprocessor;
 use running::RunningKind;
@@ -60,8 +63,8 @@ enum CheckedKind {
     Http(Box<http::SnapshotClient>),
 }
 
-/// Largest file or body of one frame, in bytes; the bound of an archive's frames too.
-pub const MAX_FRAME_BYTES: u64 = 4 << 20;
+/// Largest file or body of one frame, in bytes; as of a data set.
+pub const MAX_FRAME_BYTES: u64 = MAX_FILE_BYTES;
 
 /// Longest age of a frame that answers, for a source that was opened without settings.
 const MAX_AGE: Duration = Duration::from_secs(1);
@@ -78,7 +81,10 @@ impl Source {
         slot: Slot,
         view: &Preprocessing,
     ) -> Result<Self, DeviceError> {
-        let preprocessor = Preprocessor::new(view, settings.roi);
+        let is_camera = matches!(settings.kind, SourceWord::Watch | SourceWord::Http | SourceWord::Stdin);
+        let camera = is_camera.then(|| CameraCheck::of(settings)).flatten();
+        let preprocessor = Preprocessor { camera, ..Preprocessor::new(view, settings.roi) };
+        let view_bytes = preprocessor.shape.bytes();
         let producer = |producer: Box<dyn FrameProducer>| CheckedKind::Producer(producer);
         // Checked settings have a path if the kind needs one.
         let path = settings.path.clone().unwrap_or_default();
@@ -102,7 +108,7 @@ impl Source {
                 producer(Box::new(stdin::Stdin::open(std::io::stdin(), settings.stdin, preprocessor)?))
             }
         };
-        Ok(Self { slot, view_bytes: preprocessor.shape.bytes(), max_age: settings.max_age(capture), kind })
+        Ok(Self { slot, view_bytes, max_age: settings.max_age(capture), kind })
     }
 
     /// Frames from any reader, in the formats of standard input.
@@ -117,8 +123,9 @@ impl Source {
         view: &Preprocessing,
     ) -> Result<Self, DeviceError> {
         let preprocessor = Preprocessor::new(view, roi);
+        let view_bytes = preprocessor.shape.bytes();
         let kind = CheckedKind::Producer(Box::new(stdin::Stdin::open(input, frames, preprocessor)?));
-        Ok(Self { slot, view_bytes: preprocessor.shape.bytes(), max_age: MAX_AGE, kind })
+        Ok(Self { slot, view_bytes, max_age: MAX_AGE, kind })
     }
 
     /// True when frames come by themselves and not on request.

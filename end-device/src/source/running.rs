@@ -59,6 +59,10 @@ impl RunningSource {
             RunningKind::Producer { frames: FrameReceiver::Newest(newest), max_age, faults, .. }
                 if !self.is_over =>
             {
+                // The check of the camera counts its frames.
+                if faults.frozen().is_some() {
+                    return None;
+                }
                 let newest = newest.borrow().clone();
                 let Some(newest) = newest else {
                     faults.count_fault(FrameFault::NONE_YET, "a sample is due and no frame has come yet");

@@ -1,13 +1,13 @@
-//! Frames on a pipe: raw pixels, or JPEG and PNG files one after the other.
+//! Frames on a pipe: raw pixels, or JPEG, PNG and WebP files one after the other.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 
 use headwater_samples::roi::RawFormat;
 
 use super::MAX_FRAME_BYTES;
 use super::faults::FrameFault;
 use super::frame_channel::{FrameProducer, FrameSender};
-use super::image_stream::{ImageStream, StreamPart};
+use super::image_splitter::{ImageSplitter, StreamPart};
 use super::preprocess::{Preprocessor, RawFrames};
 use crate::error::DeviceError;
 use crate::settings::{StdinFormat, StdinSettings};
@@ -18,7 +18,7 @@ const NAME: &str = "standard input";
 /// Reader of frames from a pipe, until its end.
 pub(crate) struct Stdin<R> {
     input: R,
-    /// Format of raw frames; `None`: JPEG or PNG files.
+    /// Format of raw frames; `None`: image files.
     raw: Option<RawFrames>,
     preprocessor: Preprocessor,
 }
@@ -70,29 +70,38 @@ impl<R: Read> Stdin<R> {
                 return Ok(());
             }
             let view = self.preprocessor.raw(pixels, raw, &frames.faults);
-            if view.is_some_and(|view| !frames.send(view)) {
+            if frames.faults.counted(NAME, view).is_some_and(|view| !frames.send(view)) {
                 return Ok(());
             }
         }
     }
 
-    fn send_files(self, frames: &FrameSender) -> std::io::Result<()> {
-        let mut images = ImageStream::new(self.input, MAX_FRAME_BYTES);
-        while let Some(part) = images.next_part()? {
-            let (fault, bytes) = match part {
-                StreamPart::Image(file) => {
-                    let view = self.preprocessor.image(&file, NAME, &frames.faults);
-                    if view.is_some_and(|view| !frames.send(view)) {
-                        return Ok(());
-                    }
-                    continue;
-                }
-                StreamPart::Oversize { bytes } => (FrameFault::OVERSIZE, bytes),
-                StreamPart::Stray { bytes } => (FrameFault::STRAY, bytes),
-                StreamPart::Cut { bytes } => (FrameFault::CUT, bytes),
+    fn send_files(mut self, frames: &FrameSender) -> std::io::Result<()> {
+        let mut images = ImageSplitter::new(MAX_FRAME_BYTES);
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let read = match self.input.read(&mut buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                read => read?,
             };
-            frames.faults.count_fault(fault, format_args!("{NAME}: {bytes} bytes"));
+            let mut bytes = &buffer[..read];
+            while let Some(part) = images.next_part(&mut bytes) {
+                if !self.send_part(part, frames) {
+                    return Ok(());
+                }
+            }
+            if read == 0 {
+                if let Some(part) = images.unfinished() {
+                    self.send_part(part, frames);
+                }
+                return Ok(());
+            }
         }
-        Ok(())
+    }
+
+    /// Sends the view of a file, or counts its fault; false when the channel is closed.
+    fn send_part(&self, part: StreamPart, frames: &FrameSender) -> bool {
+        let view = part.and_then(|file| self.preprocessor.image(&file, &frames.faults));
+        frames.faults.counted(NAME, view).is_none_or(|view| frames.send(view))
     }
 }

@@ -174,7 +174,7 @@ impl Spool {
                 ParsedRecord::Whole(record, _) if record.sample == sample => {
                     return Some(Answer {
                         sample,
-                        captured_us: now.us_of(record.captured_unix_ms),
+                        captured_us: now.us_of_past(record.captured_unix_ms),
                         sent_us: 0,
                         message: Bytes::copy_from_slice(record.answer),
                         features: record.features.to_vec(),

@@ -62,12 +62,18 @@ async fn a_sample_not_in_view_is_answered_without_the_section() {
 }
 
 #[tokio::test]
-async fn a_retained_trigger_is_refused_by_name() {
-    let mut leader = Leader::of("retained-trigger").await;
-    let topic = leader.topics.name(&Topic::Trigger);
-    leader.link.publish(topic, br#"{"sample": 1}"#.to_vec(), QoS::AtLeastOnce, true).unwrap();
-    let device = started(config("retained-trigger", 0)).await;
-    until(&device, |report| report.counts.faults.get("malformed") == Some(&1)).await;
+async fn what_a_broker_kept_of_triggers_requests_and_commands_is_refused_by_name() {
+    let mut leader = Leader::of("retained").await;
+    let own = config("retained", 0);
+    let device_topic = |leaf| leader.topics.device(&own.settings.id, leaf);
+    let live = [Topic::Trigger, Topic::Request].map(|topic| leader.topics.name(&topic));
+    for topic in live.into_iter().chain([device_topic(DeviceTopic::Cmd), device_topic(DeviceTopic::Status)]) {
+        leader.link.publish(topic, br#"{"sample": 1}"#.to_vec(), QoS::AtLeastOnce, true).unwrap();
+    }
+    // The broker has kept all of them once it sends the last one.
+    leader.receives(&["status"]).await;
+    let device = started(own).await;
+    until(&device, |report| report.counts.faults.get("malformed") == Some(&3)).await;
     leader.triggers(2);
     let answer = leader.answer().await;
     assert_eq!(answer.message().header.sample.0, 2);
@@ -168,7 +174,7 @@ async fn a_killed_device_leaves_its_last_will() {
 async fn a_status_that_wrongly_names_the_device_down_is_corrected() {
     let (mut leader, device) = leader_and_device("wrong-down", 0).await;
     leader.receives(&["status"]).await;
-    let down = Status { schema: Schema, state: DeviceState::Down, boot: device.report().boot };
+    let down = Status { schema: Schema, state: DeviceState::Down, boot: device.report().boot, frozen: None };
     let topic = leader.topics.device(&config("wrong-down", 0).settings.id, DeviceTopic::Status);
     leader.link.publish(topic, serde_json::to_vec(&down).unwrap(), QoS::AtLeastOnce, true).unwrap();
     assert_eq!([leader.status().await.0, leader.status().await.0], [DeviceState::Down, DeviceState::Up]);

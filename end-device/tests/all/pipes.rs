@@ -120,6 +120,89 @@ async fn each_frame_of_a_video_from_ffmpeg_becomes_a_summary() {
     }
 }
 
+/// A recipe of `docs/sources.md`: the arguments of ffmpeg, and the flags of the device that concern the source.
+fn recipe(heading: &str) -> (Vec<&'static str>, Vec<&'static str>) {
+    let page = include_str!("../../../docs/sources.md");
+    let (_, section) = page.split_once(&format!("\n## {heading}\n")).expect("the section");
+    let (_, block) = section.split_once("$ ffmpeg ").expect("a recipe");
+    let (block, _) = block.split_once("```").expect("the end of the recipe");
+    let mut words = block.split_whitespace().filter(|word| *word != "\\");
+    let ffmpeg = words.by_ref().take_while(|word| *word != "|").collect();
+    let flags: Vec<_> = words.skip(1).collect();
+    let of_source = flags.chunks(2).filter(|flag| flag[0].starts_with("--source-"));
+    (ffmpeg, of_source.flatten().copied().collect())
+}
+
+/// The arguments with others in place of those in `replaced`.
+fn replaced<'a>(arguments: &[&'a str], replaced: &[&str], others: &[&'a str]) -> Vec<&'a str> {
+    let at = arguments.windows(replaced.len()).position(|window| window == replaced).expect("in the recipe");
+    [&arguments[..at], others, &arguments[at + replaced.len()..]].concat()
+}
+
+/// Runs a recipe until five frames are answered, and then kills ffmpeg.
+async fn five_frames(group: &str, ffmpeg: &[&str], flags: &[&str]) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut leader = Leader::of(group).await;
+    let mut source =
+        Command::new("ffmpeg").args(ffmpeg).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let pipe = source.stdout.take().unwrap();
+    let child = device(dir.path(), group, flags, pipe.into());
+    summaries(&mut leader, 5).await;
+    source.kill().unwrap();
+    source.wait().unwrap();
+    let report = report(&child.wait_with_output().unwrap());
+    assert!(report["source_frames"].as_u64().unwrap() >= 5, "{report}");
+}
+
+/// The recipe for RTSP, from ffmpeg to ffmpeg: the one of the recipe listens, and another one is the camera.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_recipe_for_rtsp_gives_frames() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    if !has_ffmpeg() {
+        return;
+    }
+    // An address of this process alone: all of 127.0.0.0/8 is loopback on Linux.
+    let id = std::process::id();
+    let url = format!("rtsp://127.83.{}.{}:8554/stream", id >> 8 & 255, id & 255);
+    let (ffmpeg, flags) = recipe("ffmpeg: RTSP");
+    let ffmpeg = replaced(
+        &ffmpeg,
+        &["-i", "rtsp://camera.local/stream"],
+        &["-rtsp_flags", "listen", "-i", url.as_str()],
+    );
+    let is_over = Arc::new(AtomicBool::new(false));
+    let camera = std::thread::spawn({
+        let (is_over, url) = (Arc::clone(&is_over), url.clone());
+        // The camera is refused until the other ffmpeg listens.
+        move || {
+            while !is_over.load(Ordering::Relaxed) {
+                let mut camera = Command::new("ffmpeg");
+                camera.args(["-v", "error", "-nostdin", "-re", "-f", "lavfi", "-i", "testsrc2=size=640x480"]);
+                camera.args(["-c:v", "mpeg4", "-f", "rtsp", "-rtsp_transport", "tcp", &url]);
+                camera.stderr(Stdio::null()).status().unwrap();
+            }
+        }
+    });
+    five_frames("recipe-rtsp", &ffmpeg, &flags).await;
+    is_over.store(true, Ordering::Relaxed);
+    camera.join().unwrap();
+}
+
+/// The recipe for a webcam, with a test picture of ffmpeg in the place of the camera.
+#[tokio::test]
+async fn the_recipe_for_a_webcam_gives_frames() {
+    if !has_ffmpeg() {
+        return;
+    }
+    let (ffmpeg, flags) = recipe("ffmpeg: a webcam");
+    let camera = ["-f", "v4l2", "-i", "/dev/video0"];
+    let ffmpeg = replaced(&ffmpeg, &camera, &["-re", "-f", "lavfi", "-i", "testsrc2=size=640x480"]);
+    five_frames("recipe-webcam", &ffmpeg, &flags).await;
+}
+
 #[tokio::test]
 async fn an_ffmpeg_that_dies_ends_the_device_cleanly() {
     if !has_ffmpeg() {

@@ -207,10 +207,15 @@ async fn a_watched_folder_gives_each_new_file_once_and_whole() {
     file.write_all(&whole[whole.len() / 2..]).unwrap();
     receives_summaries(&mut leader, [2]).await;
 
-    // A file that is written again under the same name.
+    // The same name again, and in a new folder.
     std::fs::write(path("2.png"), png(3)).unwrap();
     receives_summaries(&mut leader, [3]).await;
-    assert_eq!(device.shutdown().await.counts.source_frames, 3);
+    std::fs::create_dir_all(path("2026-11-25/10")).unwrap();
+    std::fs::write(path("2026-11-25/10/2.png"), png(4)).unwrap();
+    receives_summaries(&mut leader, [4]).await;
+    std::fs::write(path("2026-11-25/notes.txt"), "").unwrap();
+    until(&device, |report| report.counts.passed_over.get("other_name") == Some(&1)).await;
+    assert_eq!(device.shutdown().await.counts.source_frames, 4);
 }
 
 #[tokio::test]
@@ -239,6 +244,30 @@ async fn files_on_a_pipe_are_samples_and_cut_or_stray_bytes_are_counted() {
     assert_eq!(ended(&mut device).await, Ended::Source);
     let report = device.shutdown().await;
     assert_eq!(report.counts.frame_faults, [("cut", 1), ("stray_bytes", 1)].into());
+}
+
+/// A JPEG whose header ends after 623 bytes.
+const JPEG: &[u8] = include_bytes!("../../../io/samples/tests/images/sampled-420.jpg");
+
+#[tokio::test]
+async fn an_image_without_its_end_takes_no_other_with_it() {
+    let (half, unended) = (&JPEG[..892], &JPEG[..JPEG.len() - 2]);
+    let _leader = leader_of("unended").await;
+    for (stream, frames, cut) in [
+        ([half, JPEG, half, JPEG], 2, 2),
+        ([JPEG, JPEG, JPEG, half], 3, 1),
+        ([unended, JPEG, unended, JPEG], 4, 0),
+        ([unended; 4], 4, 0),
+        // In the head of the image, behind its application data.
+        ([&JPEG[..21], JPEG, &JPEG[..160], JPEG], 2, 2),
+    ] {
+        let pipe = pipe(std::io::Cursor::new(stream.concat()), StdinFormat::Mjpeg);
+        let mut device = started("unended", Capture::Source, pipe).await;
+        assert_eq!(ended(&mut device).await, Ended::Source);
+        let counts = device.shutdown().await.counts;
+        let found_cut = counts.frame_faults.get("cut").copied().unwrap_or(0);
+        assert_eq!((counts.source_frames, found_cut), (frames, cut), "{:?}", counts.frame_faults);
+    }
 }
 
 #[tokio::test]
@@ -302,7 +331,10 @@ async fn a_device_that_followed_a_wrong_trigger_is_put_back_by_the_leader_s_acco
     leader.answer().await;
     leader.triggers(5);
     leader.settles(&[(1, 4)], &[]);
+    // The wrong trigger waits for a second one near it, and the next right one ends that.
+    until(&device, |report| report.counts.trigger_waits).await;
     leader.gets(6).await;
+    until(&device, |report| !report.counts.trigger_waits).await;
     assert_eq!(device.report().counts.backwards, 1);
 }
 
@@ -344,7 +376,7 @@ async fn frames_are_samples_only_of_a_network_of_one_device_and_a_source_with_it
 mod http {
     use headwater_end_device::MAX_FRAME_BYTES;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::{TcpListener, TcpStream};
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
     use tokio::sync::mpsc;
 
     use super::*;
@@ -355,6 +387,8 @@ mod http {
         Status(&'static str, &'static str, Vec<u8>),
         /// Names a length and sends less.
         Short(Vec<u8>),
+        /// The whole answer, header and body.
+        Raw(Vec<u8>),
         /// A body without end, sent until the peer closes the connection.
         Endless,
         Nothing,
@@ -369,6 +403,7 @@ mod http {
             CameraReply::Image(body) => [header("200 OK", "image/png", body.len()), body].concat(),
             CameraReply::Status(status, kind, body) => [header(status, kind, body.len()), body].concat(),
             CameraReply::Short(body) => [header("200 OK", "image/png", body.len() + 1), body].concat(),
+            CameraReply::Raw(bytes) => bytes,
             CameraReply::Nothing => return Some(socket),
             CameraReply::Endless => {
                 let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -429,23 +464,33 @@ mod http {
         }
         let head = received.recv().await.unwrap();
         assert!(head.starts_with("GET /snap.png?token=s3cret HTTP/1.1\r\n"), "{head}");
-        assert!(head.contains("authorization: Basic dXNlcjpzM2NyZXQ=\r\n"), "{head}");
+        assert!(head.contains("\r\nAuthorization: Basic dXNlcjpzM2NyZXQ=\r\n"), "{head}");
         assert_eq!(device.report().counts.source_frames, 2);
+    }
+
+    /// A PNG whose structure is whole and whose pixels are not.
+    fn broken_png() -> Vec<u8> {
+        [&png(1)[..60], &[0; 20], &png(1)[80..]].concat()
     }
 
     #[tokio::test]
     async fn replies_that_are_no_image_are_counted_by_kind_and_leave_the_slot_missing() {
-        let broken = [&png(1)[..60], &[0; 20], &png(1)[80..]].concat();
+        let broken = broken_png();
         let script = vec![
             CameraReply::Status("200 OK", "text/html; charset=utf-8", b"<html>please log in</html>".to_vec()),
             CameraReply::Status("404 Not Found", "text/plain", b"no".to_vec()),
             CameraReply::Status("302 Found", "text/plain", Vec::new()),
             CameraReply::Status("200 OK", "image/png", vec![0; MAX_FRAME_BYTES as usize + 1]),
             CameraReply::Endless,
-            CameraReply::Image(broken),
+            CameraReply::Image(broken.clone()),
+            // Two images that are broken, and none that is sound.
+            CameraReply::Image(broken.repeat(2)),
             CameraReply::Image(png(1)[..70].to_vec()),
-            CameraReply::Short(png(1)),
+            CameraReply::Short(png(1)[..70].to_vec()),
             CameraReply::Image(Vec::new()),
+            CameraReply::Raw(b"RTSP/1.0 400 Bad Request\r\n\r\n".to_vec()),
+            CameraReply::Raw(b"HTTP/1.1 twohundred\r\n\r\n".to_vec()),
+            CameraReply::Raw(Vec::new()),
             CameraReply::Image(png(5)),
         ];
         let bad = script.len() as u64 - 1;
@@ -459,10 +504,137 @@ mod http {
         leader.triggers(bad + 1);
         assert_eq!(receives_summaries(&mut leader, [5]).await, [bad + 1]);
         let report = device.report();
-        let expected =
-            [("not_an_image", 1), ("status", 2), ("oversize", 2), ("broken", 1), ("cut", 3)].into();
+        let expected = [
+            ("not_an_image", 2),
+            ("status", 2),
+            ("oversize", 2),
+            ("broken", 2),
+            ("cut", 3),
+            ("bad_answer", 2),
+        ]
+        .into();
         assert_eq!(report.counts.frame_faults, expected);
         assert_eq!((report.counts.captured, report.counts.source_frames), (bad + 1, 1));
+    }
+
+    /// An answer with this head, whose lines are split by `|`, and an image.
+    fn raw(head: &str, body: &[u8]) -> CameraReply {
+        CameraReply::Raw([head.replace('|', "\r\n").as_bytes(), b"\r\n\r\n", body].concat())
+    }
+
+    #[tokio::test]
+    async fn an_image_in_an_answer_is_a_frame_whatever_stands_around_it() {
+        let length = |more: usize| format!("Content-Length: {}", png(0).len() + more);
+        let sloppy = |lines: &str| raw(&format!("HTTP/1.1 200 OK|{lines}|{}", length(0)), &png(0));
+        let part = |body: &[u8]| {
+            let head = format!("--b\r\nContent-Type: image/png\r\nContent-Length: {}\r\n\r\n", body.len());
+            [head.as_bytes(), body, b"\r\n"].concat()
+        };
+        let multipart = "HTTP/1.1 200 OK|Content-Type: multipart/x-mixed-replace; boundary=b";
+        let script = vec![
+            sloppy("Wed, 01 Jan 2020 00:00:00 GMT"),
+            sloppy("Server: cam| build 7"),
+            sloppy("X-Frame-Options : SAMEORIGIN"),
+            sloppy("HTTP/1.0 200 OK"),
+            sloppy("Content-Type: text/html; charset=utf-8"),
+            sloppy("CONTENT-TYPE:application/octet-stream"),
+            sloppy("Content-Encoding: none|Content-Type: text/plain"),
+            sloppy("Content-Type: multipart/x-mixed-replace;boundary=b"),
+            raw(&format!("HTTP/1.1 200 OK|{}", length(2)), &[b"\r\n", &png(0)[..]].concat()),
+            // A length that is too long, or none, and an answer without a header.
+            raw(&format!("HTTP/1.1 200 OK|{}", length(2)), &png(0)),
+            raw("HTTP/1.0 200 OK", &png(0)),
+            CameraReply::Raw(png(0)),
+            // Lines that end with a line feed alone, and a body in chunks.
+            CameraReply::Raw([&b"HTTP/1.1 200 OK\nServer: cam\n\n"[..], &png(0)].concat()),
+            raw(
+                "HTTP/1.1 200 OK|Transfer-Encoding: chunked",
+                &[&b"10\r\n"[..], &png(0)[..16], b"\r\n400;x=1\r\n", &png(0)[16..], &[0; 0x400]].concat(),
+            ),
+            // In parts, the first of which is cut or broken; and parts without end.
+            raw(multipart, &[part(&png(0)[..50]), part(&png(0)), b"--b--".to_vec()].concat()),
+            raw(multipart, &[part(&JPEG[..892]), part(&broken_png()), part(&png(0))].concat()),
+            raw(&format!("{multipart}|Content-Length: 99999999"), &part(&png(0)).repeat(3)),
+            raw("HTTP/1.1 203 Non-Authoritative Information", &png(0)),
+        ];
+        let count = script.len() as u64;
+        let (url, _heard) = camera(script).await;
+        let mut leader = leader_of("sloppy").await;
+        let device = started("sloppy", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
+        for sample in 1..=count {
+            leader.triggers(sample);
+            assert_eq!(receives_summaries(&mut leader, [0]).await, [sample]);
+        }
+        assert_eq!(device.report().counts.frame_faults, [].into());
+    }
+
+    #[tokio::test]
+    async fn a_jpeg_whose_end_marker_is_missing_is_a_frame_and_half_a_jpeg_is_none() {
+        let unended = &JPEG[..JPEG.len() - 2];
+        let part = [b"--b\r\nContent-Type: image/jpeg\r\n\r\n", unended, b"\r\n"].concat();
+        let bodies = [unended.to_vec(), part.repeat(2), JPEG[..892].to_vec()];
+        let (url, _heard) = camera(bodies.map(CameraReply::Image).into()).await;
+        let leader = leader_of("unended-snapshot").await;
+        let device = started("unended-snapshot", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
+        for sample in 1..=2 {
+            leader.triggers(sample);
+            until(&device, |report| report.counts.source_frames == sample).await;
+        }
+        leader.triggers(3);
+        until(&device, |report| report.counts.frame_faults == [("cut", 1)].into()).await;
+    }
+
+    #[tokio::test]
+    async fn a_frozen_camera_gives_no_answers_and_says_so_in_its_status() {
+        let (url, _heard) = camera([1, 1, 1, 2].map(|seed| CameraReply::Image(png(seed))).into()).await;
+        let mut leader = leader_of("frozen").await;
+        let settings = SourceSettings { frozen_frames: 3, ..http(&url, 10_000) };
+        let device = started("frozen", Capture::Trigger, open(&settings).unwrap()).await;
+        assert_eq!(leader.frozen().await, None);
+        for sample in 1..=2 {
+            leader.triggers(sample);
+            assert_eq!(receives_summaries(&mut leader, [1]).await, [sample]);
+        }
+        leader.triggers(3);
+        let reason = leader.frozen().await.expect("a reason");
+        assert!(reason.contains("3 frames are equal"), "{reason}");
+        assert_eq!(device.health().status()["source"]["frozen"], reason);
+        assert!(device.report().counts.frozen);
+        leader.triggers(4);
+        assert_eq!(leader.frozen().await, None);
+        assert_eq!(receives_summaries(&mut leader, [2]).await, [4]);
+        let counts = device.report().counts;
+        assert_eq!((counts.frozen, counts.frame_faults), (false, [("frozen", 1)].into()));
+    }
+
+    #[tokio::test]
+    async fn a_camera_that_asks_for_digest_authentication_gets_it() {
+        let ask = |nonce: &str| {
+            let challenge = format!(r#"Digest realm="cam", qop="auth", nonce="{nonce}", algorithm=SHA-256"#);
+            raw(&format!("HTTP/1.1 401 Unauthorized|WWW-Authenticate: {challenge}|Content-Length: 0"), b"")
+        };
+        let image = || CameraReply::Image(png(7));
+        let (url, mut received) = camera(vec![ask("1"), image(), image(), ask("2"), image(), ask("2")]).await;
+        let mut leader = leader_of("digest").await;
+        let device = started("digest", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
+        for sample in 1..=3 {
+            leader.triggers(sample);
+            assert_eq!(receives_summaries(&mut leader, [7]).await, [sample]);
+        }
+        // The same nonce is refused: the password is wrong now, and there is no second request.
+        leader.triggers(4);
+        until(&device, |report| report.counts.frame_faults.get("status") == Some(&1)).await;
+        for sent in [
+            "Basic dXNlcjpzM2NyZXQ=",
+            r#"nonce="1", uri="/snap.png?token=s3cret""#,
+            "nc=00000002",
+            "nc=00000003",
+            r#"nonce="2""#,
+            "nc=00000002",
+        ] {
+            let head = received.recv().await.unwrap();
+            assert!(head.contains("\r\nAuthorization: ") && head.contains(sent), "{sent} in {head}");
+        }
     }
 
     #[tokio::test]
@@ -475,9 +647,10 @@ mod http {
         leader.triggers(2);
         assert_eq!(receives_summaries(&mut leader, [2]).await, [2]);
 
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
-        drop(listener);
+        // A socket that does not listen keeps its port.
+        let silent = TcpSocket::new_v4().unwrap();
+        silent.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let url = format!("http://{}/", silent.local_addr().unwrap());
         let leader = leader_of("no-camera").await;
         let device = started("no-camera", Capture::Trigger, open(&http(&url, 10_000)).unwrap()).await;
         leader.triggers(1);

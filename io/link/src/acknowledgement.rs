@@ -2,9 +2,12 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use rumqttc::{PubAckReason, PublishNotice, PublishNoticeError};
+use rumqttc::{PubAckReason, PubRecReason, PublishNotice, PublishNoticeError};
+
+use crate::broker_bytes::Seen;
 
 /// The broker's answer to a message at `QoS` 1.
 pub struct Acknowledgement {
@@ -39,19 +42,8 @@ impl Acknowledgement {
         self.known.clone()
     }
 
-    pub(crate) fn new(notice: PublishNotice) -> Self {
-        let answer = async {
-            match notice.wait_completion_async().await {
-                Ok(()) => Delivery::Acknowledged,
-                Err(PublishNoticeError::V5PubAck(code)) => Delivery::of_code(code),
-                Err(PublishNoticeError::RetainNotSupported) => Delivery::Refused {
-                    reason: "the broker keeps no retained messages".into(),
-                    needs_rights: false,
-                },
-                Err(_) => Delivery::Lost,
-            }
-        };
-        Self { answer: Box::pin(answer), known: Delivery::Pending }
+    pub(crate) fn new(notice: PublishNotice, seen: Arc<Seen>) -> Self {
+        Self { answer: Box::pin(async move { Delivery::of(notice, &seen).await }), known: Delivery::Pending }
     }
 
     /// Returns the outcome that is known now, without waiting.
@@ -67,22 +59,47 @@ impl Acknowledgement {
 }
 
 impl Delivery {
-    /// The outcome for a reason code of PUBACK.
-    fn of_code(code: PubAckReason) -> Self {
-        let reason = match code {
-            PubAckReason::NotAuthorized => "not authorized",
-            PubAckReason::QuotaExceeded => "a quota is used up",
-            PubAckReason::TopicNameInvalid => "it does not accept the topic",
-            PubAckReason::PayloadFormatInvalid => "it does not accept the payload",
-            PubAckReason::PacketIdentifierInUse => "it awaits another message with the same number",
-            PubAckReason::UnspecifiedError | PubAckReason::ImplementationSpecificError => {
-                "it does not say why"
+    /// What became of a message, once its PUBACK has come or the connection has ended.
+    pub(crate) async fn of(notice: PublishNotice, seen: &Seen) -> Self {
+        match notice.wait_completion_async().await {
+            Ok(()) => Self::Acknowledged,
+            Err(PublishNoticeError::V5PubAck(PubAckReason::UnspecifiedError)) => {
+                Self::of_code(seen.refusal())
             }
-            // These codes are no refusals; the client library gives no error for `Success`.
-            PubAckReason::Success | PubAckReason::NoMatchingSubscribers => return Self::Acknowledged,
+            Err(PublishNoticeError::V5PubAck(code)) => Self::of_code(code as u8),
+            // A broker that takes the message for one at QoS 2.
+            Err(PublishNoticeError::V5PubRec(PubRecReason::UnspecifiedError)) => {
+                Self::of_code(seen.refusal())
+            }
+            Err(PublishNoticeError::V5PubRec(code)) => Self::of_code(code as u8),
+            Err(PublishNoticeError::RetainNotSupported) => Self::of_code(0x9a),
+            Err(_) => Self::Lost,
+        }
+    }
+
+    /// The refusal behind a reason code of PUBACK or PUBREC (MQTT 5, section 2.4), also one that MQTT 5 does not list for these packets.
+    fn of_code(code: u8) -> Self {
+        let (name, reason) = match code {
+            // Success is no refusal; the client library gives no error for it.
+            0x00..0x80 => return Self::Acknowledged,
+            0x80 => ("UnspecifiedError", "it does not say why"),
+            0x83 => ("ImplementationSpecificError", "it does not say why"),
+            0x87 => ("NotAuthorized", "not authorized"),
+            0x89 => ("ServerBusy", "it is busy"),
+            0x90 => ("TopicNameInvalid", "it does not accept the topic"),
+            0x91 => ("PacketIdentifierInUse", "it awaits another message with the same number"),
+            0x95 => {
+                ("PacketTooLarge", "the message is above its limit, such as message_size_limit of Mosquitto")
+            }
+            0x96 => ("MessageRateTooHigh", "messages come too fast"),
+            0x97 => ("QuotaExceeded", "a quota is used up"),
+            0x99 => ("PayloadFormatInvalid", "it does not accept the payload"),
+            0x9a => ("RetainNotSupported", "it keeps no retained messages"),
+            0x9b => ("QoSNotSupported", "it does not allow this QoS"),
+            _ => ("unknown code", "it does not say why"),
         };
-        let (reason, needs_rights) = (format!("{reason} ({code:?})"), code == PubAckReason::NotAuthorized);
-        Self::Refused { reason, needs_rights }
+        let reason = format!("{reason} ({name}, 0x{code:02x})");
+        Self::Refused { reason, needs_rights: code == 0x87 }
     }
 }
 
@@ -100,8 +117,12 @@ mod tests {
     fn a_refusal_says_whether_access_rules_are_its_reason() {
         let refused = |reason: &str, needs_rights| Delivery::Refused { reason: reason.into(), needs_rights };
         let of = Delivery::of_code;
-        assert_eq!(of(PubAckReason::NotAuthorized), refused("not authorized (NotAuthorized)", true));
-        assert_eq!(of(PubAckReason::QuotaExceeded), refused("a quota is used up (QuotaExceeded)", false));
-        assert_eq!(of(PubAckReason::NoMatchingSubscribers), Delivery::Acknowledged);
+        assert_eq!(of(0x87), refused("not authorized (NotAuthorized, 0x87)", true));
+        assert_eq!(of(0x97), refused("a quota is used up (QuotaExceeded, 0x97)", false));
+        let too_large =
+            "the message is above its limit, such as message_size_limit of Mosquitto (PacketTooLarge, 0x95)";
+        assert_eq!(of(0x95), refused(too_large, false));
+        assert_eq!(of(0xc3), refused("it does not say why (unknown code, 0xc3)", false));
+        assert_eq!(of(0x10), Delivery::Acknowledged);
     }
 }

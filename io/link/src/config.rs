@@ -6,6 +6,7 @@ use bytes::Bytes;
 use headwater_transport::BrokerAccess;
 
 use crate::error::LinkError;
+use crate::limits::BrokerNeeds;
 
 /// Settings of one link.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct LinkConfig {
     pub incoming_messages: usize,
     /// Longest time in milliseconds for an attempt to connect, and again for the broker's answer to the subscriptions.
     pub connect_timeout_ms: u64,
+    /// What the owner needs of the broker. A broker that cannot give it is refused like one that refuses the client.
+    pub needs: BrokerNeeds,
 }
 
 /// A filter to subscribe to.
@@ -83,6 +86,7 @@ impl LinkConfig {
             outgoing_messages: 1024,
             incoming_messages: 1024,
             connect_timeout_ms: 5000,
+            needs: BrokerNeeds::default(),
         }
     }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use headwater_transport::{Credentials, Secret, random};
+use headwater_transport::random;
 use rumqttc::{
-    AsyncClient, ConnAck, ConnectionError, Event, EventLoop, Outgoing, Packet, Publish, PublishOptions,
+    AsyncClient, ConnAck, DisconnectReasonCode, Event, EventLoop, Outgoing, Packet, Publish, PublishOptions,
     SubAck, SubscribeFilter, SubscribeReasonCode,
 };
 use tokio::sync::{mpsc, watch};
@@ -18,10 +18,13 @@ use tracing::{debug, info, warn};
 
 use crate::alias_start::AliasStart;
 use crate::backoff::Backoff;
+use crate::broker_bytes::code_name;
 use crate::counts::count;
 use crate::end_reason;
-use crate::failure::{Attempt, ConnectFailure, Progress};
+use crate::failure::{Attempt, ConnectFailure, Progress, disconnect_code};
 use crate::incoming::Incoming;
+use crate::limits::{BrokerLimits, Shortcoming};
+use crate::options::set_credentials;
 use crate::outage::{Outage, OutageLength};
 use crate::refused_publication::RefusalReporter;
 use crate::shared::Shared;
@@ -56,7 +59,19 @@ enum End {
     /// The owner closed the link.
     Closed,
     /// The connection broke; the link connects again.
-    Lost { reason: String },
+    Lost(Loss),
+}
+
+/// Why a connection broke.
+struct Loss {
+    reason: String,
+    by_message: bool,
+}
+
+impl From<String> for Loss {
+    fn from(reason: String) -> Self {
+        Self { reason, by_message: false }
+    }
 }
 
 impl Driver {
@@ -64,26 +79,18 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         while !*self.closing.borrow() {
             let mut stage = Stage::Connecting;
-            self.set_credentials();
+            set_credentials(&mut self.events.options, &self.shared.config.broker);
             let end = self.run_connection(&mut stage).await;
             self.shared.is_connected.store(false, Ordering::Release);
-            let End::Lost { reason } = end else { return };
+            let End::Lost(loss) = end else { return };
             count(&self.shared.counters.disconnected);
             self.events.clean();
-            self.on_lost(stage, reason).await;
+            self.on_lost(stage, loss).await;
             let wait = self.backoff.next_wait(random());
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 _ = self.closing.wait_for(|closing| *closing) => {}
             }
-        }
-    }
-
-    /// Reads user and password again before each attempt: the file of the password may have been replaced.
-    fn set_credentials(&mut self) {
-        if let Some(Credentials { user, password }) = &self.shared.config.broker.credentials {
-            let password = password.as_ref().map(Secret::get).unwrap_or_default();
-            self.events.options.set_credentials(user, password);
         }
     }
 
@@ -93,7 +100,7 @@ impl Driver {
             let event = match self.next_event(*stage).await {
                 Ok(event) => event,
                 Err(_) if *self.closing.borrow() => return End::Closed,
-                Err(reason) => return End::Lost { reason },
+                Err(loss) => return End::Lost(loss),
             };
             let step = match event {
                 Event::Incoming(Packet::ConnAck(ack)) => self.on_accepted(&ack, stage).await,
@@ -103,7 +110,7 @@ impl Driver {
                     Ok(())
                 }
                 Event::Incoming(Packet::Disconnect(packet)) => {
-                    Err(end_reason::of_disconnect(packet.reason_code))
+                    return End::Lost(self.disconnected(packet.reason_code, *stage));
                 }
                 Event::Outgoing(Outgoing::Publish(_)) => {
                     count(&self.shared.counters.written);
@@ -117,31 +124,42 @@ impl Driver {
                 _ => Ok(()),
             };
             if let Err(reason) = step {
-                return End::Lost { reason };
+                return End::Lost(reason.into());
             }
         }
     }
 
-    async fn next_event(&mut self, stage: Stage) -> Result<Event, String> {
-        let Stage::Subscribing { deadline } = stage else {
-            return self.events.poll().await.map_err(|error| self.failed(self.failure_of(&error, stage)));
+    async fn next_event(&mut self, stage: Stage) -> Result<Event, Loss> {
+        let event = match stage {
+            Stage::Subscribing { deadline } => {
+                tokio::time::timeout_at(deadline.into(), self.events.poll()).await.map_err(|_| {
+                    self.failed(ConnectFailure::NoMqtt {
+                        seen: "accepts this client and does not answer its subscriptions",
+                        advice: "it hangs; look into its log",
+                    })
+                })?
+            }
+            Stage::Connecting | Stage::Connected { .. } => self.events.poll().await,
         };
-        match tokio::time::timeout_at(deadline.into(), self.events.poll()).await {
-            Ok(event) => event.map_err(|error| self.failed(self.failure_of(&error, stage))),
-            Err(_) => Err(self.failed(ConnectFailure::NoMqtt {
-                seen: "accepts this client and does not answer its subscriptions",
-                advice: "it hangs; look into its log",
-            })),
-        }
+        event.map_err(|error| match disconnect_code(&error) {
+            Some(code) => self.disconnected(code, stage),
+            None => self.failed(ConnectFailure::of(&error, &self.attempt(stage))).into(),
+        })
     }
 
-    fn failure_of(&self, error: &ConnectionError, stage: Stage) -> ConnectFailure {
+    /// The broker ended the connection by a DISCONNECT packet.
+    fn disconnected(&self, code: DisconnectReasonCode, stage: Stage) -> Loss {
+        let reason = self.failed(ConnectFailure::of_disconnect(code, &self.attempt(stage)));
+        Loss { reason, by_message: end_reason::blames_message(code) }
+    }
+
+    fn attempt(&self, stage: Stage) -> Attempt {
         let progress = match stage {
-            Stage::Connecting if self.shared.is_open.load(Ordering::Relaxed) => Progress::Open,
+            Stage::Connecting if self.shared.seen.is_open() => Progress::Open,
             Stage::Connecting => Progress::Opening,
             Stage::Subscribing { .. } | Stage::Connected { .. } => Progress::Accepted,
         };
-        ConnectFailure::of(error, &Attempt::new(&self.shared.config.broker, progress))
+        Attempt::new(&self.shared.config.broker, progress, &self.shared.seen)
     }
 
     /// Stores for the owner why there is no connection. Returns the reason for the log.
@@ -153,7 +171,17 @@ impl Driver {
 
     /// Subscribes once the broker has accepted the connection.
     async fn on_accepted(&mut self, ack: &ConnAck, stage: &mut Stage) -> Result<(), String> {
-        let max_packet_bytes = ack.properties.as_ref().and_then(|p| p.max_packet_size).unwrap_or(0);
+        let limits = BrokerLimits::of(ack);
+        for Shortcoming { found, advice, stops } in limits.shortcomings(&self.shared.config.needs) {
+            if stops {
+                return Err(self.failed(ConnectFailure::Limits { found, advice }));
+            }
+            let (broker, client) = (&self.shared.config.broker.address, &self.shared.config.client_id);
+            if self.outage.names(&found) {
+                warn!(%broker, client, found, advice, "the broker's limits are low");
+            }
+        }
+        let max_packet_bytes = limits.max_packet_bytes.unwrap_or(0);
         self.shared.broker_max_packet_bytes.store(max_packet_bytes as usize, Ordering::Relaxed);
         let max_aliases = self.events.state.broker_topic_alias_max();
         let max_now = self.aliases.accepted(max_aliases, self.shared.retained.lock().len());
@@ -174,7 +202,7 @@ impl Driver {
         match answers.find(|(_, code)| !matches!(code, SubscribeReasonCode::Success(_))) {
             Some((subscription, code)) => Err(self.failed(ConnectFailure::Subscription {
                 filter: subscription.filter.clone(),
-                code: format!("{code:?}"),
+                code: code_name(code, self.shared.seen.replaced()),
                 needs_rights: *code == SubscribeReasonCode::NotAuthorized,
             })),
             None => self.on_ready(stage).await,
@@ -228,7 +256,7 @@ impl Driver {
         }
     }
 
-    async fn on_lost(&mut self, stage: Stage, reason: String) {
+    async fn on_lost(&mut self, stage: Stage, Loss { reason, by_message }: Loss) {
         let shared = Arc::clone(&self.shared);
         let (broker, client) = (&shared.config.broker.address, &shared.config.client_id);
         let now = Instant::now();
@@ -237,7 +265,7 @@ impl Driver {
                 self.backoff.connection_ended(since.elapsed());
                 self.outage.lost(now);
                 warn!(%broker, client, reason, "connection lost, connecting again");
-                self.send(Incoming::Disconnected { reason }).await;
+                self.send(Incoming::Disconnected { reason, by_message }).await;
             }
             Stage::Connecting | Stage::Subscribing { .. } => match self.outage.failed(&reason, now) {
                 Some(OutageLength { time, failed_attempts }) => {

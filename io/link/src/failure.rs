@@ -4,9 +4,12 @@ use std::io;
 
 use headwater_transport::tls::{ClientIdentity, HandshakeRefused};
 use headwater_transport::{BrokerAccess, UnknownHost};
-use rumqttc::{ConnectReturnCode as Code, ConnectionError, DisconnectReasonCode, StateError, mqttbytes};
+use rumqttc::{
+    ConnectReturnCode as Code, ConnectionError, DisconnectReasonCode, Packet, StateError, mqttbytes,
+};
 use thiserror::Error;
 
+use crate::broker_bytes::{FirstAnswer, Seen, code_name};
 use crate::end_reason;
 
 /// Why the latest attempt to connect failed.
@@ -43,8 +46,8 @@ pub enum ConnectFailure {
     Later(&'static str),
     /// The broker refuses a subscription until somebody changes something.
     #[error(
-        "the broker is there and refuses this client: it does not allow a subscription ({code}, {filter:?}): allow this client id to read the \
-         topics of its group in the broker's access rules"
+        "the broker is there and refuses this client: it does not allow a subscription ({code}, {filter:?}): {}",
+        subscription_advice(.code)
     )]
     Subscription {
         /// Filter of the subscription.
@@ -63,6 +66,14 @@ pub enum ConnectFailure {
         code: String,
         /// Advice for a person.
         advice: &'static str,
+    },
+    /// The broker takes the client and cannot carry its messages.
+    #[error("the broker is there and its limits do not allow this client's messages: {found}: {advice}")]
+    Limits {
+        /// What was found, and what is needed.
+        found: String,
+        /// Advice for a person.
+        advice: String,
     },
     /// The broker refuses the client for another reason, until somebody changes something.
     #[error("the broker is there and refuses this client: {reason} ({code}): {advice}")]
@@ -85,11 +96,15 @@ pub(crate) struct Attempt {
     pub(crate) uses_tls: bool,
     /// Kind of identity that the client shows the broker.
     pub(crate) shown: ShownIdentity,
+    /// First bytes of the other end.
+    pub(crate) first: FirstAnswer,
+    /// A reason code that the library does not know.
+    pub(crate) code: Option<u8>,
 }
 
 impl Attempt {
     /// The circumstances of a connection to this broker.
-    pub(crate) fn new(broker: &BrokerAccess, progress: Progress) -> Self {
+    pub(crate) fn new(broker: &BrokerAccess, progress: Progress, seen: &Seen) -> Self {
         let BrokerAccess { address, identity, credentials } = broker;
         let uses_tls = address.scheme().uses_tls();
         let certificate = || identity.as_ref().and_then(ClientIdentity::certificate);
@@ -98,7 +113,7 @@ impl Attempt {
             None if uses_tls && certificate().is_some() => ShownIdentity::Certificate,
             None => ShownIdentity::Nobody,
         };
-        Self { progress, uses_tls, shown }
+        Self { progress, uses_tls, shown, first: seen.first_answer(), code: seen.replaced() }
     }
 }
 
@@ -158,6 +173,7 @@ impl ConnectFailure {
                 | Self::Refused { .. }
                 | Self::Subscription { .. }
                 | Self::Certificate(_)
+                | Self::Limits { .. }
         )
     }
 
@@ -165,11 +181,19 @@ impl ConnectFailure {
         if let Some(refused) = refused_handshake(error) {
             return Self::Certificate(refused);
         }
+        if let Some(code) = disconnect_code(error) {
+            return Self::of_disconnect(code, attempt);
+        }
+        if attempt.progress != Progress::Accepted
+            && let Some(failure) = Self::of_first_answer(attempt)
+        {
+            return failure;
+        }
         if attempt.progress != Progress::Accepted && is_close(error) {
             return Self::closed_at_once(attempt);
         }
         match error {
-            ConnectionError::ConnectionRefused(code) => Self::of_code(*code, attempt.shown),
+            ConnectionError::ConnectionRefused(code) => Self::of_code(*code, attempt),
             ConnectionError::Timeout(_) if attempt.progress == Progress::Open => Self::NoMqtt {
                 seen: "accepts connections and does not answer MQTT",
                 advice: "it hangs, or another program listens there; look into its log, or name another port",
@@ -180,11 +204,33 @@ impl ConnectFailure {
                 seen: "answers in another protocol than MQTT",
                 advice: "another program listens there; correct host and port",
             },
-            other => Self::Ended(end_reason::of_error(other)),
+            other => Self::Ended(other.to_string()),
         }
     }
 
-    /// The failure for a socket error other than a closed connection.
+    /// The failure where the first bytes are those of another protocol than MQTT 5.
+    fn of_first_answer(attempt: &Attempt) -> Option<Self> {
+        let (seen, advice) = match attempt.first {
+            FirstAnswer::Nothing | FirstAnswer::Mqtt5 => return None,
+            FirstAnswer::Mqtt3 => return Some(Self::of_code(Code::UnsupportedProtocolVersion, attempt)),
+            FirstAnswer::Auth => return Some(Self::of_code(Code::BadAuthenticationMethod, attempt)),
+            FirstAnswer::Http => (
+                "answers as a web server does (HTTP)",
+                "set the broker's port; MQTT over WebSocket is not supported",
+            ),
+            FirstAnswer::Ssh => {
+                ("answers as an SSH server does", "set the broker's port (1883, with TLS 8883)")
+            }
+            FirstAnswer::Tls => ("expects TLS", "use `mqtts://` in place of `mqtt://`"),
+            FirstAnswer::Unknown => (
+                "answers in another protocol than MQTT",
+                "another program listens there; correct host and port",
+            ),
+        };
+        Some(Self::NoMqtt { seen, advice })
+    }
+
+    /// The failure behind an error of the socket that is no close.
     fn of_io(error: &io::Error) -> Self {
         let reason = error.to_string();
         match error.kind() {
@@ -201,24 +247,29 @@ impl ConnectFailure {
         }
     }
 
-    /// The failure for a DISCONNECT packet that answers the first packets of a client.
-    pub(crate) fn of_disconnect(code: DisconnectReasonCode, shown: ShownIdentity) -> Self {
-        match code {
-            DisconnectReasonCode::NotAuthorized => Self::NotAuthorized {
-                reason: "not authorized",
-                code: format!("{code:?}"),
-                advice: shown.advice(),
-            },
-            DisconnectReasonCode::ServerBusy => Self::Later("it is busy"),
-            code => Self::Ended(end_reason::of_disconnect(code)),
-        }
+    /// The failure behind a DISCONNECT packet. Codes that a CONNACK may have too mean the same there.
+    pub(crate) fn of_disconnect(code: DisconnectReasonCode, attempt: &Attempt) -> Self {
+        use DisconnectReasonCode as Ended;
+        let same = match code {
+            Ended::NotAuthorized => Code::NotAuthorized,
+            Ended::ServerBusy => Code::ServerBusy,
+            Ended::ConnectionRateExceeded => Code::ConnectionRateExceeded,
+            Ended::QuotaExceeded => Code::QuotaExceeded,
+            Ended::PacketTooLarge => Code::PacketTooLarge,
+            Ended::RetainNotSupported => Code::RetainNotSupported,
+            Ended::QoSNotSupported => Code::QoSNotSupported,
+            Ended::UseAnotherServer => Code::UseAnotherServer,
+            Ended::ServerMoved => Code::ServerMoved,
+            code => return Self::Ended(end_reason::of_disconnect(code, attempt.code)),
+        };
+        Self::of_code(same, attempt)
     }
 
     /// The failure for a connection that the other end closed before it sent a CONNACK.
     fn closed_at_once(attempt: &Attempt) -> Self {
         let advice = match (attempt.uses_tls, attempt.progress) {
             (false, _) => {
-                "it may expect TLS there (`mqtts://` in place of `mqtt://`), or another program than a broker listens there"
+                "it may expect TLS there (`mqtts://` in place of `mqtt://`), or be a broker without MQTT 5, or another program"
             }
             (true, Progress::Opening) => "it may not speak TLS there (`mqtt://` in place of `mqtts://`)",
             (true, Progress::Open | Progress::Accepted) => {
@@ -228,8 +279,8 @@ impl ConnectFailure {
         Self::NoMqtt { seen: "closed the connection at the first bytes", advice }
     }
 
-    /// The failure for a return code of CONNACK.
-    fn of_code(code: Code, shown: ShownIdentity) -> Self {
+    /// The failure behind a return code of CONNACK.
+    fn of_code(code: Code, attempt: &Attempt) -> Self {
         const PASSWORD: &str =
             "check `broker.user` and `broker.password_file`, and the broker's list of passwords";
         let (reason, advice) = match code {
@@ -242,7 +293,15 @@ impl ConnectFailure {
                     Code::BadUserNamePassword => "bad user name or password",
                     _ => "not authorized",
                 };
-                return Self::NotAuthorized { reason, code: format!("{code:?}"), advice: shown.advice() };
+                return Self::NotAuthorized {
+                    reason,
+                    code: format!("{code:?}"),
+                    advice: match attempt.progress {
+                        // The broker knows the client.
+                        Progress::Accepted => RIGHTS,
+                        Progress::Opening | Progress::Open => attempt.shown.advice(),
+                    },
+                };
             }
             Code::Banned => {
                 ("the client is banned", "lift the ban of this client id or address at the broker")
@@ -257,6 +316,9 @@ impl ConnectFailure {
             Code::UseAnotherServer | Code::ServerMoved => {
                 ("it sends clients to another broker", "set the address of that broker")
             }
+            Code::PacketTooLarge => {
+                ("a packet is larger than it allows", "raise its limit (Mosquitto: max_packet_size)")
+            }
             Code::RetainNotSupported => {
                 ("it keeps no retained messages", "allow retained messages at the broker; births need them")
             }
@@ -265,13 +327,41 @@ impl ConnectFailure {
             }
             _ => ("it does not accept the connection", "the broker's log may say more"),
         };
-        Self::Refused { reason, code: format!("{code:?}"), advice }
+        let code = code_name(code, attempt.code);
+        Self::Refused { reason, code, advice }
+    }
+}
+
+/// Advice for a client that the broker knows and does not allow what it did.
+const RIGHTS: &str = "allow this client what its role needs in the broker's access rules (Mosquitto: acl_file; `headwater enroll` writes one)";
+
+/// Advice for a subscription that the broker refuses with this code.
+fn subscription_advice(code: &str) -> &'static str {
+    match code {
+        "NotAuthorized" => {
+            "allow this client id to read the topics of its group in the broker's access rules"
+        }
+        "QuotaExceeded" => "raise the broker's limit of subscriptions",
+        "WildcardSubscriptionsNotSupported" => "use a broker that takes filters with `+`",
+        _ => "see the broker's access rules and its log",
     }
 }
 
 /// The reason why one end refused the TLS handshake, whichever variant of the error holds it.
 fn refused_handshake(error: &ConnectionError) -> Option<String> {
     io_error(error).filter(|error| HandshakeRefused::is(error)).map(ToString::to_string)
+}
+
+/// The code of a DISCONNECT packet that ended the connection, also before a CONNACK.
+pub(crate) fn disconnect_code(error: &ConnectionError) -> Option<DisconnectReasonCode> {
+    match error {
+        ConnectionError::MqttState(StateError::ServerDisconnect { reason_code, .. }) => Some(*reason_code),
+        ConnectionError::NotConnAck(packet) => match &**packet {
+            Packet::Disconnect(packet) => Some(packet.reason_code),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Whether the other end closed the connection.
@@ -311,8 +401,12 @@ fn io_error(error: &ConnectionError) -> Option<&io::Error> {
 mod tests {
     use super::*;
 
+    fn attempt(progress: Progress, shown: ShownIdentity) -> Attempt {
+        Attempt { progress, uses_tls: false, shown, first: FirstAnswer::Nothing, code: None }
+    }
+
     fn failure(error: &ConnectionError, progress: Progress, shown: ShownIdentity) -> ConnectFailure {
-        ConnectFailure::of(error, &Attempt { progress, uses_tls: false, shown })
+        ConnectFailure::of(error, &attempt(progress, shown))
     }
 
     #[track_caller]
@@ -350,8 +444,33 @@ mod tests {
         let garbage = StateError::Deserialization(mqttbytes::Error::InvalidProtocol);
         let other = failure(&ConnectionError::MqttState(garbage), Progress::Open, ShownIdentity::Nobody);
         assert!(matches!(other, ConnectFailure::NoMqtt { .. }), "{other}");
-        let refused = ConnectFailure::of_disconnect(DisconnectReasonCode::NotAuthorized, ShownIdentity::User);
-        assert!(matches!(refused, ConnectFailure::NotAuthorized { .. }), "{refused}");
+    }
+
+    #[test]
+    fn a_disconnect_is_told_by_its_code_and_says_what_to_do() {
+        use DisconnectReasonCode as Ended;
+        let accepted = attempt(Progress::Accepted, ShownIdentity::User);
+        for (code, is_refusal, word) in [
+            (Ended::NotAuthorized, true, "access rules"),
+            (Ended::PacketTooLarge, true, "max_packet_size"),
+            (Ended::QoSNotSupported, true, "allow QoS 1"),
+            (Ended::RetainNotSupported, true, "allow retained"),
+            (Ended::ServerMoved, true, "address of that broker"),
+            (Ended::ServerBusy, false, "busy"),
+            (Ended::QuotaExceeded, false, "quota"),
+            (Ended::SessionTakenOver, false, "same client id"),
+            (Ended::AdministrativeAction, false, "AdministrativeAction"),
+        ] {
+            let error = StateError::ServerDisconnect { reason_code: code, reason_string: None };
+            let failure = ConnectFailure::of(&ConnectionError::MqttState(error), &accepted);
+            assert_eq!(failure.is_refusal(), is_refusal, "{failure}");
+            assert!(failure.to_string().contains(word), "{word} in {failure}");
+        }
+        let unknown = Attempt { code: Some(0xc3), ..accepted };
+        let failure = ConnectFailure::of_disconnect(Ended::UnspecifiedError, &unknown).to_string();
+        assert!(failure.contains("0xc3"), "{failure}");
+        let known = ConnectFailure::of_disconnect(Ended::AdministrativeAction, &unknown).to_string();
+        assert!(!known.contains("0xc3"), "{known}");
     }
 
     #[test]
@@ -378,7 +497,7 @@ mod tests {
             (&reset(), true, Progress::Opening, "`mqtt://` in place"),
             (&aborted, true, Progress::Open, "certificate"),
         ] {
-            let attempt = Attempt { progress, uses_tls, shown: ShownIdentity::Nobody };
+            let attempt = Attempt { uses_tls, ..attempt(progress, ShownIdentity::Nobody) };
             let text = ConnectFailure::of(error, &attempt).to_string();
             assert!(text.contains("closed the connection at the first bytes"), "{text}");
             assert!(text.contains(word), "{word} in {text}");

@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 use crate::acknowledgement::Acknowledgement;
 use crate::alias_start::AliasStart;
 use crate::backoff::Backoff;
+use crate::broker_bytes::Seen;
 use crate::config::{LinkConfig, QoS, RetainedMessage};
 use crate::counts::{Counters, LinkCounts, count};
 use crate::driver::Driver;
@@ -59,8 +60,8 @@ impl Link {
         config.check()?;
         let connector = config.broker.connector();
         let capacity = config.outgoing_messages + config.retained.len() + DRIVER_MESSAGES;
-        let is_open = Arc::new(AtomicBool::new(false));
-        let (client, events) = AsyncClient::builder(mqtt_options(&config, &connector, &is_open))
+        let seen = Arc::<Seen>::default();
+        let (client, events) = AsyncClient::builder(mqtt_options(&config, &connector, &seen))
             .capacity(capacity)
             .try_build()
             .map_err(|e| LinkError::Config(e.to_string()))?;
@@ -71,7 +72,7 @@ impl Link {
             config,
             connector,
             counters: Counters::default(),
-            is_open,
+            seen,
             is_connected: AtomicBool::new(false),
             broker_max_packet_bytes: AtomicUsize::new(0),
             failure: watch::Sender::new(None),
@@ -154,7 +155,8 @@ impl Link {
         let (topic, payload) = self.check(topic.into(), payload.into())?;
         let options = PublishOptions::at_least_once().retain(retain);
         let sent = self.inner.client.try_publish_tracked(topic, payload, options);
-        self.count_result(sent).map(Acknowledgement::new)
+        let seen = Arc::clone(&self.inner.shared.seen);
+        self.count_result(sent).map(|notice| Acknowledgement::new(notice, seen))
     }
 
     /// Publishes a retained message of this link again if the broker keeps another payload than the link's. That happens when the

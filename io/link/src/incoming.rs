@@ -29,6 +29,8 @@ pub enum Incoming {
     Disconnected {
         /// Reason, for people.
         reason: String,
+        /// Whether the broker ended the connection because of a message, which would end the next one too.
+        by_message: bool,
     },
 }
 

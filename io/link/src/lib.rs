@@ -17,8 +17,10 @@
 //! connection      driver  probe  refused_publication
 //! state           shared  options
 //! settings        config
+//! broker's limits limits
 //! waits           failure  outage  backoff  end_reason
 //! messages        incoming  acknowledgement  alias_start
+//! bytes           broker_bytes
 //! broker          broker
 //! ground          error  counts
 //! ```
@@ -28,6 +30,7 @@ mod alias_start;
 mod backoff;
 #[cfg(feature = "broker")]
 pub mod broker;
+mod broker_bytes;
 mod config;
 mod counts;
 mod driver;
@@ -36,6 +39,7 @@ mod error;
 mod failure;
 mod handle;
 mod incoming;
+mod limits;
 mod options;
 mod outage;
 mod probe;
@@ -52,4 +56,5 @@ pub use failure::ConnectFailure;
 pub use handle::Link;
 pub use headwater_transport::{Endpoint, WireBytes};
 pub use incoming::{Incoming, PublishRefusal};
-pub use probe::{BrokerLimits, BrokerProbe, RefusedSubscription, probe};
+pub use limits::{BrokerLimits, BrokerNeeds, Shortcoming};
+pub use probe::{BrokerProbe, RefusedSubscription, probe};

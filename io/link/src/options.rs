@@ -1,12 +1,12 @@
 //! Options of the MQTT client, from the settings of a link.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use headwater_transport::Connector;
+use headwater_transport::{BrokerAccess, Connector, Credentials, Secret};
 use rumqttc::{LastWill, MqttOptions, TopicAliasPolicy};
 
+use crate::broker_bytes::{BrokerBytes, Seen};
 use crate::config::LinkConfig;
 
 /// Packets read or written before the socket is flushed.
@@ -18,12 +18,8 @@ const MAX_UNACKNOWLEDGED: u16 = 256;
 /// Longest topic of MQTT, with headers and properties.
 const MAX_TOPIC_BYTES: usize = 66 * 1024;
 
-/// Options of one link. `is_open` becomes true once the latest attempt to connect has opened its connection, TLS handshake included.
-pub(crate) fn mqtt_options(
-    config: &LinkConfig,
-    connector: &Connector,
-    is_open: &Arc<AtomicBool>,
-) -> MqttOptions {
+/// Options of one link. `seen` tells what its latest connection has brought.
+pub(crate) fn mqtt_options(config: &LinkConfig, connector: &Connector, seen: &Arc<Seen>) -> MqttOptions {
     let broker = config.broker.address.clone();
     let address = (broker.host(), broker.port());
     let connect_timeout = Duration::from_millis(config.connect_timeout_ms);
@@ -45,17 +41,25 @@ pub(crate) fn mqtt_options(
         let payload = will.payload.to_vec();
         options.set_last_will(LastWill::new(&will.topic, payload, rumqttc::QoS::AtLeastOnce, true, None));
     }
-    let (connector, is_open) = (connector.clone(), Arc::clone(is_open));
+    let (connector, seen) = (connector.clone(), Arc::clone(seen));
     options.set_socket_connector(move |_, _| {
-        let (connector, broker, is_open) = (connector.clone(), broker.clone(), Arc::clone(&is_open));
+        let (connector, broker, seen) = (connector.clone(), broker.clone(), Arc::clone(&seen));
         async move {
-            is_open.store(false, Ordering::Relaxed);
+            seen.begin();
             let connection = connector.connect(&broker, connect_timeout).await?;
-            is_open.store(true, Ordering::Relaxed);
-            Ok(connection)
+            *seen.certificate.lock() = connection.peer_certificate();
+            Ok(BrokerBytes::new(connection, seen))
         }
     });
     options
+}
+
+/// Sets user and password, which are read again: the file of the password may have been replaced.
+pub(crate) fn set_credentials(options: &mut MqttOptions, broker: &BrokerAccess) {
+    if let Some(Credentials { user, password }) = &broker.credentials {
+        let password = password.as_ref().map(Secret::get).unwrap_or_default();
+        options.set_credentials(user, password);
+    }
 }
 
 /// Largest packet that the broker may send.

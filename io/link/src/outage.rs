@@ -51,8 +51,8 @@ impl Outage {
         length
     }
 
-    /// Remembers a reason. Returns whether the reason is new; false once `MAX_REASONS` are remembered.
-    fn names(&mut self, reason: &str) -> bool {
+    /// Remembers a reason; true for a new one.
+    pub(crate) fn names(&mut self, reason: &str) -> bool {
         let is_new = self.named.len() < MAX_REASONS && !self.named.iter().any(|named| named == reason);
         if is_new {
             self.named.push(reason.to_owned());

@@ -5,20 +5,20 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use headwater_transport::tls::Certificate;
-use parking_lot::Mutex;
 use rumqttc::{
-    AsyncClient, ConnAck, ConnectionError, Event, EventLoop, Packet, Publish, StateError, SubAck,
-    SubscribeFilter, SubscribeReasonCode,
+    AsyncClient, ConnAck, ConnectionError, Event, EventLoop, Packet, Publish, SubAck, SubscribeFilter,
+    SubscribeReasonCode,
 };
 use tokio::time::timeout;
 
+use crate::broker_bytes::{Seen, code_name};
 use crate::config::{LinkConfig, RetainedMessage};
 use crate::failure::{Attempt, ConnectFailure, Progress};
-use crate::options::mqtt_options;
+use crate::limits::BrokerLimits;
+use crate::options::{mqtt_options, set_credentials};
 
 /// Time without a retained message after which no further one is expected.
 const QUIET: Duration = Duration::from_millis(150);
@@ -43,21 +43,6 @@ pub struct BrokerProbe {
     pub connected_in: Duration,
 }
 
-/// Limits of a broker, from its CONNACK. A limit that the CONNACK leaves out has the default of MQTT 5.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BrokerLimits {
-    /// Largest packet in bytes; `None` for no limit.
-    pub max_packet_bytes: Option<u32>,
-    /// Messages at `QoS` 1 that may wait for the broker's acknowledgement.
-    pub receive_max: u16,
-    /// Topic aliases that a client may use; 0 for none.
-    pub topic_alias_max: u16,
-    /// Whether the broker keeps retained messages.
-    pub keeps_retained: bool,
-    /// Highest `QoS` that the broker takes.
-    pub max_qos: u8,
-}
-
 /// A subscription that the broker refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedSubscription {
@@ -73,45 +58,19 @@ pub struct RefusedSubscription {
 /// [`ConnectFailure`]: settings out of range, nobody at the address, another protocol, or a broker that refuses the client.
 pub async fn probe(config: &LinkConfig) -> Result<BrokerProbe, ConnectFailure> {
     config.check().map_err(|error| ConnectFailure::Settings(error.to_string()))?;
-    let certificate = Arc::new(Mutex::new(None));
-    let (client, events, is_open) = client(config, &certificate)?;
-    let mut probing = Probing { config, client, events, is_open };
+    let seen = Arc::<Seen>::default();
+    let mut options = mqtt_options(config, &config.broker.connector(), &seen);
+    set_credentials(&mut options, &config.broker);
+    let built = AsyncClient::builder(options).capacity(16).try_build();
+    let (client, events) = built.map_err(|error| ConnectFailure::Settings(error.to_string()))?;
+    let mut probing = Probing { config, client, events, seen };
     let started = Instant::now();
     let limits = BrokerLimits::of(&probing.connected().await?);
     let connected_in = started.elapsed();
+    let certificate = probing.seen.certificate.lock().take();
     let (refused, retained) = probing.listen().await?;
     probing.disconnect().await;
-    let certificate = certificate.lock().take();
     Ok(BrokerProbe { limits, refused, retained, certificate, connected_in })
-}
-
-/// A client that stores the broker's certificate in `certificate`, and a flag that tells whether its connection is open.
-fn client(
-    config: &LinkConfig,
-    certificate: &Arc<Mutex<Option<Certificate>>>,
-) -> Result<(AsyncClient, EventLoop, Arc<AtomicBool>), ConnectFailure> {
-    let (connector, is_open) = (config.broker.connector(), Arc::new(AtomicBool::new(false)));
-    let mut options = mqtt_options(config, &connector, &is_open);
-    if let Some(credentials) = &config.broker.credentials {
-        let password =
-            credentials.password.as_ref().map(headwater_transport::Secret::get).unwrap_or_default();
-        options.set_credentials(&credentials.user, password);
-    }
-    let (broker, limit) = (config.broker.address.clone(), Duration::from_millis(config.connect_timeout_ms));
-    let (is_open_now, certificate) = (Arc::clone(&is_open), Arc::clone(certificate));
-    options.set_socket_connector(move |_, _| {
-        let (connector, broker) = (connector.clone(), broker.clone());
-        let (is_open, certificate) = (Arc::clone(&is_open_now), Arc::clone(&certificate));
-        async move {
-            let connection = connector.connect(&broker, limit).await?;
-            is_open.store(true, Ordering::Relaxed);
-            *certificate.lock() = connection.peer_certificate();
-            Ok(connection)
-        }
-    });
-    let built = AsyncClient::builder(options).capacity(16).try_build();
-    let (client, events) = built.map_err(|error| ConnectFailure::Settings(error.to_string()))?;
-    Ok((client, events, is_open))
 }
 
 /// The connection of one probe.
@@ -119,7 +78,7 @@ struct Probing<'a> {
     config: &'a LinkConfig,
     client: AsyncClient,
     events: EventLoop,
-    is_open: Arc<AtomicBool>,
+    seen: Arc<Seen>,
 }
 
 impl Probing<'_> {
@@ -130,7 +89,7 @@ impl Probing<'_> {
                 Ok(Event::Incoming(Packet::ConnAck(ack))) => return Ok(ack),
                 Ok(_) => {}
                 Err(error) => {
-                    let is_open = self.is_open.load(Ordering::Relaxed);
+                    let is_open = self.seen.is_open();
                     return Err(
                         self.failure(&error, if is_open { Progress::Open } else { Progress::Opening })
                     );
@@ -173,8 +132,8 @@ impl Probing<'_> {
                     until = until.max(Instant::now() + QUIET);
                 }
                 Event::Incoming(Packet::Disconnect(packet)) => {
-                    let shown = Attempt::new(&self.config.broker, Progress::Accepted).shown;
-                    return Err(ConnectFailure::of_disconnect(packet.reason_code, shown));
+                    let attempt = Attempt::new(&self.config.broker, Progress::Accepted, &self.seen);
+                    return Err(ConnectFailure::of_disconnect(packet.reason_code, &attempt));
                 }
                 _ => {}
             }
@@ -191,20 +150,22 @@ impl Probing<'_> {
         let answers = self.config.subscriptions.iter().zip(&ack.return_codes);
         let refused = answers.filter(|(_, code)| !matches!(code, SubscribeReasonCode::Success(_)));
         refused
-            .map(|(own, code)| RefusedSubscription { filter: own.filter.clone(), code: format!("{code:?}") })
+            .map(|(own, code)| RefusedSubscription {
+                filter: own.filter.clone(),
+                code: code_name(code, self.seen.replaced()),
+            })
             .collect()
     }
 
     fn failure(&self, error: &ConnectionError, progress: Progress) -> ConnectFailure {
-        let attempt = Attempt::new(&self.config.broker, progress);
-        match error {
-            ConnectionError::MqttState(StateError::ServerDisconnect { reason_code, .. }) => {
-                ConnectFailure::of_disconnect(*reason_code, attempt.shown)
+        let attempt = Attempt::new(&self.config.broker, progress, &self.seen);
+        match ConnectFailure::of(error, &attempt) {
+            ConnectFailure::Ended(why) | ConnectFailure::Unreachable(why)
+                if progress == Progress::Accepted =>
+            {
+                ConnectFailure::Ended(format!("it took this client, and then the connection ended: {why}"))
             }
-            error if progress == Progress::Accepted => {
-                ConnectFailure::Ended(format!("it took this client, and then the connection ended: {error}"))
-            }
-            error => ConnectFailure::of(error, &attempt),
+            failure => failure,
         }
     }
 
@@ -214,19 +175,6 @@ impl Probing<'_> {
             let ended = async { while self.events.poll().await.is_ok() {} };
             // If the broker does not close the connection, the drop of this value does.
             let _ = timeout(QUIET, ended).await;
-        }
-    }
-}
-
-impl BrokerLimits {
-    fn of(ack: &ConnAck) -> Self {
-        let properties = ack.properties.as_ref();
-        Self {
-            max_packet_bytes: properties.and_then(|of| of.max_packet_size),
-            receive_max: properties.and_then(|of| of.receive_max).unwrap_or(u16::MAX),
-            topic_alias_max: properties.and_then(|of| of.topic_alias_max).unwrap_or(0),
-            keeps_retained: properties.and_then(|of| of.retain_available) != Some(0),
-            max_qos: properties.and_then(|of| of.max_qos).unwrap_or(2),
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use rumqttc::{PubAckReason, PublishNotice, PublishNoticeError};
+use rumqttc::PublishNotice;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use crate::acknowledgement::Delivery;
 use crate::counts::count;
 use crate::incoming::{Incoming, PublishRefusal};
 use crate::shared::Shared;
@@ -32,22 +33,16 @@ impl RefusalReporter {
     pub(crate) fn watch(&self, topic: String, notice: PublishNotice) {
         let Self { incoming, shared, .. } = self.clone();
         self.runtime.spawn(async move {
-            let Some(reason) = refusal(notice).await else { return };
+            let Delivery::Refused { reason, needs_rights } = Delivery::of(notice, &shared.seen).await else {
+                return;
+            };
+            let reason =
+                if needs_rights { PublishRefusal::NotAuthorized } else { PublishRefusal::Other(reason) };
             count(&shared.counters.refused_by_broker);
             if let Some(incoming) = incoming.upgrade() {
                 // An owner that is slow, or has dropped the channel, sees the count alone: tasks that wait for a slow owner could pile up.
                 let _ = incoming.try_send(Incoming::Refused { topic, reason });
             }
         });
-    }
-}
-
-/// The reason of a refusal; `None` if the broker took the message, or the connection ended before the answer.
-async fn refusal(notice: PublishNotice) -> Option<PublishRefusal> {
-    match notice.wait_completion_async().await {
-        Err(PublishNoticeError::V5PubAck(PubAckReason::NotAuthorized)) => Some(PublishRefusal::NotAuthorized),
-        Err(PublishNoticeError::V5PubAck(reason)) => Some(PublishRefusal::Other(format!("{reason:?}"))),
-        Err(error @ PublishNoticeError::RetainNotSupported) => Some(PublishRefusal::Other(error.to_string())),
-        Ok(()) | Err(_) => None,
     }
 }

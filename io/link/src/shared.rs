@@ -7,6 +7,7 @@ use headwater_transport::Connector;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::broker_bytes::Seen;
 use crate::config::{LinkConfig, RetainedMessage};
 use crate::counts::Counters;
 use crate::failure::ConnectFailure;
@@ -21,8 +22,8 @@ pub(crate) struct Shared {
     /// Opens the connections of the link and counts their bytes.
     pub(crate) connector: Connector,
     pub(crate) counters: Counters,
-    /// Whether the latest attempt to connect has opened its connection, TLS handshake included.
-    pub(crate) is_open: Arc<AtomicBool>,
+    /// What the latest connection has brought.
+    pub(crate) seen: Arc<Seen>,
     pub(crate) is_connected: AtomicBool,
     /// Largest packet that the broker takes, in bytes, from its CONNACK; 0 if the CONNACK names no limit.
     pub(crate) broker_max_packet_bytes: AtomicUsize,

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use headwater_link::broker::EmbeddedBroker;
 use headwater_link::testing::TcpProxy;
-use headwater_link::{Delivery, Incoming, Link, LinkConfig, LinkError, PublishRefusal, QoS, RetainedMessage};
+use headwater_link::{
+    BrokerNeeds, ConnectFailure, Delivery, Incoming, Link, LinkConfig, LinkError, PublishRefusal, QoS,
+    RetainedMessage,
+};
 use headwater_transport::{Endpoint, held_port};
 use support::{MAX_WAIT, broker, connected, next, next_message, reader, until_connected};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -168,7 +171,7 @@ async fn a_message_that_the_broker_refuses_comes_back_with_its_topic() {
     let refused = |topic: &str, reason| Incoming::Refused { topic: topic.into(), reason };
     assert_eq!(next(&mut incoming).await, refused("forbidden/birth", PublishRefusal::NotAuthorized));
     link.publish("forbidden/x", "x", QoS::AtLeastOnce, false).expect("connected");
-    let quota = PublishRefusal::Other("QuotaExceeded".into());
+    let quota = PublishRefusal::Other("a quota is used up (QuotaExceeded, 0x97)".into());
     assert_eq!(next(&mut incoming).await, refused("forbidden/x", quota));
     link.publish("forbidden/y", "y", QoS::AtLeastOnce, false).expect("connected");
     drop(broker.await.expect("no panic"));
@@ -350,7 +353,7 @@ async fn a_client_id_that_another_process_took_over_is_named() {
     });
     let address = Endpoint::mqtt("127.0.0.1", port).expect("a valid address");
     let (_link, mut incoming) = connected(LinkConfig::new(address, "twice")).await;
-    let Incoming::Disconnected { reason } = next(&mut incoming).await else { panic!("expected an end") };
+    let Incoming::Disconnected { reason, .. } = next(&mut incoming).await else { panic!("expected an end") };
     assert!(reason.contains("same client id") && reason.contains("of its own"), "{reason}");
     broker.await.expect("no panic");
 }
@@ -401,10 +404,193 @@ async fn a_broker_that_stops_ends_its_connections_and_frees_its_port() {
     let port = server.address().port();
     let (link, mut incoming) = connected(LinkConfig::new(server.address(), "stopped")).await;
     server.stop();
-    let Incoming::Disconnected { reason } = next(&mut incoming).await else { panic!("expected an end") };
+    let Incoming::Disconnected { reason, .. } = next(&mut incoming).await else { panic!("expected an end") };
     assert!(reason.contains("shut"), "{reason}");
     let next_server = EmbeddedBroker::start_at(port).expect("free");
     assert_eq!(next_server.address().port(), port);
     until_connected(&mut incoming).await;
     assert!(link.is_connected());
+}
+
+/// First byte of the packet by which a fake broker answers with a reason code.
+const CONNACK: u8 = 0x20;
+const PUBACK: u8 = 0x40;
+const PUBREC: u8 = 0x50;
+const SUBACK: u8 = 0x90;
+const DISCONNECT: u8 = 0xe0;
+
+/// A broker that accepts everybody and everything, except by this packet with this reason code. A DISCONNECT answers a PUBLISH at `QoS` 1.
+async fn broker_that_answers(with: u8, code: u8) -> Endpoint {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            while let Some((kind, body)) = next_packet(&mut client).await {
+                let answer = match kind >> 4 {
+                    1 => vec![CONNACK, 3, 0, if with == CONNACK { code } else { 0 }, 0],
+                    8 => vec![SUBACK, 4, body[0], body[1], 0, if with == SUBACK { code } else { 1 }],
+                    3 if kind & 0b110 != 0 => {
+                        let topic = usize::from(u16::from_be_bytes([body[0], body[1]]));
+                        let id = [body[2 + topic], body[3 + topic]];
+                        match with {
+                            DISCONNECT => vec![DISCONNECT, 2, code, 0],
+                            PUBREC => vec![PUBREC, 3, id[0], id[1], code],
+                            _ => vec![PUBACK, 3, id[0], id[1], if with == PUBACK { code } else { 0 }],
+                        }
+                    }
+                    12 => vec![0xd0, 0],
+                    _ => continue,
+                };
+                if client.write_all(&answer).await.is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    Endpoint::mqtt("127.0.0.1", port).expect("a valid address")
+}
+
+/// First byte and body of the next packet.
+async fn next_packet(client: &mut tokio::net::TcpStream) -> Option<(u8, Vec<u8>)> {
+    let kind = client.read_u8().await.ok()?;
+    let (mut length, mut shift) = (0, 0);
+    loop {
+        let byte = client.read_u8().await.ok()?;
+        length |= usize::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    client.read_exact(&mut body).await.ok()?;
+    Some((kind, body))
+}
+
+#[tokio::test]
+async fn whatever_code_refuses_a_message_it_is_named_and_the_connection_stays() {
+    for (packet, code) in
+        [PUBACK, PUBREC].into_iter().flat_map(|of| (0x80..=0xff).map(move |code| (of, code)))
+    {
+        let address = broker_that_answers(packet, code).await;
+        let (link, mut incoming) = connected(LinkConfig::new(address, "refused")).await;
+        let mut answer = link.publish_acknowledged("a", "x", false).expect("connected");
+        let delivery = timeout(MAX_WAIT, answer.wait()).await.expect("in time");
+        let Delivery::Refused { reason, needs_rights } = delivery else {
+            panic!("0x{code:02x}: {delivery:?}")
+        };
+        assert!(reason.contains(&format!("0x{code:02x}")) && needs_rights == (code == 0x87), "{reason}");
+        link.publish("b", "x", QoS::AtLeastOnce, false).expect("connected");
+        let refused = next(&mut incoming).await;
+        assert!(matches!(&refused, Incoming::Refused { topic, .. } if topic == "b"), "{refused:?}");
+        assert_eq!((link.is_connected(), link.counts().disconnected), (true, 0));
+    }
+}
+
+/// The first failure of a link to this broker.
+async fn failure_at(address: Endpoint) -> ConnectFailure {
+    let config = LinkConfig::new(address, "refused").subscribe("a/+", QoS::AtMostOnce);
+    let (link, _incoming) = Link::start(config).expect("settings");
+    let mut failures = link.failures();
+    let failure = timeout(MAX_WAIT, failures.wait_for(Option::is_some)).await.expect("in time");
+    failure.expect("the link lives").clone().expect("a failure")
+}
+
+#[tokio::test]
+async fn whatever_code_refuses_a_client_or_a_subscription_it_is_named_as_a_refusal() {
+    for code in 0x80..=0xff {
+        let failure = failure_at(broker_that_answers(CONNACK, code).await).await;
+        // Busy, not available, quota, too many connections: these end by themselves.
+        let is_for_now = matches!(code, 0x88 | 0x89 | 0x97 | 0x9f);
+        assert_eq!(failure.is_refusal(), !is_for_now, "0x{code:02x}: {failure}");
+        let failure = failure_at(broker_that_answers(SUBACK, code).await).await;
+        assert!(matches!(failure, ConnectFailure::Subscription { .. }), "0x{code:02x}: {failure}");
+        assert_eq!(failure.to_string().contains("NotAuthorized"), code == 0x87, "{failure}");
+    }
+    let unlisted = failure_at(broker_that_answers(SUBACK, 0x95).await).await.to_string();
+    assert!(unlisted.contains("unknown reason code 0x95"), "{unlisted}");
+    let wildcards = failure_at(broker_that_answers(SUBACK, 0xa2).await).await.to_string();
+    assert!(wildcards.contains("takes filters with `+`"), "{wildcards}");
+}
+
+#[tokio::test]
+async fn a_disconnect_is_the_failure_that_is_shown_and_says_whether_a_message_is_to_blame() {
+    for (code, word, blames_message) in [
+        (0x81, "MalformedPacket", true),
+        (0x87, "access rules", false),
+        (0x8e, "same client id", false),
+        (0x95, "max_packet_size", true),
+        (0x98, "AdministrativeAction", false),
+        (0xc3, "0xc3", false),
+    ] {
+        let address = broker_that_answers(DISCONNECT, code).await;
+        let (link, mut incoming) = connected(LinkConfig::new(address, "ended")).await;
+        let mut failures = link.failures();
+        link.publish("a", "x", QoS::AtLeastOnce, false).expect("connected");
+        let shown = timeout(MAX_WAIT, failures.wait_for(Option::is_some)).await.expect("in time");
+        let shown = shown.expect("the link lives").clone().expect("a failure").to_string();
+        assert!(shown.contains(word), "{word} in {shown}");
+        let ended = next(&mut incoming).await;
+        assert_eq!(ended, Incoming::Disconnected { reason: shown, by_message: blames_message });
+    }
+}
+
+/// A port that answers every connection with these bytes and closes it.
+async fn port_that_says(bytes: &'static [u8]) -> Endpoint {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut read = [0; 512];
+            let _ = client.read(&mut read).await;
+            let _ = client.write_all(bytes).await;
+        }
+    });
+    Endpoint::mqtt("127.0.0.1", port).expect("a valid address")
+}
+
+#[tokio::test]
+async fn what_answers_in_place_of_a_broker_for_mqtt_5_is_named() {
+    for (bytes, words) in [
+        (&b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n"[..], ["web server", "broker's port"]),
+        (b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", ["SSH server", "broker's port"]),
+        (&[0x20, 2, 0, 1], ["does not speak MQTT 5", "Mosquitto"]),
+        (&[0x15, 3, 3, 0, 2, 2, 40], ["expects TLS", "mqtts://"]),
+        (&[0x20, 3, 0, 0x93, 0], ["0x93", "log may say more"]),
+        (&[0xe0, 2, 0x89, 0], ["busy", "for now"]),
+        (&[0xf0, 2, 0x18, 0], ["another way to authenticate", "broker.user"]),
+    ] {
+        let failure = failure_at(port_that_says(bytes).await).await.to_string();
+        for word in words {
+            assert!(failure.contains(word), "{word} in {failure}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_broker_whose_limits_do_not_fit_is_named_and_not_taken() {
+    // CONNACK with properties: maximum QoS 0; no retained messages; no wildcards; packets of at most 150 bytes.
+    for (connack, word) in [
+        (&[0x20, 5, 0, 0, 2, 0x24, 0][..], "QoS 0 alone"),
+        (&[0x20, 5, 0, 0, 2, 0x25, 0], "no retained messages"),
+        (&[0x20, 5, 0, 0, 2, 0x28, 0], "no wildcards"),
+        (
+            &[0x20, 8, 0, 0, 5, 0x27, 0, 0, 0, 150],
+            "max_packet_size is 150 bytes, the largest message takes 900",
+        ),
+    ] {
+        let mut config = LinkConfig::new(port_that_says(connack).await, "limited");
+        config.needs = BrokerNeeds {
+            packet_bytes: 900,
+            rare_packet_bytes: 900,
+            publishes_state: true,
+            has_wildcards: true,
+        };
+        let (link, mut incoming) = Link::start(config).expect("settings");
+        let mut failures = link.failures();
+        let failure = timeout(MAX_WAIT, failures.wait_for(Option::is_some)).await.expect("in time");
+        let failure = failure.expect("the link lives").clone().expect("a failure");
+        assert!(failure.to_string().contains(word) && failure.is_refusal(), "{failure}");
+        assert!(incoming.try_recv().is_err() && !link.is_connected());
+    }
 }

@@ -59,10 +59,8 @@ fn open(dir: &Path) -> Result<InMemory, DataError> {
 
 fn names(dir: &Path) -> Result<Vec<String>, DataError> {
     let path = dir.join("batches.meta.txt");
-    let mut text = String::new();
-    File::open(&path)
-        .and_then(|file| file.take(MAX_NAMES_BYTES).read_to_string(&mut text))
-        .map_err(DataError::read(path.display()))?;
+    let text = files::read(&path, MAX_NAMES_BYTES)?;
+    let text = String::from_utf8_lossy(&text);
     let names: Vec<String> =
         text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
     if names.len() != CLASSES {
@@ -82,8 +80,11 @@ fn read(dir: &Path, name: &str, part: &mut InMemoryPart) -> Result<(), DataError
         .and_then(|source| source.take(expected as u64 + 1).read_to_end(&mut records))
         .map_err(DataError::decode(path.display(), "a file of CIFAR-10"))?;
     if records.len() != expected {
-        let found = if records.len() > expected { "more".into() } else { records.len().to_string() };
-        return Err(Mismatch::new(format!("{expected} bytes (inflated)"), found).wrong_file(path.display()));
+        let mismatch = |found| Mismatch::new(format!("{expected} bytes (inflated)"), found);
+        return Err(match records.len() > expected {
+            true => mismatch("more".into()).wrong_file(path.display()),
+            false => mismatch(records.len().to_string()).damaged(path.display()),
+        });
     }
     for (index, record) in records.chunks_exact(RECORD_BYTES).enumerate() {
         let (label, pixels) = (record[0], &record[1..]);
@@ -165,7 +166,8 @@ mod tests {
         assert!(error.contains("record 7: expected a label from 0 to 9, found 10"), "{error}");
         std::fs::write(&path, &records[1..]).unwrap();
         let error = open(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("expected 30730000 bytes (inflated), found 30729999"), "{error}");
+        let cut = "expected 30730000 bytes (inflated), found 30729999; it is cut off or damaged";
+        assert!(error.contains(cut), "{error}");
         std::fs::remove_file(&path).unwrap();
         let error = open(dir.path()).unwrap_err().to_string();
         assert!(

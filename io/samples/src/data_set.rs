@@ -1,7 +1,9 @@
 //! Interface of every data set, and the declaration by which the catalogue lists it.
 
+use std::fmt::Display;
 use std::path::Path;
 
+use crate::error::Mismatch;
 use crate::split::Split;
 use crate::{DataError, Part, SampleViews, Shape, View};
 
@@ -79,6 +81,8 @@ pub struct OpenOptions {
     pub slots: Option<usize>,
     /// Whether two parts may share an image or a group.
     pub leaks: Leaks,
+    /// Whether entries or samples may be left out.
+    pub omissions: Omissions,
     /// Rule that splits data into train, validation and test; [`Split::default`] when `None`. Data that is already split refuses a rule.
     pub split: Option<Split>,
     /// Number of the fold, from 0, in a data set with folds ([`DataSetInfo::folds`]); the usual parts when `None`.
@@ -96,6 +100,26 @@ pub enum Leaks {
     Refused,
     /// Data with a leak is accepted, and [`DataSet::notes`] names the leak.
     Allowed,
+}
+
+/// Whether entries or samples may be left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Omissions {
+    /// [`DataSet::notes`] counts by kind what is left out.
+    #[default]
+    Noted,
+    /// Data of which something is left out is refused.
+    Refused,
+}
+
+impl Omissions {
+    /// A remark about what is left out, or an error that refuses it.
+    pub(crate) fn note(self, at: impl Display, note: String) -> Result<String, DataError> {
+        match self {
+            Self::Noted => Ok(note),
+            Self::Refused => Err(Mismatch::new("nothing to be left out (--strict)", note).invalid(at)),
+        }
+    }
 }
 
 /// Declaration of a data set that opens by name.

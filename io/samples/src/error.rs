@@ -46,8 +46,8 @@ pub enum DataError {
         /// What to do; empty if the mismatch says enough.
         advice: &'static str,
     },
-    /// The data exceeds a limit. Split the data.
-    #[error("{at}: expected at most {limit} {unit}, found more; split the data")]
+    /// The data exceeds a limit. Split the data, or scale images down.
+    #[error("{at}: expected at most {limit} {unit}, found more; make it smaller or split it")]
     TooLarge {
         /// File or folder.
         at: String,

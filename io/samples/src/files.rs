@@ -1,31 +1,37 @@
 //! Files of a data set: a named file of a folder, and all files of a directory or a `.tar.gz`.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
+use tar::EntryType;
 
 use crate::DataError;
+use crate::data_set::Omissions;
 use crate::error::Mismatch;
-use crate::tar_gz::{self, GZIP_MAGIC};
+use crate::file_names::{ending, is_hidden, is_image_name, one_form, text_of};
+use crate::left_out::LeftOut;
+use crate::tar_gz::{self, GZIP_MAGIC, Member};
 
-/// Longest file of a data set that consists of many files, in bytes.
+/// Longest table or raw tensor of a data set in files, in bytes.
 pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Longest inflated archive, in bytes.
 const MAX_TOTAL_BYTES: u64 = 16 << 30;
-/// Deepest nesting of folders.
+/// Deepest nesting of folders that are visited.
 const MAX_DEPTH: usize = 8;
 
-/// Entry of a directory or an archive. The path is relative, with `/` as separator.
+/// Entry of a directory or an archive that is not hidden. The path is relative, with `/` as separator.
 pub(crate) enum Entry<'a> {
     Folder(&'a str),
-    File(&'a str, &'a [u8]),
+    /// A plain file, of which nothing is read yet.
+    File(Member<'a>),
 }
 
-/// Function that receives the entries.
-pub(crate) type Visitor<'a> = &'a mut dyn FnMut(Entry<'_>) -> Result<(), DataError>;
+/// Function that receives the entries. It returns false for one that it leaves out.
+pub(crate) type Visitor<'a> = &'a mut dyn FnMut(Entry<'_>) -> Result<bool, DataError>;
 
 /// The first of `names` that is a file in `dir`; `contents` lists all files that the folder must hold.
 pub(crate) fn find(dir: &Path, names: &[String], contents: &str) -> Result<PathBuf, DataError> {
@@ -51,21 +57,83 @@ pub(crate) fn inflate<'a>(mut file: impl BufRead + 'a) -> io::Result<Box<dyn Rea
     Err(io::Error::new(io::ErrorKind::Unsupported, "this program was built without bzip2; unpack the file"))
 }
 
-/// Visits every folder and file; those of a directory in the order of their names.
-pub(crate) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<(), DataError> {
-    if path.is_dir() { visit_directory(path, "", 0, visitor) } else { visit_archive(path, visitor) }
+/// Visits every folder and file; those of a directory in the order of their names. Returns remarks about what is left out.
+///
+/// Hidden entries, pipes, sockets, links to nothing or to a folder above, and folders below the eighth level are left out before they are opened. So is
+/// what the visitor leaves out. An entry that is named as an image and cannot be one is an error.
+pub(crate) fn visit(
+    path: &Path,
+    omissions: Omissions,
+    visitor: Visitor<'_>,
+) -> Result<Option<String>, DataError> {
+    let mut walk = Walk { visitor, left_out: LeftOut::default(), above: Vec::new() };
+    let walked = if path.is_dir() { walk.directory(path, "") } else { walk.archive(path) };
+    walked?;
+    walk.left_out.note(path, omissions)
+}
+
+/// Visits every member of a `.tar.gz`.
+pub(crate) fn visit_archive(
+    path: &Path,
+    visitor: &mut dyn FnMut(Member<'_>) -> Result<(), DataError>,
+) -> Result<(), DataError> {
+    let at = path.display().to_string();
+    // Opening a pipe would wait for its writer.
+    if !fs::metadata(path).map_err(DataError::read(&at))?.is_file() {
+        return Err(Mismatch::new("a directory or a .tar.gz", "a pipe, socket or device").invalid(at));
+    }
+    let file = File::open(path).map_err(DataError::read(&at))?;
+    tar_gz::visit(file, &at, MAX_TOTAL_BYTES, visitor)
+}
+
+/// Content of a plain file of at most `limit` bytes. It never waits for a pipe.
+///
+/// # Errors
+/// The error of the system; [`io::ErrorKind::InvalidInput`] for what is no plain file, [`io::ErrorKind::FileTooLarge`] for a longer one.
+pub fn read_plain(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        let found = "expected a plain file, found a folder, pipe, socket or device";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, found));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let found = format!("expected at most {limit} bytes, found more");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, found));
+    }
+    Ok(bytes)
 }
 
 /// Content of a file of at most `limit` bytes.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
-        .map_err(DataError::read(path.display()))?;
-    if bytes.len() as u64 > limit {
-        return Err(DataError::too_large(path.display(), limit, "bytes in a file"));
+    read_plain(path, limit).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => DataError::too_large(path.display(), limit, "bytes in a file"),
+        _ => DataError::read(path.display())(error),
+    })
+}
+
+/// Names of the entries of each folder, by their composed form.
+pub(crate) type FolderNames = HashMap<PathBuf, HashMap<String, OsString>>;
+
+/// Path of a file below `root`. Where no file has just this name, one whose name has the same composed form is taken. Each folder is listed once.
+pub(crate) fn path_below(root: &Path, name: &str, folders: &mut FolderNames) -> PathBuf {
+    let mut path = root.join(name);
+    if name.is_ascii() || path.exists() {
+        return path;
     }
-    Ok(bytes)
+    path = root.to_owned();
+    for step in name.split('/') {
+        let names = folders.entry(path.clone()).or_insert_with(|| {
+            let names = sorted_names(&path).unwrap_or_default().into_iter();
+            names.map(|name| (one_form(&text_of(&name)).into_owned(), name)).collect()
+        });
+        let exact = path.join(step);
+        path = match names.get(&*one_form(step)) {
+            Some(name) if !exact.exists() => path.join(name),
+            _ => exact,
+        };
+    }
+    path
 }
 
 /// Names of the entries of a directory, in order.
@@ -76,44 +144,102 @@ pub(crate) fn sorted_names(dir: &Path) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-fn visit_directory(dir: &Path, name: &str, depth: usize, visitor: Visitor<'_>) -> Result<(), DataError> {
-    let names = sorted_names(dir).map_err(DataError::read(dir.display()))?;
-    if names.is_empty() {
-        let mismatch = Mismatch::new("images in this folder", "none; add some or remove the folder");
-        return Err(mismatch.invalid(dir.display()));
-    }
-    for entry in names {
-        let path = dir.join(&entry);
-        let step = entry.to_string_lossy();
-        let name = if name.is_empty() { step.into_owned() } else { format!("{name}/{step}") };
-        if !path.is_dir() {
-            visitor(Entry::File(&name, &read(&path, MAX_FILE_BYTES)?))?;
-            continue;
-        }
-        if depth == MAX_DEPTH {
-            return Err(DataError::too_large(path.display(), MAX_DEPTH as u64, "nested folders"));
-        }
-        visitor(Entry::Folder(&name))?;
-        visit_directory(&path, &name, depth + 1, visitor)?;
-    }
-    Ok(())
+/// A walk through a directory or an archive.
+struct Walk<'a> {
+    visitor: Visitor<'a>,
+    left_out: LeftOut,
+    /// The folder that is being visited and those above it, with links resolved.
+    above: Vec<PathBuf>,
 }
 
-fn visit_archive(path: &Path, visitor: Visitor<'_>) -> Result<(), DataError> {
-    let at = path.display().to_string();
-    let file = File::open(path).map_err(DataError::read(&at))?;
-    tar_gz::visit(file, &at, MAX_TOTAL_BYTES, &mut |member| {
-        if member.kind.is_dir() {
-            return visitor(Entry::Folder(member.name));
-        }
-        if !member.kind.is_file() {
+impl Walk<'_> {
+    fn directory(&mut self, dir: &Path, name: &str) -> Result<(), DataError> {
+        let resolved = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+        if self.above.contains(&resolved) {
+            self.left_out.add("links to a folder above", name);
             return Ok(());
         }
-        if member.size > MAX_FILE_BYTES {
-            let at = format!("{at}: `{}`", member.name);
-            return Err(DataError::too_large(at, MAX_FILE_BYTES, "bytes in a file"));
+        self.above.push(resolved);
+        if !name.is_empty() {
+            (self.visitor)(Entry::Folder(name))?;
         }
-        let name = member.name;
-        visitor(Entry::File(name, &member.read()?))
-    })
+        let entries = sorted_names(dir).map_err(DataError::read(dir.display()))?;
+        if entries.is_empty() && !name.is_empty() {
+            self.left_out.add("empty folders", name);
+        }
+        for entry in entries {
+            let step = text_of(&entry);
+            let path = dir.join(&entry);
+            let name = if name.is_empty() { step } else { format!("{name}/{step}") };
+            if is_hidden(&name) {
+                self.left_out.add("hidden", &name);
+                continue;
+            }
+            match fs::metadata(&path) {
+                Ok(metadata) if metadata.is_dir() && self.above.len() > MAX_DEPTH => {
+                    self.left_out.add("folders below the eighth level", &name);
+                }
+                Ok(metadata) if metadata.is_dir() => self.directory(&path, &name)?,
+                Ok(metadata) if metadata.is_file() => self.file(&path, &name)?,
+                Ok(_) => self.unusable("pipes, sockets or devices", &path, &name)?,
+                Err(_) => self.unusable("links to nothing", &path, &name)?,
+            }
+        }
+        self.above.pop();
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Path, name: &str) -> Result<(), DataError> {
+        let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (size, mut file) = match opened {
+            Err(error) if is_image_name(name) => return Err(DataError::read(path.display())(error)),
+            Err(_) => return self.unusable("unreadable", path, name),
+            Ok(opened) => opened,
+        };
+        let member = Member { name, kind: EntryType::Regular, size, content: &mut file };
+        let is_taken = (self.visitor)(Entry::File(member)).map_err(|error| match error {
+            DataError::Read { source, .. } => DataError::read(path.display())(source),
+            error => error,
+        })?;
+        self.count(is_taken, name);
+        Ok(())
+    }
+
+    fn archive(&mut self, path: &Path) -> Result<(), DataError> {
+        visit_archive(path, &mut |member| {
+            let (name, kind) = (member.name.to_owned(), member.kind);
+            if kind.is_pax_global_extensions() {
+                return Ok(());
+            }
+            if is_hidden(&name) {
+                self.left_out.add("hidden", &name);
+            } else if kind.is_dir() {
+                (self.visitor)(Entry::Folder(&name))?;
+            } else if kind.is_file() || kind.is_gnu_sparse() {
+                let is_taken = (self.visitor)(Entry::File(member))?;
+                self.count(is_taken, &name);
+            } else if kind.is_symlink() || kind.is_hard_link() {
+                self.left_out.add("links of an archive", &name);
+            } else {
+                self.left_out.add("pipes or devices", &name);
+            }
+            Ok(())
+        })
+    }
+
+    fn count(&mut self, is_taken: bool, name: &str) {
+        if !is_taken {
+            self.left_out.add(&ending(name), name);
+        }
+    }
+
+    /// Leaves out an entry that has no content, or refuses one that is named as an image.
+    fn unusable(&mut self, kind: &str, path: &Path, name: &str) -> Result<(), DataError> {
+        if is_image_name(name) {
+            let found = format!("one of the {kind}; remove it or put the image there");
+            return Err(Mismatch::new("an image", found).invalid(path.display()));
+        }
+        self.left_out.add(kind, name);
+        Ok(())
+    }
 }

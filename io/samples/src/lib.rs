@@ -9,10 +9,11 @@
 //! catalogue       catalogue
 //! data sets       fashion_6cam  mnist  cifar  eth80  mvmc  class_folders  table
 //! sample files    archive  labelled_files
-//! interface       in_memory  data_set  split  part
-//! file formats    idx  numpy  files  tar_gz
+//! interface       in_memory
+//! file formats    idx  numpy  files  left_out  tar_gz  file_names
+//! interface       data_set  split  part
 //! errors          error
-//! pixels          roi  image_codec  view
+//! pixels          roi  image_codec  image_structure  jpeg  view
 //! ```
 
 pub mod archive;
@@ -23,11 +24,15 @@ pub mod data_set;
 mod error;
 mod eth80;
 pub mod fashion_6cam;
+mod file_names;
 mod files;
 mod idx;
 pub mod image_codec;
+mod image_structure;
 mod in_memory;
+mod jpeg;
 mod labelled_files;
+mod left_out;
 pub mod mnist;
 mod mvmc;
 mod numpy;
@@ -40,6 +45,8 @@ mod view;
 
 pub use data_set::DataSet;
 pub use error::{DataError, Mismatch};
+pub use file_names::{is_hidden, is_image_name};
+pub use files::read_plain;
 pub use in_memory::InMemory;
 pub use part::Part;
 pub use view::{SampleViews, Shape, View};

@@ -1,5 +1,7 @@
 //! Region of interest: the part of a frame that becomes the view.
 //!
+//! The frame is the upright one, as viewers show it.
+//!
 //! ```text
 //! frame --- cut out the region ---> --- resize ---> view
 //! ```
@@ -7,9 +9,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use image::DynamicImage;
+use image::metadata::Orientation;
 
-use crate::image_codec::{self, CodecError};
+use crate::image_codec::{self, CodecError, Frame};
 use crate::{Shape, View};
 
 /// Rectangle in a frame, written as `"x,y,w,h"`, all in pixels or all in percent of the frame.
@@ -94,7 +96,7 @@ impl RawFormat {
 }
 
 impl Roi {
-    /// Rectangle in a frame of this size: left, top, width, height in pixels. Width and height are at least one pixel.
+    /// Rectangle in an upright frame of this size: left, top, width, height in pixels. Width and height are at least one pixel.
     ///
     /// # Errors
     /// [`RoiError::Outside`] with the frame's size.
@@ -131,7 +133,10 @@ fn span(start: u32, length: u32, side: u32) -> (u32, u32) {
 /// [`RoiError::Codec`] for a file that is no image, [`RoiError::Outside`] for a region outside the frame.
 pub fn decode(bytes: &[u8], shape: Shape, roi: Option<Roi>) -> Result<View, RoiError> {
     image_codec::check(shape)?;
-    view_of(image_codec::decode_any(bytes)?, shape, roi)
+    let frame = Frame::open(bytes)?;
+    let [width, height] = frame.size();
+    let region = roi.map(|roi| roi.within(width, height)).transpose()?;
+    Ok(frame.view(region, Some(shape))?.0)
 }
 
 /// Cuts and resizes a raw frame of `width` by `height` pixels to a view, as [`decode`] does with a decoded one.
@@ -148,14 +153,9 @@ pub fn from_raw(
     image_codec::check(shape)?;
     let (expected, found) = (format.bytes(width, height), pixels.len());
     let image = image_codec::from_bytes(pixels, format.channels(), [width, height]);
-    view_of(image.ok_or(RoiError::RawLength { width, height, expected, found })?, shape, roi)
-}
-
-/// Cuts out the region and resizes to a checked shape.
-fn view_of(image: DynamicImage, shape: Shape, roi: Option<Roi>) -> Result<View, RoiError> {
-    let Some(roi) = roi else { return Ok(image_codec::fitted(image, shape)) };
-    let [left, top, width, height] = roi.within(image.width(), image.height())?;
-    Ok(image_codec::fitted(image.crop_imm(left, top, width, height), shape))
+    let image = image.ok_or(RoiError::RawLength { width, height, expected, found })?;
+    let region = roi.map_or(Ok([0, 0, width, height]), |roi| roi.within(width, height))?;
+    Ok(image_codec::fitted(image, region, shape, Orientation::NoTransforms))
 }
 
 impl FromStr for Roi {
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(view.pixels, [255; 4]);
         let file = image_codec::png(&View::new(Shape { channels: 1, height: 4, width: 8 }, frame)).unwrap();
         assert_eq!(decode(&file, shape, right).unwrap(), view);
-        let (whole, _) = image_codec::decode_from(&file, Some(shape)).unwrap();
+        let (whole, _) = Frame::open(&file).unwrap().view(None, Some(shape)).unwrap();
         assert_eq!(decode(&file, shape, None).unwrap(), whole);
     }
 

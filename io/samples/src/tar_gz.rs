@@ -7,23 +7,56 @@ use tar::{Archive, EntryType};
 
 use crate::DataError;
 use crate::error::Mismatch;
+use crate::file_names::{is_image_name, text};
+use crate::image_codec::MAX_FILE_BYTES;
+use crate::image_structure::{Format, START_BYTES};
 
 /// First bytes of a gzip file.
 pub(crate) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Member of an archive.
+/// Files that are taken for a `.tar.gz`: offset and bytes that tell them.
+const OTHER_ARCHIVES: [(usize, &[u8], &str); 5] = [
+    (0, b"PK", "a zip"),
+    (0, b"BZh", "a bzip2 file"),
+    (0, b"\xfd7zXZ", "an xz file"),
+    (0, b"\x28\xb5\x2f\xfd", "a zstd file"),
+    (257, b"ustar", "a tar without gzip"),
+];
+
+/// Member of an archive, or file of a folder.
 pub(crate) struct Member<'a> {
+    /// Path from the root, with `/` as separator.
     pub(crate) name: &'a str,
     pub(crate) kind: EntryType,
     pub(crate) size: u64,
-    content: &'a mut dyn Read,
+    pub(crate) content: &'a mut dyn Read,
 }
 
 impl Member<'_> {
     /// Reads the content.
     pub(crate) fn read(self) -> Result<Vec<u8>, DataError> {
-        // The caller of the visitor replaces this error by one about the archive.
-        read_whole(self.content, self.size).map_err(DataError::read(self.name))
+        let mut bytes = Vec::new();
+        // The caller of the visitor replaces this error by one about the archive or the file.
+        append(self.content, self.size, &mut bytes).map_err(DataError::read(self.name))?;
+        Ok(bytes)
+    }
+
+    /// Reads an image. `None` for other content, of which only the first bytes are read.
+    ///
+    /// # Errors
+    /// [`DataError::Read`] from the content, [`DataError::TooLarge`] for an image that is too long.
+    pub(crate) fn read_image(self) -> Result<Option<Vec<u8>>, DataError> {
+        let Self { name, size, content, .. } = self;
+        let (mut bytes, start) = (Vec::new(), START_BYTES.min(size));
+        append(&mut *content, start, &mut bytes).map_err(DataError::read(name))?;
+        if Format::of(&bytes).is_none() && !is_image_name(name) {
+            return Ok(None);
+        }
+        if size > MAX_FILE_BYTES {
+            return Err(DataError::too_large(name, MAX_FILE_BYTES, "bytes in an image"));
+        }
+        append(content, size - start, &mut bytes).map_err(DataError::read(name))?;
+        Ok(Some(bytes))
     }
 }
 
@@ -39,6 +72,12 @@ pub(crate) fn visit(
     let damaged = |found: String| Mismatch::new("a whole .tar.gz archive", found).damaged(at);
     let mut file = BufReader::new(file);
     let start = file.fill_buf().map_err(DataError::read(at))?;
+    let is_known =
+        |(at, bytes, _): &&(usize, &[u8], &str)| start.get(*at..).is_some_and(|rest| rest.starts_with(bytes));
+    if let Some((.., kind)) = OTHER_ARCHIVES.iter().find(is_known) {
+        let found = format!("{kind}; unpack it, and give the folder");
+        return Err(Mismatch::new("a .tar.gz archive", found).invalid(at));
+    }
     if !start.starts_with(&GZIP_MAGIC) {
         let start = &start[..start.len().min(4)];
         return Err(damaged(format!("a file that begins with {start:02x?} instead of 1f 8b (gzip)")));
@@ -65,7 +104,7 @@ fn visit_members(
     let mut tar = Archive::new(&mut *stream);
     for entry in tar.entries().map_err(&fault)? {
         let mut entry = entry.map_err(&fault)?;
-        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let name = text(&entry.path_bytes());
         let (kind, size) = (entry.header().entry_type(), entry.size());
         visitor(Member { name: &name, kind, size, content: &mut entry })?;
     }
@@ -73,15 +112,13 @@ fn visit_members(
     Ok(())
 }
 
-/// Reads a file of a known size. The buffer grows with the bytes that arrive.
-pub(crate) fn read_whole(file: impl Read, size: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.take(size).read_to_end(&mut bytes)?;
-    if (bytes.len() as u64) < size {
+/// Appends `size` bytes of a file. The buffer grows with the bytes that arrive.
+fn append(file: impl Read, size: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let read = file.take(size).read_to_end(bytes)?;
+    if (read as u64) < size {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    bytes.shrink_to_fit();
-    Ok(bytes)
+    Ok(())
 }
 
 /// Inflated stream that counts its bytes and remembers whether its end was reached. The error of the tar reader does not tell a stream

@@ -41,13 +41,38 @@ pub fn print_result(program: &str, text: &str) -> ExitCode {
 
 /// All mistakes as lines for people. No line repeats a password of an address.
 fn mistakes_text(program: &str, mistakes: &[String]) -> String {
-    let lines = mistakes.iter().map(|mistake| format!("{program}: {}\n", redacted(mistake)));
+    let lines = mistakes.iter().map(|mistake| format!("{program}: {}\n", shortened(&redacted(mistake))));
     format!("{}{program} --help explains every setting", lines.collect::<String>())
+}
+
+/// Characters of a mistake that are shown: from the beginning, which names the place, and from the end, which says what to do.
+const SHOWN: [usize; 2] = [600, 300];
+
+/// A mistake without the middle of a long value that it repeats.
+fn shortened(mistake: &str) -> String {
+    let ([begin, end], characters) = (SHOWN, mistake.chars().count());
+    if characters <= 2 * (begin + end) {
+        return mistake.to_owned();
+    }
+    let left_out = characters - begin - end;
+    let first: String = mistake.chars().take(begin).collect();
+    let last: String = mistake.chars().skip(begin + left_out).collect();
+    format!("{first} ... {left_out} characters ... {last}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_value_is_repeated_in_part() {
+        let short = "x".repeat(1800);
+        assert_eq!(shortened(&short), short);
+        let long = format!("log.filter: {}: expected a level", "é".repeat(100_000));
+        let shown = shortened(&long);
+        assert!(shown.starts_with("log.filter: ") && shown.ends_with(": expected a level"), "{shown}");
+        assert!(shown.chars().count() < 1000 && shown.contains("characters ..."), "{shown}");
+    }
 
     #[test]
     fn no_printed_mistake_repeats_a_password() {

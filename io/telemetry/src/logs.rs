@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 
+use headwater_protocol::clipped;
 use serde::Deserialize;
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
@@ -42,9 +43,14 @@ pub fn init_logs(filter: &str, format: LogFormat) -> Result<(), FilterError> {
 fn env_filter(filter: &str) -> Result<EnvFilter, FilterError> {
     check_filter(filter)?;
     let text = format!("{BASE_FILTER},{filter}");
-    EnvFilter::try_new(text)
-        .map_err(|error| FilterError::Unreadable { found: filter.into(), reason: error.to_string() })
+    EnvFilter::try_new(text).map_err(|error| FilterError::Unreadable {
+        found: clipped(filter, MAX_FOUND),
+        reason: clipped(&error.to_string(), MAX_FOUND),
+    })
 }
+
+/// Most characters of a filter that a message shows.
+const MAX_FOUND: usize = 80;
 
 /// Levels of a filter.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -85,7 +91,7 @@ const TARGETS: [&str; 25] = [
 pub fn check_filter(filter: &str) -> Result<(), FilterError> {
     let parts = || filter.split(',').map(str::trim).filter(|part| !part.is_empty());
     if parts().next().is_none() {
-        return Err(FilterError::NoLevel { found: filter.into() });
+        return Err(FilterError::NoLevel { found: clipped(filter, MAX_FOUND) });
     }
     parts().try_for_each(check_part)
 }
@@ -99,11 +105,11 @@ fn check_part(part: &str) -> Result<(), FilterError> {
     }
     let is_level = LEVELS.contains(&level.trim().to_ascii_lowercase().as_str());
     if !is_level {
-        return Err(FilterError::NoLevel { found: part.into() });
+        return Err(FilterError::NoLevel { found: clipped(part, MAX_FOUND) });
     }
     let name = target.trim().split("::").next().unwrap_or_default();
     if name.starts_with("headwater") && !TARGETS.contains(&name) {
-        return Err(FilterError::NoTarget { found: name.into() });
+        return Err(FilterError::NoTarget { found: clipped(name, MAX_FOUND) });
     }
     Ok(())
 }
@@ -171,6 +177,8 @@ mod tests {
         }
         let error = env_filter("ifno").expect_err("no such level").to_string();
         assert!(error.contains("info, debug, trace") && error.ends_with("found \"ifno\""), "{error}");
+        let long = env_filter(&"x".repeat(100_000)).expect_err("no such level").to_string();
+        assert!(long.len() < 300, "{} bytes", long.len());
     }
 
     #[test]

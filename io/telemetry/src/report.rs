@@ -35,6 +35,11 @@ impl DurationCounts {
         self.buckets.iter().sum()
     }
 
+    /// Sum of the durations in microseconds.
+    pub fn sum_us(&self) -> u64 {
+        self.sum_us
+    }
+
     fn histogram(&self) -> Histogram {
         let mut cumulative = 0;
         let buckets = DURATION_BUCKETS_S.iter().zip(&self.buckets).map(|(bound, count)| {

@@ -7,14 +7,15 @@ use thiserror::Error;
 
 /// Address of a peer, written `scheme://host:port` and for HTTP `scheme://host:port/path?query`.
 ///
-/// The port may be left out. An address without a scheme is one of plain MQTT. Display and Debug leave the query out, because
-/// cameras take passwords there.
+/// The port may be left out. An address without a scheme is one of plain MQTT. Blanks around the address are left out, and what a path
+/// cannot hold (a blank, an umlaut) is percent-encoded, as browsers do. Display and Debug leave the query out, because cameras take
+/// passwords there.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     scheme: Scheme,
     host: String,
     port: u16,
-    /// Path and query; empty for `/`.
+    /// Path and query, percent-encoded; empty for `/`.
     path: String,
 }
 
@@ -66,14 +67,12 @@ impl Scheme {
     }
 
     fn from_name(name: &str) -> Result<Self, EndpointError> {
-        match name {
+        match name.to_ascii_lowercase().as_str() {
             "mqtt" | "tcp" => Ok(Self::Mqtt),
             "mqtts" | "ssl" | "tls" => Ok(Self::Mqtts),
             "http" => Ok(Self::Http),
             "https" => Ok(Self::Https),
-            other => {
-                Err(EndpointError::Scheme { expected: "mqtt, mqtts, http or https", found: shown(other) })
-            }
+            _ => Err(EndpointError::Scheme { expected: "mqtt, mqtts, http or https", found: shown(name) }),
         }
     }
 }
@@ -121,18 +120,19 @@ impl Endpoint {
     /// # Errors
     /// [`EndpointError`] for another scheme, or a malformed host, port or path.
     pub fn http(text: &str) -> Result<Self, EndpointError> {
-        let endpoint: Self = text.parse()?;
-        let found = if text.contains("://") { endpoint.scheme.name() } else { "none" };
-        match endpoint.scheme.is_mqtt() {
-            false => Ok(endpoint),
-            true => Err(EndpointError::Scheme { expected: "http or https", found: found.into() }),
+        let wrong = |found: &str| EndpointError::Scheme { expected: "http or https", found: found.into() };
+        if !text.contains("://") {
+            return Err(wrong("none"));
         }
+        let endpoint: Self = text.parse()?;
+        let found = endpoint.scheme;
+        if found.is_mqtt() { Err(wrong(found.name())) } else { Ok(endpoint) }
     }
 
     /// The same server with another path and query, which must begin with `/`.
     #[must_use]
     pub fn with_path(&self, path: &str) -> Self {
-        Self { path: if path == "/" { String::new() } else { path.into() }, ..self.clone() }
+        Self { path: if path == "/" { String::new() } else { percent_encoded(path) }, ..self.clone() }
     }
 
     /// Protocol.
@@ -160,36 +160,54 @@ impl FromStr for Endpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        let (scheme, rest) = match text.split_once("://") {
+        let (scheme, rest) = match text.trim().split_once("://") {
             Some((name, rest)) => (Scheme::from_name(name)?, rest),
-            None => (Scheme::Mqtt, text),
+            None => (Scheme::Mqtt, text.trim()),
         };
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if authority.contains('@') {
             return Err(EndpointError::Credentials);
         }
-        let form = || EndpointError::Form(shown(authority));
+        // A password with a slash ends what was taken for the host, and no error may show its beginning.
+        let without_password = |error: EndpointError| match path.contains('@') {
+            true => EndpointError::Credentials,
+            false => error,
+        };
+        let form = || without_password(EndpointError::Form(shown(authority)));
         let (host, port) = host_and_port(authority).ok_or_else(form)?;
         let port = match port {
             None => scheme.default_port(),
             Some(digits) => {
                 let port = digits.parse().ok().filter(|&port| port != 0);
-                port.ok_or_else(|| EndpointError::Port(shown(digits)))?
+                port.ok_or_else(|| without_password(EndpointError::Port(shown(digits))))?
             }
         };
         let endpoint = Self::new(scheme, host, port).map_err(|_| form())?;
         let path = path.split('#').next().unwrap_or_default();
-        let path = if path.starts_with('?') { format!("/{path}") } else { path.into() };
-        let is_path = path.bytes().all(|b| b.is_ascii_graphic());
+        let path = percent_encoded(path);
+        let path = if path.starts_with('?') { format!("/{path}") } else { path };
         match path.as_str() {
             "" | "/" => Ok(endpoint),
-            path if is_path && !scheme.is_mqtt() => Ok(Self { path: path.into(), ..endpoint }),
-            _ => Err(form()),
+            _ if scheme.is_mqtt() => Err(EndpointError::Path),
+            _ => Ok(Self { path, ..endpoint }),
         }
     }
 }
 
-/// Host without brackets, and the digits of the port if the address has a port.
+/// A path and query in the characters of RFC 3986. A percent sign stays: most often the text is encoded already.
+fn percent_encoded(path: &str) -> String {
+    let mut encoded = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+/// Host without brackets, and the digits of the port where the address has one.
 fn host_and_port(authority: &str) -> Option<(&str, Option<&str>)> {
     let (host, after) = match authority.strip_prefix('[') {
         Some(bracketed) => bracketed.split_once(']')?,
@@ -228,9 +246,12 @@ fn shown(text: &str) -> String {
 /// Mistake in the text of an address. The messages repeat no password, path or query.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EndpointError {
-    /// The text is not a host and a port, or the path is malformed, or a broker has a path.
-    #[error("expected scheme://host:port (a path only for http and https), found the host {0:?}")]
+    /// The text is not a host and a port.
+    #[error("expected scheme://host:port, the host a name or an address in ASCII, found {0:?}")]
     Form(String),
+    /// The address of a broker has a path.
+    #[error("expected the address of a broker, mqtt://host:port, found one with a path: leave it out")]
+    Path,
     /// The port is outside 1 to 65535.
     #[error("expected a port from 1 to 65535, found {0:?}")]
     Port(String),
@@ -279,6 +300,21 @@ mod tests {
             "/snap.jpg?pwd=s3cret",
         );
         check("http://cam?user=a@b", Scheme::Http, "cam", 80, "/?user=a@b");
+        check(" HTTP://cam/SNAP.jpg\n", Scheme::Http, "cam", 80, "/SNAP.jpg");
+        check("MQTTS://broker", Scheme::Mqtts, "broker", 8883, "/");
+    }
+
+    #[test]
+    fn what_a_path_cannot_hold_is_percent_encoded_and_what_is_encoded_stays() {
+        let path = |text: &str, expected: &str| {
+            check(&format!("http://cam{text}"), Scheme::Http, "cam", 80, expected);
+        };
+        path("/two words", "/two%20words");
+        path("?user=a b", "/?user=a%20b");
+        path("/Küche.jpg?n=ü", "/K%C3%BCche.jpg?n=%C3%BC");
+        path("/a%20b+c?d=100%", "/a%20b+c?d=100%");
+        path("/\"<>`{}|\\^\t\u{7f}", "/%22%3C%3E%60%7B%7D%7C%5C%5E%09%7F");
+        path("/-._~:@!$&'()*+,;=?[]/?", "/-._~:@!$&'()*+,;=?[]/?");
     }
 
     #[test]
@@ -291,8 +327,9 @@ mod tests {
         refused("mqtt://host:70000", &EndpointError::Port("70000".into()));
         refused("mqtt://::1", &form("::1"));
         refused("mqtt://two words:1", &form("two words:1"));
-        refused("mqtt://host:1883/path", &form("host:1883"));
-        refused("http://cam/two words", &form("cam"));
+        refused("mqtt://host:1883/path", &EndpointError::Path);
+        refused("mqtt://host:1883?query", &EndpointError::Path);
+        refused("http://küche/snap.jpg", &form("küche"));
         let expected = "mqtt, mqtts, http or https";
         refused("ftp://cam", &EndpointError::Scheme { expected, found: "ftp".into() });
     }
@@ -303,6 +340,7 @@ mod tests {
         assert_eq!(Endpoint::broker("http://host:1883"), scheme("mqtt or mqtts", "http"));
         assert_eq!(Endpoint::http("mqtt://host"), scheme("http or https", "mqtt"));
         assert_eq!(Endpoint::http("host:8600"), scheme("http or https", "none"));
+        assert_eq!(Endpoint::http("cam/snap.jpg"), scheme("http or https", "none"));
         assert!(Endpoint::broker("host").is_ok() && Endpoint::http("https://host").is_ok());
     }
 
@@ -310,6 +348,9 @@ mod tests {
     fn no_error_repeats_a_password_a_path_or_a_query() {
         for text in [
             "http://u:s3cret@cam/",
+            "http://u:s3cret/s3cret@cam/",
+            "http://u:s3cret?s3cret@cam/",
+            "http://s3cret s3cret#@cam",
             "mqtt://s3cret@broker",
             "u:s3cret@broker:1883",
             "u:s3cret@x://broker",
@@ -346,6 +387,6 @@ mod tests {
         let cloud = Endpoint::http("http://cloud:8600/old?query").expect("an address");
         assert_eq!(cloud.with_path("/v2/models/m").to_string(), "http://cloud:8600/v2/models/m");
         assert_eq!(cloud.with_path("/").to_string(), "http://cloud:8600");
-        assert_eq!(cloud.with_path("/a/").path(), "/a/");
+        assert_eq!(cloud.with_path("/a b/").path(), "/a%20b/");
     }
 }

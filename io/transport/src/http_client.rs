@@ -31,15 +31,33 @@ pub struct HttpClientConfig {
     pub idle_timeout: Duration,
     /// Idle connections kept for each server; 0 closes every connection after its answer.
     pub max_idle: usize,
+    /// What an answer may look like.
+    pub answers: HttpAnswers,
+}
+
+/// What an answer may look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpAnswers {
+    /// As the standard says.
+    Standard,
+    /// As cameras write it: lines of the header that are none are passed over, and folded lines and blanks before a colon are taken. An answer
+    /// without a header is a body. Requests have header names such as `Authorization`, since some cameras compare them letter by letter.
+    Sloppy,
 }
 
 impl HttpClientConfig {
     /// A client with these limits, on a connector.
     pub fn client(self, connector: Connector) -> HttpClient {
+        let is_sloppy = self.answers == HttpAnswers::Sloppy;
         Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(self.idle_timeout)
             .pool_max_idle_per_host(self.max_idle)
+            .http1_ignore_invalid_headers_in_responses(is_sloppy)
+            .http1_allow_obsolete_multiline_headers_in_responses(is_sloppy)
+            .http1_allow_spaces_after_header_name_in_responses(is_sloppy)
+            .http09_responses(is_sloppy)
+            .http1_title_case_headers(is_sloppy)
             .build(HttpConnector { connector, timeout: self.connect_timeout })
     }
 }
@@ -48,7 +66,7 @@ impl Endpoint {
     /// The address as a URI for hyper.
     ///
     /// # Errors
-    /// [`EndpointError::Form`] for a path that hyper does not take.
+    /// [`EndpointError::Form`] for a host that hyper does not take.
     pub fn uri(&self) -> Result<Uri, EndpointError> {
         let origin = self.with_path("/");
         format!("{origin}{}", self.path()).parse().map_err(|_| EndpointError::Form(self.host().into()))
@@ -126,7 +144,12 @@ mod tests {
     #[tokio::test]
     async fn requests_go_over_connections_of_the_connector() {
         let (server, connector) = (server().await, Connector::default());
-        let config = HttpClientConfig { connect_timeout: LONG, idle_timeout: LONG, max_idle: 0 };
+        let config = HttpClientConfig {
+            connect_timeout: LONG,
+            idle_timeout: LONG,
+            max_idle: 0,
+            answers: HttpAnswers::Standard,
+        };
         let client = config.client(connector.clone());
         // The server takes one connection at a time: the client closes each after its answer.
         for _ in 0..2 {
@@ -142,7 +165,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_with_tls_is_refused_by_name() {
-        let config = HttpClientConfig { connect_timeout: LONG, idle_timeout: LONG, max_idle: 1 };
+        let config = HttpClientConfig {
+            connect_timeout: LONG,
+            idle_timeout: LONG,
+            max_idle: 1,
+            answers: HttpAnswers::Standard,
+        };
         let request =
             Request::get(Endpoint::http("https://localhost").expect("an address").uri().expect("a URI"));
         let request = request.body(Full::default()).expect("a request");

@@ -1,7 +1,7 @@
 //! Addresses and TCP connections of every tier.
 //!
 //! An [`Endpoint`] is the address of a peer. A [`Connector`] opens connections to endpoints, counts the bytes on their sockets, and
-//! is the one place that knows TLS ([`tls`]). The features `http-client` and `http-server` add HTTP/1. The crate does not know what the
+//! is the one place that knows TLS ([`tls`]). The features `http-client` and `http-server` add HTTP/1, `grpc-server` calls of gRPC. The crate does not know what the
 //! bytes mean.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
@@ -44,7 +44,9 @@ pub use file::{
 };
 pub use held_port::held_port;
 #[cfg(feature = "http-client")]
-pub use http_client::{HttpClient, HttpClientConfig, HttpConnector};
+pub use http_client::{HttpAnswers, HttpClient, HttpClientConfig, HttpConnector};
+#[cfg(feature = "grpc-server")]
+pub use http_server::grpc::{GrpcCall, GrpcLimits, GrpcStatus, serve_grpc};
 #[cfg(feature = "http-server")]
 pub use http_server::{
     CloseReason, ClosedConnections, HttpListener, RequestConnection, ServerLimits, listen, serve,

@@ -149,6 +149,7 @@ pub fn complete(
     let (recipe, info) = plan.identity(run);
     let info = RunInfo { commit, ..info };
     let spec = plan.rows[run.row].spec.clone();
+    headwater_training::memory::check(&spec, &recipe).map_err(io::Error::other)?;
     let experiment = Experiment::new(spec, recipe, info).map_err(io::Error::other)?;
     let folder = RunFolder::create(&folder.join(run.folder(plan)), &experiment)?;
     let mut checkpoint = train(&experiment, &Alone, &folder, [&parts.train, &parts.validation], notify)?;

@@ -58,6 +58,34 @@ impl Spec {
     }
 }
 
+impl Spec {
+    /// Estimated memory of training in bytes, for batches of so many samples on so many workers. [`u64::MAX`] stands for more than a number can say.
+    ///
+    /// ```text
+    /// a weight              16 bytes        itself, its gradient, two moments of the optimiser
+    ///                       12 per worker   a copy, its gradient, the list of gradients
+    /// a value of a layer    24 per sample   outputs of layer, batch norm and activation, each with its gradient
+    /// a value inside it      8 per sample   such as the map before a pooling
+    /// ```
+    pub fn training_bytes(&self, batch: usize, workers: usize) -> u64 {
+        let Shapes { device, local, edges, edge, cloud, .. } = &self.shapes;
+        let of_layer = |layer: &LayerShape| {
+            let BlockCost { parameters, intermediate, .. } =
+                layer.block.kind().cost(layer.input, layer.output);
+            // A layer has at most 2^24 values, and a window at most 64 pixels a side: none of these products overflows.
+            let of_sample = 24 * layer.output.iter().product::<usize>() as u64 + 8 * intermediate;
+            let of_weight = 12_u64.saturating_mul(workers as u64).saturating_add(16);
+            parameters.saturating_mul(of_weight).saturating_add(of_sample.saturating_mul(batch as u64))
+        };
+        let of_section = |section: &SectionShapes| {
+            section.blocks.iter().chain(&section.head).map(of_layer).fold(0, u64::saturating_add)
+        };
+        let devices = device.as_ref().map_or(0, of_section).saturating_mul(self.network.slots() as u64);
+        let rest = local.iter().chain(edge).chain(cloud).map(of_layer);
+        edges.iter().map(of_section).chain(rest).fold(devices, u64::saturating_add)
+    }
+}
+
 fn total<'a>(layers: impl IntoIterator<Item = &'a LayerShape>) -> SectionCost {
     layers.into_iter().map(LayerShape::cost).fold(SectionCost::default(), |all, layer| SectionCost {
         parameters: all.parameters + layer.parameters,

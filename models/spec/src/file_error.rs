@@ -1,5 +1,7 @@
 //! Errors in the TOML files that a user writes: specs, recipes and experiments.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use headwater_toml_file::Mistake;
@@ -16,7 +18,7 @@ pub enum FileError {
         /// The file.
         file: PathBuf,
         /// Cause.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Not TOML, unknown or missing keys, or values that do not fit; one line per mistake with key, expected and found.
     #[error("{}", lines(file, mistakes))]
@@ -44,14 +46,20 @@ fn lines(file: &Path, mistakes: &[Mistake]) -> String {
     mistakes.iter().map(|mistake| mistake.in_file(file)).collect::<Vec<_>>().join("\n")
 }
 
-/// Reads a file; `kind` names the file in the error message.
+/// Longest file, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Reads a file of at most 1 MiB; `kind` names the file in the error message.
 ///
 /// # Errors
 /// [`FileError::Unreadable`].
 pub fn read(kind: &'static str, file: &Path) -> Result<String, FileError> {
-    std::fs::read_to_string(file).map_err(|source| FileError::Unreadable {
-        kind,
-        file: file.to_owned(),
-        source,
-    })
+    let mut text = String::new();
+    let read = File::open(file).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
+    match read {
+        Ok(bytes) if bytes as u64 <= MAX_BYTES => Ok(text),
+        Ok(_) => Err(io::Error::other("expected at most 1 MiB, found more; is it the right file?")),
+        Err(error) => Err(error),
+    }
+    .map_err(|source| FileError::Unreadable { kind, file: file.to_owned(), source })
 }

@@ -343,3 +343,17 @@ fn a_device_may_send_some_channels_of_the_map_that_its_head_reads() {
         "{error}"
     );
 }
+
+#[test]
+fn the_memory_of_training_grows_with_batch_workers_and_filters_and_does_not_overflow() {
+    let spec = changed("ddnn-c", "ddnn-c").unwrap();
+    let parameters: u64 = spec.section_costs().map(|cost| cost.parameters).sum();
+    // Six devices: 8 x 32 x 32 values before the pooling, 8 x 16 x 16 and 10 after. Cloud: 32 x 16 x 16, 48 x 8 x 8, 64 x 4 x 4, 10.
+    let of_sample = 6 * (8 * 8192 + 24 * (2048 + 10)) + 24 * (8192 + 3072 + 1024 + 10);
+    assert_eq!(spec.training_bytes(1, 1), 28 * parameters + of_sample);
+    assert_eq!(spec.training_bytes(1000, 3), 52 * parameters + 1000 * of_sample);
+    assert_eq!(spec.training_bytes(usize::MAX, 1), u64::MAX);
+    assert_eq!(spec.training_bytes(1, usize::MAX), u64::MAX);
+    let wide = changed("filters = 64", "filters = 1000000").unwrap();
+    assert!(wide.training_bytes(128, 2) > 60 << 30, "{}", wide.training_bytes(128, 2));
+}

@@ -5,12 +5,12 @@
 //! [`report`] writes the figures of a run, [`export`] the bundle, after an engine has agreed with the trained network. [`run`] stores a
 //! run in a folder that survives a kill.
 //!
-//! The crate knows no sockets, services or time limits. Outside [`run`] it reads no clock, and no files except spec and recipe.
+//! The crate knows no sockets, services and time limits. Outside [`run`] it reads no clock, and no file but spec, recipe and the system's free memory.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
 //! ```text
-//! runs            run  single_camera
+//! runs            run  single_camera  memory
 //! training        joint  scale_out
 //! results         report  export  checkpoint
 //! evaluation      evaluation  coding_fit
@@ -29,6 +29,7 @@ pub mod fused;
 pub mod joint;
 pub mod layers;
 pub mod loss;
+pub mod memory;
 pub mod network;
 pub mod onnx;
 pub mod optimiser;

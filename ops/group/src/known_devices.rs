@@ -84,7 +84,7 @@ mod tests {
             policy: None,
             capabilities: Vec::new(),
         };
-        let status = Status { schema: Schema, state, boot: Boot(status_boot) };
+        let status = Status { schema: Schema, state, boot: Boot(status_boot), frozen: None };
         let mut devices = KnownDevices::default();
         devices.receive(id(), DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
         devices.receive(id(), DeviceTopic::Status, &serde_json::to_vec(&status).unwrap());

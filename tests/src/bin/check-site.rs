@@ -2,15 +2,19 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use headwater_group::GroupClient;
 use headwater_tests::site::account::{Outcome, Reference, SampleRange, outcomes, receive, reference};
-use headwater_tests::site::faults::{self, Extent, Fault, HEAD};
-use headwater_tests::site::rogue::{self, Attack, Cell, Column};
-use headwater_tests::site::states;
-use headwater_tests::site::{GROUPS, PERIOD_MS, Part, Site};
+use headwater_tests::site::faults::{self, Extent, Fault, HEAD, Row};
+use headwater_tests::site::load::{self, Load, Phases};
+use headwater_tests::site::relay::{self, Relay};
+use headwater_tests::site::rogue::{self, Attack, Column, RogueRow};
+use headwater_tests::site::simulated::Answers;
+use headwater_tests::site::{GROUPS, PERIOD_MS, Part, Site, liars, soak, states};
+use headwater_transport::held_port;
 
 /// A site as processes over mutual TLS with Mosquitto: two groups of six devices, one aggregator, one cloud service.
 #[derive(Debug, Parser)]
@@ -47,10 +51,43 @@ enum Check {
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
         rounds: u32,
     },
-    /// The rogue table: what a client that speaks for others can do, without identity, with it, and with another device's certificate.
+    /// The soak: a fault every 20 s for hours, drawn by chance, on a site of five groups; every sample must have one end.
+    Soak {
+        /// Minutes until no further fault begins.
+        #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+        minutes: u64,
+        /// Seed of the faults and of the choice of devices.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// The load: simulated devices, six a group, ten samples a second each, on one aggregator over Mosquitto with TLS.
+    Load {
+        /// Groups; several numbers with commas between are as many runs.
+        #[arg(long, value_delimiter = ',', default_value = "50", value_parser = clap::value_parser!(u16).range(1..=1000))]
+        groups: Vec<u16>,
+        /// Minutes in which samples count. Memory is judged after three tenths of them.
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+        minutes: u64,
+        /// All groups capture at the same moment, not evenly over the period; implies --figures.
+        #[arg(long)]
+        in_phase: bool,
+        /// Print times, memory and shares as figures; only the account of the samples can fail.
+        #[arg(long)]
+        figures: bool,
+        /// Print one JSON object for each run in place of the table.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Resident memory of one aggregator with many groups of one bundle, without devices.
+    Groups {
+        /// Groups. 1,000 need 5,000 open files.
+        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+        groups: u16,
+    },
+    /// The rogue table: what clients of each role, a lying cloud, a lying broker and a middle box can do, without identity and with it.
     Rogue {
         /// Seconds of each attack.
-        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
         seconds: u64,
         /// Only attacks whose name contains this.
         #[arg(long, value_name = "TEXT")]
@@ -70,6 +107,26 @@ async fn main() -> ExitCode {
             check_faults(&folder, extent, only.as_deref()).await
         }
         Some(Check::States { rounds }) => check_states(&folder, rounds).await,
+        Some(Check::Soak { minutes, seed }) => {
+            check_soak(&folder, (Duration::from_secs(60 * minutes), seed)).await
+        }
+        Some(Check::Load { groups, minutes, in_phase, figures, json }) => {
+            let phases = if in_phase { Phases::Equal } else { Phases::Spread };
+            let load = |groups: &u16| {
+                let time = Duration::from_secs(60 * minutes);
+                Load { groups: usize::from(*groups), time, phases }
+            };
+            let loads: Vec<_> = groups.iter().map(load).collect();
+            check_load(&folder, &loads, (!figures && !in_phase, json)).await
+        }
+        Some(Check::Groups { groups }) => {
+            let found = load::resident_mb_of_groups(&folder, groups.into()).await;
+            println!(
+                "{groups} groups of one bundle in one aggregator: {found:.1} MB resident, at most {} MB asked",
+                load::MAX_GROUPS_MB
+            );
+            found <= load::MAX_GROUPS_MB
+        }
         Some(Check::Rogue { seconds, only }) => {
             check_rogue(&folder, Duration::from_secs(seconds), only.as_deref()).await
         }
@@ -144,8 +201,9 @@ async fn check_site(folder: &Path) -> bool {
             let time = Duration::from_secs(1);
             let cell =
                 rogue::run((attack, column), (&site, &stranger), &mut clients, (&reference, time)).await;
-            println!("rogue client, {column:?}, {}: {}", attack.name(), cell.text());
-            is_sound &= is_as_expected(&cell, attack, column);
+            let row = cell.row(attack, column);
+            println!("rogue client, {column:?}: {}", row.line());
+            is_sound &= row.is_sound;
         }
     }
     is_sound
@@ -176,6 +234,54 @@ async fn check_faults(folder: &Path, extent: Extent, only: Option<&str>) -> bool
     is_sound
 }
 
+async fn check_soak(folder: &Path, (time, seed): (Duration, u64)) -> bool {
+    let mut site = Site::enroll_groups(folder, soak::SOAK_GROUPS);
+    site.journal_bytes = soak::JOURNAL_BYTES;
+    site.write_aggregator();
+    if let Err(reason) = faults::prepare_clocks(&mut site) {
+        eprintln!("check-site: {reason}");
+    }
+    if !site.mount_journals() {
+        eprintln!("check-site: no small disk for the journals");
+    }
+    let (mut clients, reference) = start(&mut site).await;
+    let each = |round: usize, row: &Row| {
+        let word = if row.is_sound() { "sound" } else { "NOT AS EXPECTED" };
+        eprintln!("{round}: {word}: {}", row.line());
+    };
+    let rows = soak::run(&mut site, &mut clients, &reference, (time, seed), each).await;
+    site.unmount_journals();
+    say(HEAD);
+    rows.iter().for_each(|row| println!("{}", row.line()));
+    // A row that was not run shows nothing.
+    rows.iter().all(|row| row.is_sound() && row.skipped.is_none())
+}
+
+/// Runs the loads one after the other. If `figures_count`, all marks must be kept, else only the account of the samples.
+async fn check_load(folder: &Path, loads: &[Load], (figures_count, json): (bool, bool)) -> bool {
+    let answers = Arc::new(Answers::compute());
+    let mut is_sound = true;
+    if !json {
+        say(load::HEAD);
+    }
+    for (index, load) in loads.iter().enumerate() {
+        let own = folder.join(format!("load-{index}"));
+        std::fs::create_dir_all(&own).expect("the folder can be written");
+        let report = load::run(&own, *load, &answers).await;
+        match json {
+            true => {
+                println!("{}", serde_json::to_string(&report).expect("names and numbers have a JSON form"));
+            }
+            false => println!("{}", report.line()),
+        }
+        for missed in report.misses(figures_count) {
+            eprintln!("check-site: {} groups: {missed}", load.groups);
+            is_sound = false;
+        }
+    }
+    is_sound
+}
+
 async fn check_states(folder: &Path, rounds: u32) -> bool {
     let mut site = Site::enroll(folder);
     site.start_all();
@@ -203,36 +309,44 @@ async fn check_states(folder: &Path, rounds: u32) -> bool {
     is_sound
 }
 
-/// Whether a cell of the rogue table is as expected. Names the cell on stderr if it is not.
-fn is_as_expected(cell: &Cell, attack: Attack, column: Column) -> bool {
-    let is_sound = cell.is_sound(attack, column);
-    if !is_sound {
-        eprintln!("check-site: {}, {column:?}: not as expected", attack.name());
-    }
-    is_sound
-}
-
 async fn check_rogue(folder: &Path, time: Duration, only: Option<&str>) -> bool {
     let strangers = tempfile::tempdir().expect("a temporary folder");
     let stranger = Site::enroll(strangers.path());
+    let is_asked = |name: &str| only.is_none_or(|text| name.contains(text));
     let mut is_sound = true;
-    say("| attack | column | what happened |\n| --- | --- | --- |");
-    for columns in [&[Column::NoIdentity][..], &[Column::Stranger, Column::OtherDevice]] {
+    let mut tell = |row: &RogueRow| {
+        println!("{}", row.line());
+        is_sound &= row.is_sound;
+    };
+    say(rogue::HEAD);
+    for columns in [&[Column::NoIdentity][..], &rogue::WITH_IDENTITY] {
         let own = folder.join(format!("{:?}", columns[0]));
         std::fs::create_dir_all(&own).expect("the folder can be written");
-        let mut site = match columns[0] {
-            Column::NoIdentity => Site::without_identity(&own),
-            Column::Stranger | Column::OtherDevice => Site::enroll(&own),
-        };
+        let has_identity = columns[0] != Column::NoIdentity;
+        let mut site = if has_identity { Site::enroll(&own) } else { Site::without_identity(&own) };
+        // The members find the relay in the broker's place.
+        site.mosquitto_port = held_port().expect("a free port");
+        let relay = Relay::start(site.broker_port, site.mosquitto_port);
         let (mut clients, reference) = start(&mut site).await;
-        for attack in rogue::ROWS.into_iter().filter(|row| only.is_none_or(|text| row.name().contains(text)))
-        {
-            for column in columns {
+        let mischief = if has_identity { &relay::OF_MIDDLE_BOX[..] } else { &relay::OF_BROKER };
+        for &mischief in mischief.iter().filter(|mischief| is_asked(mischief.name())) {
+            rogue::settle(&mut clients).await;
+            tell(&relay::run(mischief, &relay, &site, &mut clients, (&reference, time)).await);
+        }
+        if has_identity && is_asked("takes the place of the broker") {
+            tell(&relay::take_over(&mut site, &stranger, &mut clients, (&reference, time)).await);
+        }
+        // A lying cloud needs the name in its certificate, which the check does not lend it.
+        for lie in liars::CLOUD_LIES.into_iter().filter(|lie| !has_identity && is_asked(lie.name())) {
+            rogue::settle(&mut clients).await;
+            tell(&liars::run(lie, &mut site, &mut clients, (&reference, time)).await);
+        }
+        for &column in columns {
+            for &attack in column.attacks().iter().filter(|attack| is_asked(attack.name())) {
                 rogue::settle(&mut clients).await;
                 let scene = (&site, &stranger);
-                let cell = rogue::run((attack, *column), scene, &mut clients, (&reference, time)).await;
-                println!("| {} | {column:?} | {} |", attack.name(), cell.text());
-                is_sound &= is_as_expected(&cell, attack, *column);
+                let cell = rogue::run((attack, column), scene, &mut clients, (&reference, time)).await;
+                tell(&cell.row(attack, column));
             }
         }
     }

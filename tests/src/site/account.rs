@@ -8,7 +8,7 @@ use headwater_group::{GroupClient, GroupError};
 use headwater_protocol::{Decision, Dropped, Exit, SampleId, SlotPresence};
 use tokio::time::sleep;
 
-use super::{DEVICES, GROUPS, LIMIT, PERIOD_MS, Part, Site};
+use super::{DEVICES, LIMIT, PERIOD_MS, Part, Site};
 use crate::journal_contents::JournalContents;
 
 /// Frames of the shipped archive. Sample `id` has the frame `id % FRAMES`.
@@ -33,7 +33,7 @@ impl SampleRange {
     /// A range of `samples` ids that begins with the next sample.
     pub fn begin(site: &Site, samples: u64) -> Self {
         let first = sample_now() + 1;
-        let missed_before = GROUPS.iter().map(|group| site.missed_by_all(group)).collect();
+        let missed_before = site.groups.iter().map(|group| site.missed_by_all(group)).collect();
         Self { samples: first..=first + samples - 1, missed_before }
     }
 
@@ -47,7 +47,7 @@ impl SampleRange {
 impl Site {
     /// The smallest number of missed captures in the logs of a group's devices: no more samples than that were missed by all of them.
     fn missed_by_all(&self, group: &str) -> u64 {
-        let index = GROUPS.iter().position(|name| *name == group).unwrap_or_default();
+        let index = self.groups.iter().position(|name| name == group).unwrap_or_default();
         let missed = (0..DEVICES).map(|slot| {
             let log =
                 std::fs::read_to_string(self.log(Part::Device { group: index, slot })).unwrap_or_default();
@@ -71,6 +71,8 @@ pub struct Outcome {
     pub dropped: BTreeMap<Dropped, u64>,
     /// Samples that are neither decided nor dropped.
     pub open: Vec<u64>,
+    /// Samples that ended and whose line is no longer in the journal.
+    pub compacted: u64,
     /// Most samples that all devices may have missed, by the smallest of their counts: on a busy machine all may be late for a sample.
     pub missed: u64,
     /// Samples with two different decisions, or with a decision and a drop.
@@ -135,7 +137,8 @@ pub async fn outcomes(
     let (until, mut ended) = (Instant::now() + LIMIT, None);
     loop {
         receive(clients, Duration::from_millis(500)).await;
-        let outcomes: Vec<_> = GROUPS
+        let outcomes: Vec<_> = site
+            .groups
             .iter()
             .zip(clients.iter())
             .zip(&missed_before)
@@ -179,9 +182,13 @@ fn outcome(
                 }
             }
             (None, Some(reason)) => *outcome.dropped.entry(*reason).or_default() += 1,
-            (None, None) => outcome.open.push(sample.0),
+            // The journal was compacted: it says of an old sample that it ended, and no longer how.
+            (None, None) if journal.closed.iter().any(|(first, last)| (*first..=*last).contains(&sample)) => {
+                outcome.compacted += 1;
+            }
             // Two ends of one sample contradict each other.
             (Some(_), Some(_)) => outcome.contradicted += 1,
+            (None, None) => outcome.open.push(sample.0),
         }
     }
     outcome

@@ -12,7 +12,7 @@ use headwater_group::GroupClient;
 use headwater_protocol::{SampleId, Slot, SlotPresence};
 
 use super::account::{Outcome, Reference, SampleRange, outcomes, receive, sample_now};
-use super::{GROUPS, PERIOD_MS, Part, Site, device_name, device_names};
+use super::{DEVICES, PERIOD_MS, Part, Site, device_name, device_names};
 use crate::other_programs::find_faketime;
 
 /// Size of each row of the table: its samples, its kills, the length of a fault, and the seed of random choices.
@@ -52,6 +52,8 @@ pub enum Fault {
 pub enum Target {
     /// The broker.
     Broker,
+    /// The broker, whose file of retained messages is removed while it is down: it comes back without any.
+    ForgetfulBroker,
     /// The cloud service.
     Cloud,
     /// The aggregator.
@@ -87,7 +89,7 @@ pub struct Row {
     pub fault: Fault,
     /// Samples of the row, over all groups.
     pub samples: u64,
-    /// Outcome of each group, in the order of [`GROUPS`].
+    /// Outcome of each group, in the order of [`Site::groups`].
     pub outcomes: Vec<Outcome>,
     /// The largest growth of resident memory among parts that ran during the whole row, in KiB, with the part.
     pub growth: Option<(Part, i64)>,
@@ -116,38 +118,53 @@ impl Target {
     fn name(self) -> &'static str {
         match self {
             Self::Broker => "broker",
+            Self::ForgetfulBroker => "broker, which forgets",
             Self::Cloud => "cloud",
             Self::Aggregator => "aggregator",
             Self::Device => "device",
         }
     }
 
-    /// The part to hit next. `random` is the state of the random numbers.
-    fn part(self, random: &mut u64) -> Part {
+    /// The part to hit next, on a site of so many groups. `random` is the state of the random numbers.
+    fn part(self, groups: usize, random: &mut u64) -> Part {
         match self {
-            Self::Broker => Part::Broker,
+            Self::Broker | Self::ForgetfulBroker => Part::Broker,
             Self::Cloud => Part::Cloud,
             Self::Aggregator => Part::Aggregator,
             Self::Device => {
-                // SplitMix64 (Steele, Lea, Flood 2014).
-                *random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                let mut bits = *random;
-                bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-                bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-                bits ^= bits >> 31;
-                Part::Device { group: (bits % 2) as usize, slot: (bits / 2 % 6) as usize }
+                let bits = next_random(random) as usize;
+                Part::Device { group: bits % groups, slot: bits / groups % DEVICES }
             }
         }
     }
+}
+
+/// The next random number after the state `random`: `SplitMix64` (Steele, Lea, Flood 2014).
+pub(super) fn next_random(random: &mut u64) -> u64 {
+    *random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut bits = *random;
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
 }
 
 impl Row {
     /// Whether each sample has one end, no answer is wrong, and the client has received each decision (it may miss some if the broker was
     /// killed or started again). A device whose clock stepped must answer with its group again.
     pub fn is_sound(&self) -> bool {
-        let may_miss = self.fault == Fault::Kill(Target::Broker) || self.fault == Fault::Renew;
+        let may_miss =
+            matches!(self.fault, Fault::Kill(Target::Broker | Target::ForgetfulBroker) | Fault::Renew);
         let is_sound = |outcome: &Outcome| outcome.is_sound() && (may_miss || outcome.unseen == 0);
         self.has_returned && self.outcomes.iter().all(is_sound)
+    }
+
+    /// Adds the results of another row of the same fault.
+    pub fn add(&mut self, other: Self) {
+        self.samples += other.samples;
+        self.outcomes.extend(other.outcomes);
+        self.growth = [self.growth, other.growth].into_iter().flatten().max_by_key(|(_, kib)| *kib);
+        self.has_returned &= other.has_returned;
+        self.skipped = self.skipped.take().and(other.skipped);
     }
 
     /// Line of a Markdown table.
@@ -165,6 +182,10 @@ impl Row {
         let mut drops = String::new();
         for (reason, count) in dropped {
             let _ = write!(drops, "{}{count} {reason}", if drops.is_empty() { "" } else { ", " });
+        }
+        let compacted = sum(|outcome| outcome.compacted);
+        if compacted > 0 {
+            let _ = write!(drops, "; {compacted} ended and no longer in the journal");
         }
         let growth = self.growth.map(|(part, kib)| format!("{kib:+} KiB ({part})")).unwrap_or_default();
         format!(
@@ -227,7 +248,8 @@ pub async fn run(
     clients: &mut [GroupClient],
     (reference, extent): (&Reference, Extent),
 ) -> Row {
-    let each = extent.samples / GROUPS.len() as u64;
+    let groups = site.groups.len() as u64;
+    let each = extent.samples / groups;
     let (range, before) = (SampleRange::begin(site, each), site.resident_kib());
     let last = *range.samples.end();
     let skipped = inflict(fault, site, clients, extent).await.err();
@@ -240,7 +262,7 @@ pub async fn run(
     let growth = largest_growth(&before, &site.resident_kib());
     let has_stepped = matches!(fault, Fault::Clock(Target::Device, _));
     let has_returned = !has_stepped || has_returned(clients).await;
-    Row { fault, samples: each * GROUPS.len() as u64, outcomes, growth, has_returned, skipped: None }
+    Row { fault, samples: each * groups, outcomes, growth, has_returned, skipped: None }
 }
 
 /// Whether the device whose clock stepped answers with its group again: its view is in at least 9 of 10 decisions within 3 s.
@@ -268,14 +290,15 @@ async fn inflict(
     clients: &mut [GroupClient],
     extent: Extent,
 ) -> Result<(), String> {
-    let time = Duration::from_millis(extent.samples / GROUPS.len() as u64 * PERIOD_MS);
+    let groups = site.groups.len();
+    let time = Duration::from_millis(extent.samples / groups as u64 * PERIOD_MS);
     match fault {
         Fault::None => receive(clients, time).await,
         Fault::Kill(target) => kill_again_and_again(target, site, clients, (extent, time)).await,
         Fault::Stop(target) => {
             receive(clients, time / 4).await;
             let mut random = extent.seed;
-            let part = target.part(&mut random);
+            let part = target.part(groups, &mut random);
             site.signal(part, "STOP");
             receive(clients, extent.pause).await;
             site.signal(part, "CONT");
@@ -288,7 +311,7 @@ async fn inflict(
         Fault::Revoke => {
             receive(clients, time / 4).await;
             let (group, slot) = REVOKED;
-            site.headwater(&["enroll", "revoke", "--group", GROUPS[group], &device_name(slot)]);
+            site.headwater(&["enroll", "revoke", "--group", &site.groups[group], &device_name(slot)]);
             site.signal(Part::Broker, "HUP");
         }
     }
@@ -305,8 +328,11 @@ async fn kill_again_and_again(
     let mut random = extent.seed;
     for _ in 0..extent.kills {
         receive(clients, time / (extent.kills + 1)).await;
-        let part = target.part(&mut random);
+        let part = target.part(site.groups.len(), &mut random);
         site.kill(part);
+        if target == Target::ForgetfulBroker {
+            site.forget_retained();
+        }
         // As long as a supervisor may take to start the part again.
         receive(clients, Duration::from_millis(200)).await;
         site.start(part);
@@ -336,7 +362,7 @@ async fn step_clock(
 async fn replace_certificates(site: &mut Site, clients: &mut [GroupClient], wait: Duration) {
     receive(clients, wait).await;
     site.headwater(&["enroll", "renew", "broker", "cloud"]);
-    for group in GROUPS {
+    for group in &site.groups {
         let names = device_names();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         site.headwater(&[&["enroll", "renew", "--group", group, "leader"], &names[..]].concat());
@@ -384,10 +410,17 @@ async fn fill_disk(
 }
 
 impl Site {
+    /// Removes what a broker that does not run has kept, so that it starts without retained messages.
+    fn forget_retained(&self) {
+        let folder = if self.has_identity { self.members().join("broker") } else { self.folder.clone() };
+        // A broker that was never idle has written no file yet, and then it forgets anyway.
+        let _ = std::fs::remove_file(folder.join("mosquitto.db"));
+    }
+
     /// Puts the journals on a small disk of their own that can be filled. False if this program may not mount one.
     pub fn mount_journals(&self) -> bool {
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=48m", "tmpfs"]).arg(&self.journals);
+        mount.args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(&self.journals);
         mount.status().is_ok_and(|status| status.success())
     }
 
@@ -402,7 +435,7 @@ impl Site {
     /// Unmounts the disk of the journals, and leaves copies of the journals in the site's folder.
     pub fn unmount_journals(&self) {
         if self.has_own_disk() {
-            for group in GROUPS {
+            for group in &self.groups {
                 let copy = self.folder.join(format!("{group}.jsonl"));
                 // The copies are for a person who looks into a failure, so an error is no failure of the test.
                 let _ = std::fs::copy(self.journal(group), copy);

@@ -7,11 +7,16 @@
 //! ```
 //!
 //! Certificates, Mosquitto's configuration and its access rules come from `headwater enroll`. Each device captures by its clock, so a sample
-//! needs no trigger, and the frames repeat by sample id.
+//! needs no trigger, and the frames repeat by sample id. A site may have more groups, whose devices a load then simulates.
 
 pub mod account;
 pub mod faults;
+pub mod liars;
+pub mod load;
+pub mod relay;
 pub mod rogue;
+pub mod simulated;
+pub mod soak;
 pub mod states;
 
 use std::collections::BTreeMap;
@@ -39,7 +44,7 @@ use crate::waits::Waits;
 /// Name of the site.
 pub const SITE: &str = "hall";
 
-/// The site's groups, each with six devices.
+/// The first groups of a site, each with six devices. Most checks have these two.
 pub const GROUPS: [&str; 2] = ["gate", "belt"];
 
 /// Devices of a group.
@@ -75,9 +80,14 @@ impl Display for Part {
             Self::Broker => f.write_str("broker"),
             Self::Cloud => f.write_str("cloud"),
             Self::Aggregator => f.write_str("aggregator"),
-            Self::Device { group, slot } => write!(f, "device {}/{}", GROUPS[*group], device_name(*slot)),
+            Self::Device { group, slot } => write!(f, "device {}/{}", group_name(*group), device_name(*slot)),
         }
     }
+}
+
+/// Name of a group by its index: `gate`, `belt`, then `group-2` and so on.
+pub fn group_name(index: usize) -> String {
+    GROUPS.get(index).map_or_else(|| format!("group-{index}"), |name| (*name).to_owned())
 }
 
 /// Name of the device in a slot, which is the same in every group.
@@ -94,8 +104,16 @@ fn device_names() -> Vec<String> {
 pub struct Site {
     /// Folder of all files of the site.
     pub folder: PathBuf,
-    /// Port of the broker.
+    /// Names of the groups.
+    pub groups: Vec<String>,
+    /// Port at which the members find the broker.
     pub broker_port: u16,
+    /// Port at which Mosquitto listens. It differs from `broker_port` where something stands between members and broker.
+    pub mosquitto_port: u16,
+    /// Configuration with which Mosquitto starts next, in place of the site's own. Its port is replaced by `mosquitto_port`.
+    pub mosquitto_conf: Option<PathBuf>,
+    /// Bytes at which the aggregator compacts a journal; from the next start of the aggregator on.
+    pub journal_bytes: u64,
     /// Port of the cloud service.
     pub cloud_port: u16,
     /// Admin port of the aggregator, with its metrics and status.
@@ -117,12 +135,20 @@ impl Site {
     /// # Panics
     /// When `headwater enroll` fails, or the folder cannot be written.
     pub fn enroll(folder: &Path) -> Self {
-        let site = Self::new(folder, true);
+        Self::enroll_groups(folder, GROUPS.len())
+    }
+
+    /// As [`Site::enroll`], with this number of groups.
+    ///
+    /// # Panics
+    /// As [`Site::enroll`].
+    pub fn enroll_groups(folder: &Path, groups: usize) -> Self {
+        let site = Self::new(folder, groups, true);
         let port = site.broker_port.to_string();
         let listen = ["--listen", "127.0.0.1", "--port", &port];
         site.headwater(&[&["enroll", "init", "--site", SITE, "--host", "localhost"], &listen[..]].concat());
         site.headwater(&["enroll", "add", "cloud", "--host", "localhost"]);
-        for group in GROUPS {
+        for group in &site.groups {
             let names = device_names();
             let names: Vec<_> = names.iter().map(String::as_str).collect();
             site.headwater(&[&["enroll", "add", "device", "--group", group], &names[..]].concat());
@@ -139,17 +165,30 @@ impl Site {
     /// # Panics
     /// When the folder cannot be written.
     pub fn without_identity(folder: &Path) -> Self {
-        let site = Self::new(folder, false);
+        Self::groups_without_identity(folder, GROUPS.len())
+    }
+
+    /// As [`Site::without_identity`], with this number of groups.
+    ///
+    /// # Panics
+    /// As [`Site::without_identity`].
+    pub fn groups_without_identity(folder: &Path, groups: usize) -> Self {
+        let site = Self::new(folder, groups, false);
         site.write_aggregator();
         site
     }
 
-    fn new(folder: &Path, has_identity: bool) -> Self {
+    fn new(folder: &Path, groups: usize, has_identity: bool) -> Self {
         let journals = folder.join("journals");
         std::fs::create_dir_all(&journals).expect("the folder can be written");
+        let broker_port = held_port().expect("a free port");
         Self {
             folder: folder.to_owned(),
-            broker_port: held_port().expect("a free port"),
+            groups: (0..groups).map(group_name).collect(),
+            broker_port,
+            mosquitto_port: broker_port,
+            mosquitto_conf: None,
+            journal_bytes: 64 << 20,
             cloud_port: held_port().expect("a free port"),
             admin_port: held_port().expect("a free port"),
             environment: BTreeMap::new(),
@@ -160,10 +199,10 @@ impl Site {
         }
     }
 
-    /// Address of the broker.
-    fn broker(&self) -> Endpoint {
+    /// Address of the broker at one of its ports.
+    fn broker(&self, port: u16) -> Endpoint {
         let scheme = if self.has_identity { Scheme::Mqtts } else { Scheme::Mqtt };
-        Endpoint::new(scheme, "localhost", self.broker_port).expect("a host and a port make an address")
+        Endpoint::new(scheme, "localhost", port).expect("a host and a port make an address")
     }
 
     /// Runs `headwater` on the folder of the site's members, and returns what it printed.
@@ -191,24 +230,29 @@ impl Site {
         self.members().join(group).join(name)
     }
 
-    fn write_aggregator(&self) {
+    /// Writes the aggregator's settings.
+    ///
+    /// # Panics
+    /// When the folder cannot be written.
+    pub fn write_aggregator(&self) {
         let (tls, scheme) = match self.has_identity {
-            true => (tls(&self.member(GROUPS[0], "leader")), "https"),
+            true => (tls(&self.member(&self.groups[0], "leader")), "https"),
             false => (String::new(), "http"),
         };
         let mut text = format!(
             "{tls}[broker]\naddress = \"{}\"\n[cloud]\nurl = \"{scheme}://localhost:{}\"\n[admin]\nlisten = \"127.0.0.1:{}\"\n",
-            self.broker(),
+            self.broker(self.broker_port),
             self.cloud_port,
             self.admin_port,
         );
-        for group in GROUPS {
+        for group in &self.groups {
             // Writing to a string cannot fail.
             let _ = write!(
                 text,
-                "[[group]]\nsite = \"{SITE}\"\ngroup = \"{group}\"\nbundle = \"{}\"\njournal.path = \"{}\"\n",
+                "[[group]]\nsite = \"{SITE}\"\ngroup = \"{group}\"\nbundle = \"{}\"\njournal.path = \"{}\"\njournal.max_bytes = {}\n",
                 shipped::bundle_path().display(),
                 self.journal(group).display(),
+                self.journal_bytes,
             );
             if self.has_identity {
                 let own = self.member(group, "leader").display().to_string();
@@ -233,9 +277,9 @@ impl Site {
     }
 
     /// Every part, in the order in which they start.
-    pub fn parts() -> Vec<Part> {
-        let devices =
-            (0..GROUPS.len()).flat_map(|group| (0..DEVICES).map(move |slot| Part::Device { group, slot }));
+    fn parts(&self) -> Vec<Part> {
+        let devices = (0..self.groups.len())
+            .flat_map(|group| (0..DEVICES).map(move |slot| Part::Device { group, slot }));
         [Part::Broker, Part::Cloud, Part::Aggregator].into_iter().chain(devices).collect()
     }
 
@@ -244,7 +288,7 @@ impl Site {
     /// # Panics
     /// When a program does not start.
     pub fn start_all(&mut self) {
-        for part in Self::parts() {
+        for part in self.parts() {
             if !self.running.contains_key(&part) {
                 self.start(part);
             }
@@ -266,7 +310,7 @@ impl Site {
         self.running.insert(part, Program::start(&mut command).expect("the program starts"));
         if part == Part::Broker {
             let until = Instant::now() + LIMIT;
-            while TcpStream::connect(("127.0.0.1", self.broker_port)).is_err() {
+            while TcpStream::connect(("127.0.0.1", self.mosquitto_port)).is_err() {
                 assert!(
                     Instant::now() < until,
                     "mosquitto does not listen; see {}",
@@ -278,7 +322,7 @@ impl Site {
     }
 
     fn command(&self, part: Part) -> Command {
-        let broker = self.broker().to_string();
+        let broker = self.broker(self.broker_port).to_string();
         match part {
             Part::Broker => {
                 let mut command = Command::new(find_mosquitto());
@@ -304,19 +348,11 @@ impl Site {
             }
             Part::Device { group, slot } => {
                 let name = device_name(slot);
-                let state = self.folder.join("state").join(GROUPS[group]).join(&name);
+                let group = &self.groups[group];
+                let state = self.folder.join("state").join(group).join(&name);
                 std::fs::create_dir_all(&state).expect("the folder can be written");
                 let mut command = command("headwater-device");
-                command.args([
-                    "--site",
-                    SITE,
-                    "--group",
-                    GROUPS[group],
-                    "--id",
-                    &name,
-                    "--slot",
-                    &slot.to_string(),
-                ]);
+                command.args(["--site", SITE, "--group", group, "--id", &name, "--slot", &slot.to_string()]);
                 command.args([
                     "--broker-address",
                     &broker,
@@ -328,7 +364,7 @@ impl Site {
                 command.arg("--bundle").arg(self.bundles.get(&part).unwrap_or(&shipped::bundle_path()));
                 command.arg("--source-path").arg(shipped::frames_path());
                 command.arg("--state-dir").arg(state);
-                command.args(self.tls_flags(&self.member(GROUPS[group], &name)));
+                command.args(self.tls_flags(&self.member(group, &name)));
                 command
             }
         }
@@ -337,13 +373,15 @@ impl Site {
     /// Writes Mosquitto's configuration (the one of `headwater enroll` if the site has identity), and returns its path. If root starts
     /// Mosquitto, it must stay root, to be able to read the folder.
     fn broker_configuration(&self) -> PathBuf {
-        let text = match self.has_identity {
-            true => std::fs::read_to_string(self.members().join("broker/mosquitto.conf"))
-                .expect("enroll wrote it"),
-            false => format!(
+        let enrolled = self.has_identity.then(|| self.members().join("broker/mosquitto.conf"));
+        let text = match self.mosquitto_conf.clone().or(enrolled) {
+            Some(file) => {
+                with_port(&std::fs::read_to_string(file).expect("enroll wrote it"), self.mosquitto_port)
+            }
+            None => format!(
                 "listener {} 127.0.0.1\nallow_anonymous true\nset_tcp_nodelay true\npersistence true\n\
                  persistence_location {}/\nautosave_interval 10\n",
-                self.broker_port,
+                self.mosquitto_port,
                 self.folder.display()
             ),
         };
@@ -409,13 +447,14 @@ impl Site {
             .collect()
     }
 
-    /// Address of the broker, and the certificate that a member of a group shows there.
+    /// Address of the broker itself, and the certificate that a member of a group shows there.
     ///
     /// # Panics
     /// When the member's files cannot be used.
     pub fn access(&self, group: &str, name: &str) -> BrokerAccess {
+        let broker = self.broker(self.mosquitto_port);
         if !self.has_identity {
-            return self.broker().into();
+            return broker.into();
         }
         let own = self.member(group, name);
         let files = IdentityFiles {
@@ -424,7 +463,7 @@ impl Site {
             revoked: None,
         };
         let identity = Some(ClientIdentity::new(files).expect("files of enroll"));
-        BrokerAccess { identity, ..self.broker().into() }
+        BrokerAccess { identity, ..broker.into() }
     }
 
     /// A client of a group that connects as the operator.
@@ -449,7 +488,7 @@ impl Site {
     /// When a device does not come up in time.
     pub async fn clients(&self) -> Vec<GroupClient> {
         let mut clients = Vec::new();
-        for group in GROUPS {
+        for group in &self.groups {
             let mut client = self.client(group).await;
             let all: SlotSet = Slot::first(DEVICES).collect();
             client.wait_for_members(all).await.expect("every device comes up");
@@ -457,6 +496,15 @@ impl Site {
         }
         clients
     }
+}
+
+/// A configuration of Mosquitto with another port in its line `listener`.
+fn with_port(text: &str, port: u16) -> String {
+    let line = |line: &str| match line.strip_prefix("listener ").and_then(|rest| rest.split_once(' ')) {
+        Some((_, address)) => format!("listener {port} {address}\n"),
+        None => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
 }
 
 /// Section `[tls]` of a settings file, for a member whose folder is `own`.

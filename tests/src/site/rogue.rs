@@ -1,5 +1,6 @@
-//! The rogue table: what a client that pretends to be others can do to a site without identity, and what it can do to a site with
-//! identity, once without a valid certificate and once with the valid certificate of another device.
+//! The rogue table: what a client that pretends to be others can do to a site without identity, and what it can do to a site with identity
+//! by the certificate that it has: none of the site, or that of a device, of a device of another group, of a consumer, of an operator.
+//! What a cloud and a broker can do is in `liars.rs` and `relay.rs`; their rows have the form of [`RogueRow`] too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,8 +11,8 @@ use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::scores::put_levels;
 use headwater_protocol::{
     Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, EdgeId, EdgeTopic, GroupId, Header, LeaderClaim,
-    Limits, Message, NetworkId, Numbering, SampleId, Schema, ScoreEncoding, Session, SettledNotice, SiteId,
-    Slot, SlotSet, Status, Topic, Topics, decode, encode,
+    Limits, MemberName, Message, NetworkId, Numbering, SampleId, Schema, ScoreEncoding, Session,
+    SettledNotice, SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode,
 };
 use headwater_transport::BrokerAccess;
 use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
@@ -57,6 +58,8 @@ pub enum Attack {
     Replay,
     /// Plausible but false scores of the client's own view.
     Lie,
+    /// Commands that would change the policy, in the client's own name and in another's: none of them is sound.
+    Policy,
 }
 
 /// A column of the table: whether the site has identity, and whose certificate the rogue client has.
@@ -68,10 +71,16 @@ pub enum Column {
     Stranger,
     /// The site has identity; the client has the certificate of the device `cam-5` of the first group.
     OtherDevice,
+    /// The site has identity; the client has the certificate of the device `cam-5` of the second group.
+    OtherGroup,
+    /// The site has identity; the client has the certificate of a consumer of the first group.
+    Consumer,
+    /// The site has identity; the client has the certificate of an operator of the first group.
+    Operator,
 }
 
-/// Every row, in order.
-pub const ROWS: [Attack; 16] = [
+/// Every attack, in order.
+pub const ROWS: [Attack; 17] = [
     Attack::Summary,
     Attack::Settled,
     Attack::Request,
@@ -88,7 +97,110 @@ pub const ROWS: [Attack; 16] = [
     Attack::Bundle,
     Attack::Replay,
     Attack::Lie,
+    Attack::Policy,
 ];
+
+/// The columns of a site with identity.
+pub const WITH_IDENTITY: [Column; 5] =
+    [Column::Stranger, Column::OtherDevice, Column::OtherGroup, Column::Consumer, Column::Operator];
+
+impl Column {
+    /// The role of the client in the table.
+    fn role(self) -> &'static str {
+        match self {
+            Self::NoIdentity => "anybody, at a site without identity",
+            Self::Stranger => "stranger",
+            Self::OtherDevice => "another device",
+            Self::OtherGroup => "device of another group",
+            Self::Consumer => "consumer",
+            Self::Operator => "operator",
+        }
+    }
+
+    /// Attacks that are tried with the client's certificate. To a stranger the broker is closed, whatever the stranger would send.
+    #[must_use]
+    pub fn attacks(self) -> &'static [Attack] {
+        match self {
+            Self::NoIdentity | Self::OtherDevice => &ROWS,
+            Self::Stranger => {
+                &[Attack::Summary, Attack::Result, Attack::Birth, Attack::Leader, Attack::Trigger]
+            }
+            Self::OtherGroup => &[Attack::Summary, Attack::Birth, Attack::Trigger, Attack::Flood],
+            Self::Consumer => {
+                &[Attack::Summary, Attack::Result, Attack::Settled, Attack::Trigger, Attack::Policy]
+            }
+            Self::Operator => &[
+                Attack::Summary,
+                Attack::Request,
+                Attack::Result,
+                Attack::Leader,
+                Attack::Trigger,
+                Attack::Policy,
+            ],
+        }
+    }
+
+    /// What must come of an attack.
+    fn expected(self, attack: Attack) -> &'static str {
+        match self {
+            Self::NoIdentity => "believed or refused; the other group is untouched",
+            Self::Stranger => "no connection; each sample ends once, none wrong",
+            _ if self.may_publish(attack) => match attack {
+                Attack::Lie | Attack::Slot => {
+                    "its own slot is wrong or missing; the other group is untouched"
+                }
+                _ => "refused by the leader; each sample ends once, none wrong",
+            },
+            _ => "not passed on; each sample ends once, none wrong",
+        }
+    }
+
+    /// Whether the broker passes messages of the attack on, because their topics are the client's own.
+    fn may_publish(self, attack: Attack) -> bool {
+        match self {
+            Self::NoIdentity => true,
+            Self::OtherDevice => matches!(attack, Attack::Lie | Attack::Slot | Attack::Bundle),
+            Self::Operator => matches!(attack, Attack::Trigger | Attack::Policy),
+            Self::Stranger | Self::OtherGroup | Self::Consumer => false,
+        }
+    }
+}
+
+/// A row of the table of all rogues.
+#[derive(Clone, Debug)]
+pub struct RogueRow {
+    /// The role of the rogue.
+    pub role: &'static str,
+    /// What it tried.
+    pub attempt: String,
+    /// What must come of it.
+    pub expected: &'static str,
+    /// What came of it.
+    pub seen: String,
+    /// Whether both agree.
+    pub is_sound: bool,
+}
+
+/// Head of the table.
+pub const HEAD: &str = "\
+| role | attempt | expected | seen | as expected |
+| --- | --- | --- | --- | --- |";
+
+impl RogueRow {
+    /// Line of the table.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let Self { role, attempt, expected, seen, is_sound } = self;
+        format!("| {role} | {attempt} | {expected} | {seen} | {} |", if *is_sound { "yes" } else { "**no**" })
+    }
+}
+
+/// Whether each captured sample of each group has one end, and, if `none_wrong`, no complete answer is wrong.
+pub(super) fn end_once(outcomes: &[Outcome], none_wrong: bool) -> bool {
+    let ends_once =
+        |outcome: &Outcome| outcome.lost() == 0 && outcome.contradicted == 0 && outcome.decided > 0;
+    outcomes.iter().all(|outcome| ends_once(outcome) && (!none_wrong || outcome.wrong.is_empty()))
+}
 
 /// Results of one cell of the table: one attack of one client.
 #[derive(Clone, Debug)]
@@ -125,6 +237,7 @@ impl Attack {
             Self::Bundle => "another bundle",
             Self::Replay => "a replayed old message",
             Self::Lie => "a lie about its own view",
+            Self::Policy => "unsound commands",
         }
     }
 
@@ -150,6 +263,7 @@ impl Attack {
             Self::Garbage => known.garbage(round),
             Self::Names => (0..50).flat_map(|number| known.made_up_device(round, number)).collect(),
             Self::Bundle => vec![known.summary(0, next, Some(other)), known.summary(5, next, Some(other))],
+            Self::Policy => known.commands(),
             Self::Replay => {
                 let topic = device_topic(&known.topics, &device_name(0), DeviceTopic::Summary);
                 known.old_summary.iter().map(|old| (topic.clone(), old.clone(), false)).collect()
@@ -213,6 +327,22 @@ impl GroupKnowledge {
         self.on(&Topic::Trigger, self.message(&Body::Trigger, (SampleId(id), 0), None))
     }
 
+    /// Commands that no leader may take: a threshold out of range, an unknown key, no JSON, too much; the last one in another's name.
+    fn commands(&self) -> Vec<Forged> {
+        let on = |name: &str, payload: Vec<u8>| {
+            let member = MemberName::new(name).expect("a name");
+            self.on(&Topic::Policy(member), payload)
+        };
+        let text = |text: &str| text.as_bytes().to_vec();
+        vec![
+            on("operator", text(r#"{"changes":{"local.threshold":7}}"#)),
+            on("operator", text(r#"{"changes":{"local.treshold":0.5}}"#)),
+            on("operator", text("threshold = 0.5")),
+            on("operator", vec![b'{'; 40_000]),
+            on("boss", text(r#"{"changes":{"local.threshold":-1}}"#)),
+        ]
+    }
+
     fn edge_answer(&self, next: SampleId) -> Forged {
         let edge = EdgeId::new("edge-0").expect("a name");
         let body = Body::EdgeFeatures { slots: Slot::first(6).collect(), scores: &[0; 40], map: &[] };
@@ -263,7 +393,8 @@ impl GroupKnowledge {
     }
 
     fn down(&self) -> Forged {
-        let down = Status { schema: Schema, state: DeviceState::Down, boot: Boot(self.boots[0]) };
+        let down =
+            Status { schema: Schema, state: DeviceState::Down, boot: Boot(self.boots[0]), frozen: None };
         (device_topic(&self.topics, &device_name(0), DeviceTopic::Status), json(&down), true)
     }
 
@@ -290,7 +421,7 @@ impl GroupKnowledge {
     fn made_up_device(&self, round: u64, number: u64) -> [Forged; 2] {
         let name = format!("ghost-{round}-{number}");
         let birth = self.birth(&name, (number % 6) as u8, 1);
-        let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1) };
+        let up = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1), frozen: None };
         [(DeviceTopic::Birth, json(&birth)), (DeviceTopic::Status, json(&up))]
             .map(|(leaf, payload)| (device_topic(&self.topics, &name, leaf), payload, false))
     }
@@ -423,6 +554,9 @@ fn access(column: Column, site: &Site, stranger: &Site) -> BrokerAccess {
             BrokerAccess { identity, ..site.access(GROUPS[0], "cam-0") }
         }
         Column::OtherDevice => site.access(GROUPS[0], "cam-5"),
+        Column::OtherGroup => site.access(GROUPS[1], "cam-5"),
+        Column::Consumer => site.access(GROUPS[0], "screen"),
+        Column::Operator => site.access(GROUPS[0], "operator"),
     }
 }
 
@@ -478,16 +612,23 @@ pub async fn run(
     });
     link.kill();
     let outcomes = outcomes(site, clients, range, reference).await;
-    let counted = site.metrics().into_iter().filter_map(|(name, value)| {
-        let grown = value - before.get(&name).copied().unwrap_or(0.0);
-        let is_told = ["refused", "implausible", "unroutable", "replaced", "forgotten"]
-            .iter()
-            .any(|word| name.contains(word));
-        (is_told && grown > 0.0).then(|| (short(&name), grown as u64))
-    });
-    let counted = counted.collect();
+    let counted = grown(&before, &site.metrics());
     cleanup(site, &known, column).await;
     Cell { refused, sent, passed, outcomes, counted }
+}
+
+/// By how much the aggregator's counters of what it refused or did without grew, by name in the table.
+pub(super) fn grown(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTreeMap<String, u64> {
+    const TOLD: [&str; 7] =
+        ["refused", "implausible", "unroutable", "replaced", "forgotten", "degraded", "cloud_failures"];
+    let mut counted = BTreeMap::new();
+    for (name, value) in after {
+        let grown = value - before.get(name).copied().unwrap_or(0.0);
+        if grown > 0.0 && TOLD.iter().any(|word| name.contains(word)) {
+            *counted.entry(short(name)).or_insert(0) += grown as u64;
+        }
+    }
+    counted
 }
 
 /// Removes the retained messages of the rogue client from a broker without identity. With identity the client could leave none.
@@ -525,18 +666,17 @@ fn short(name: &str) -> String {
 
 impl Cell {
     /// Whether the cell is as expected. Samples of the group that is not attacked end well. A stranger is not let in and harms nothing.
-    /// With a device's certificate, only messages on its own topics are passed on; they harm samples only if it lies or takes a slot.
+    /// With a certificate, only messages on the client's own topics are passed on; they harm samples only if a device lies or takes a slot.
     pub fn is_sound(&self, attack: Attack, column: Column) -> bool {
         let other = self.outcomes.iter().skip(1).all(Outcome::is_sound);
         let own = self.outcomes.iter().take(1).all(Outcome::is_sound);
-        // Attacks that publish on the topics of `cam-5`, whose certificate the client has.
-        let is_own_topic = matches!(attack, Attack::Lie | Attack::Slot | Attack::Bundle);
+        let is_passed_as_allowed = column.may_publish(attack) || self.passed == 0;
         match column {
             Column::NoIdentity => other && self.sent > 0,
             Column::Stranger => other && own && self.refused.is_some() && self.passed == 0,
-            Column::OtherDevice => {
+            Column::OtherDevice | Column::OtherGroup | Column::Consumer | Column::Operator => {
                 let is_harmless = own || matches!(attack, Attack::Lie | Attack::Slot);
-                other && is_harmless && self.sent > 0 && (is_own_topic || self.passed == 0)
+                other && is_harmless && self.sent > 0 && is_passed_as_allowed
             }
         }
     }
@@ -547,29 +687,43 @@ impl Cell {
             Some(reason) => format!("no connection ({})", reason.split(';').next().unwrap_or_default()),
             None => format!("{} sent, {} passed on", self.sent, self.passed),
         };
-        for (group, outcome) in GROUPS.iter().zip(&self.outcomes) {
-            let all = outcome.decided + outcome.dropped.values().sum::<u64>() + outcome.open.len() as u64;
-            let _ = write!(
-                text,
-                "; {group}: {} of {all} decided, {} complete",
-                outcome.decided, outcome.complete
-            );
-            let wrong = outcome.wrong.len() as u64;
-            for (count, what) in [
-                (wrong, "wrong"),
-                (outcome.contradicted, "contradicted"),
-                (outcome.open.len() as u64, "open"),
-            ] {
-                if count > 0 {
-                    let _ = write!(text, ", {count} {what}");
-                }
-            }
-        }
-        for (name, count) in &self.counted {
-            let _ = write!(text, "; {name} +{count}");
-        }
+        text += &seen_text(&self.outcomes, &self.counted);
         text
     }
+
+    /// The cell as a row of the table of all rogues.
+    #[must_use]
+    pub fn row(&self, attack: Attack, column: Column) -> RogueRow {
+        RogueRow {
+            role: column.role(),
+            attempt: attack.name().to_owned(),
+            expected: column.expected(attack),
+            seen: self.text(),
+            is_sound: self.is_sound(attack, column),
+        }
+    }
+}
+
+/// How the samples of each group ended, and what was counted; begins with a semicolon.
+pub(super) fn seen_text(outcomes: &[Outcome], counted: &BTreeMap<String, u64>) -> String {
+    let mut text = String::new();
+    for (group, outcome) in GROUPS.iter().zip(outcomes) {
+        let all = outcome.decided + outcome.dropped.values().sum::<u64>() + outcome.open.len() as u64;
+        let _ =
+            write!(text, "; {group}: {} of {all} decided, {} complete", outcome.decided, outcome.complete);
+        let wrong = outcome.wrong.len() as u64;
+        for (count, what) in
+            [(wrong, "wrong"), (outcome.contradicted, "contradicted"), (outcome.open.len() as u64, "open")]
+        {
+            if count > 0 {
+                let _ = write!(text, ", {count} {what}");
+            }
+        }
+    }
+    for (name, count) in counted {
+        let _ = write!(text, "; {name} +{count}");
+    }
+    text
 }
 
 /// Receives messages for longer than a sample takes, so that an attack begins after the one before has ended.

@@ -25,9 +25,9 @@ pub const HEAD: &str = "\
 pub enum Event {
     /// SIGKILL.
     Killed,
-    /// SIGSTOP: to the broker the device is still connected.
-    Frozen,
-    /// SIGKILL three times, with a new start after the first two.
+    /// SIGSTOP: the broker takes the device for connected.
+    Stopped,
+    /// SIGKILL and a new start, three times.
     Flapping,
     /// A start with the bundle of another network.
     OtherNetwork,
@@ -37,13 +37,13 @@ pub enum Event {
 
 /// Every row, in order.
 pub const ROWS: [Event; 5] =
-    [Event::Killed, Event::Frozen, Event::Flapping, Event::OtherNetwork, Event::ClockAhead];
+    [Event::Killed, Event::Stopped, Event::Flapping, Event::OtherNetwork, Event::ClockAhead];
 
 impl Event {
     fn name(self) -> &'static str {
         match self {
             Self::Killed => "SIGKILL",
-            Self::Frozen => "SIGSTOP",
+            Self::Stopped => "SIGSTOP",
             Self::Flapping => "SIGKILL three times, the third one",
             Self::OtherNetwork => "started with the bundle of another network",
             Self::ClockAhead => "started with a clock a minute ahead",
@@ -63,7 +63,7 @@ impl Event {
     fn state(self) -> &'static str {
         match self {
             Self::Killed => "down",
-            Self::Frozen => "silent",
+            Self::Stopped => "silent",
             Self::Flapping => "flapping",
             Self::OtherNetwork => "wrong_network",
             Self::ClockAhead => "clock_off",
@@ -74,8 +74,8 @@ impl Event {
     fn limit(self) -> Duration {
         match self {
             Self::Killed | Self::Flapping => Duration::from_secs(1),
-            // Three samples 50 ms apart, each of which waits up to 50 ms for the device; a check every 250 ms; and 250 ms of tolerance.
-            Self::Frozen => Duration::from_millis(3 * (PERIOD_MS + 50) + 250 + 250),
+            // Three windows of 50 ms, each of which waits for the device for up to 50 ms, and a check every 250 ms.
+            Self::Stopped => Duration::from_millis(3 * (PERIOD_MS + 50) + 250 + 250),
             Self::OtherNetwork | Self::ClockAhead => Duration::from_secs(5),
         }
     }
@@ -117,7 +117,7 @@ pub fn run(event: Event, site: &mut Site) -> Result<Named, String> {
     let logged = log_length(site);
     let begin = begin(event, site, part)?;
     let named = wait(event, site, (begin, logged))?;
-    if event == Event::Frozen {
+    if event == Event::Stopped {
         site.signal(part, "CONT");
     } else {
         site.bundles.remove(&part);
@@ -131,7 +131,7 @@ fn begin(event: Event, site: &mut Site, part: Part) -> Result<Instant, String> {
     let begin = Instant::now();
     match event {
         Event::Killed => site.kill(part),
-        Event::Frozen => site.signal(part, "STOP"),
+        Event::Stopped => site.signal(part, "STOP"),
         Event::Flapping => {
             for _ in 0..2 {
                 site.kill(part);

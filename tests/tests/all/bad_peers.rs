@@ -78,7 +78,7 @@ async fn a_second_device_on_a_slot_is_refused() {
         policy: None,
         capabilities: Vec::new(),
     };
-    let status = Status { schema: Schema, state: DeviceState::Up, boot: birth.boot };
+    let status = Status { schema: Schema, state: DeviceState::Up, boot: birth.boot, frozen: None };
     let session = Session::of_boot(birth.network, birth.boot);
     let scores = summary(&group, SampleId(8), |bytes| bytes[2..4].copy_from_slice(&session.0));
     let birth = serde_json::to_vec(&birth).expect("a birth becomes JSON");

@@ -116,12 +116,12 @@ fn each_device_that_is_not_well_is_named_and_well_again_afterwards() {
     killed = Some(site.device(1));
     site.until("cam-1", "up");
 
-    // The device is frozen: to the broker it is still connected.
-    let frozen = killed.as_ref().expect("it runs");
-    frozen.signal("STOP").expect("a shell starts");
+    // Stopped by SIGSTOP: the broker takes it for connected.
+    let stopped = killed.as_ref().expect("it runs");
+    stopped.signal("STOP").expect("a shell starts");
     let silent = site.until("cam-1", "silent");
     assert!(silent["reason"].as_str().expect("a reason").contains("no answer"), "{silent}");
-    frozen.signal("CONT").expect("a shell starts");
+    stopped.signal("CONT").expect("a shell starts");
     site.until("cam-1", "up");
 
     // The device ends for the third time within a minute.

@@ -121,7 +121,7 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
     let settled = client.wait_for_settled(all_closed).await.unwrap();
     assert_eq!(client.account().contradicted_count(), 0);
     let published: BTreeSet<_> = client.account().decisions().map(|decision| decision.sample).collect();
-    let JournalContents { opened, decided, dropped } = JournalContents::read(&journal);
+    let JournalContents { opened, decided, dropped, .. } = JournalContents::read(&journal);
     let decided: BTreeSet<_> = decided.into_keys().collect();
     assert_eq!(published, decided, "each decision in the journal was published");
     let is_named = |reason: &Dropped| matches!(reason, Dropped::Restart | Dropped::Unanswered);

@@ -36,7 +36,7 @@ fn addresses_and_names_of_the_example_files_fit_each_other() {
         [DEVICE, AGGREGATOR, CLOUD].iter().flat_map(|file| values(file, "listen")).collect();
     ports.sort_unstable();
     ports.dedup();
-    assert_eq!(ports.len(), 4, "three admin listeners and the cloud: {ports:?}");
+    assert_eq!(ports.len(), 5, "three admin listeners and the cloud over HTTP and gRPC: {ports:?}");
 }
 
 /// Starts a program with an example file, which is written into a folder.

@@ -44,7 +44,7 @@ use signature::Signature;
 
 pub use error::BundleError;
 pub use headwater_protocol::Trust;
-pub use networks::{Generation, Networks, NetworksError, PerNetwork};
+pub use networks::{Generation, Networks, NetworksError, OpenedBundles, PerNetwork};
 pub use signature::{KeyError, Release, SignatureError, SigningKey};
 pub use writer::BundleWriter;
 

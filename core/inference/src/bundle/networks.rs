@@ -1,15 +1,17 @@
 //! The bundles of a group that changes its network one device at a time.
 
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::ops::{Index, IndexMut};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use headwater_protocol::message_sizes::PacketSizes;
 use headwater_protocol::{NetworkId, Session};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{Bundle, Trust};
+use super::{Bundle, BundleError, Trust};
 
 /// Bundles of a group's networks: the current network, and the next network while devices switch over.
 #[derive(Clone, Debug)]
@@ -116,6 +118,21 @@ impl<T> IndexMut<Generation> for PerNetwork<T> {
     }
 }
 
+/// Bundles that were opened, by file: the groups of a process share them.
+#[derive(Debug, Default)]
+pub struct OpenedBundles(HashMap<PathBuf, Arc<Bundle>>);
+
+impl OpenedBundles {
+    fn open(&mut self, path: &Path) -> Result<Arc<Bundle>, BundleError> {
+        if let Some(opened) = self.0.get(path) {
+            return Ok(Arc::clone(opened));
+        }
+        let opened = Arc::new(Bundle::open(path)?);
+        self.0.insert(path.to_owned(), Arc::clone(&opened));
+        Ok(opened)
+    }
+}
+
 impl Networks {
     /// Opens the bundle of the current network, and the next network's if settings name one. With `trust` each needs a trusted signature.
     ///
@@ -126,13 +143,25 @@ impl Networks {
         next_bundle: Option<&Path>,
         trust: Option<&Trust<'_>>,
     ) -> Result<Self, Vec<String>> {
-        let open = |key: &str, path: &Path| {
+        Self::open_among(&mut OpenedBundles::default(), (bundle, next_bundle), trust)
+    }
+
+    /// As [`Networks::open`] for one of many groups: a file that was opened for an earlier group is not opened again.
+    ///
+    /// # Errors
+    /// As [`Networks::open`].
+    pub fn open_among(
+        opened: &mut OpenedBundles,
+        (bundle, next_bundle): (&Path, Option<&Path>),
+        trust: Option<&Trust<'_>>,
+    ) -> Result<Self, Vec<String>> {
+        let mut open = |key: &str, path: &Path| {
             let of = |error: &dyn Display| format!("{key}: opening {}: {error}", path.display());
-            let opened = Bundle::open(path).map_err(|error| of(&error))?;
+            let bundle = opened.open(path).map_err(|error| of(&error))?;
             if let Some(trust) = trust {
-                opened.check_signature(trust).map_err(|error| of(&error))?;
+                bundle.check_signature(trust).map_err(|error| of(&error))?;
             }
-            Ok(Arc::new(opened))
+            Ok(bundle)
         };
         match (open("bundle", bundle), next_bundle.map(|path| open("next_bundle", path)).transpose()) {
             (Ok(current), Ok(None)) => Ok(current.into()),
@@ -162,6 +191,20 @@ impl Networks {
     /// The bundles by generation.
     pub fn bundles(&self) -> &PerNetwork<Arc<Bundle>> {
         &self.0
+    }
+
+    /// Largest packets that a member of the group publishes: its leader, or a device or edge.
+    pub fn packet_sizes(&self, is_leader: bool) -> PacketSizes {
+        let sizes = self.0.iter().map(|(_, bundle)| {
+            let manifest = bundle.manifest();
+            let payload = manifest.limits().largest_payload();
+            if is_leader {
+                PacketSizes::of_leader(manifest.largest_result(), payload)
+            } else {
+                PacketSizes::of_member(payload)
+            }
+        });
+        sizes.fold(PacketSizes::default(), PacketSizes::max)
     }
 
     /// Each network with its name, policy and signature, for people.

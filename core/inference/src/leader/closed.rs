@@ -116,6 +116,12 @@ impl ClosedSamples {
         self.remember(sample, sample, now);
     }
 
+    /// Turns the decision of a sample, whose result the broker refused, into a drop.
+    pub(super) fn result_refused(&mut self) {
+        self.settled.decided = self.settled.decided.saturating_sub(1);
+        self.count_drop(Dropped::ResultRefused);
+    }
+
     /// Counts the drop of a sample that was never opened, without adding its id to the ranges. The sample must not be known to be closed.
     pub(super) fn refused(&mut self, sample: SampleId, reason: Dropped) {
         self.count_drop(reason);

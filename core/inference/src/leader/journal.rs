@@ -109,6 +109,11 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Recovered {
                 let count = recovered.settled.dropped.entry(reason).or_default();
                 *count = count.saturating_add(1);
                 match reason {
+                    // The line after its decision, which is published no more.
+                    Dropped::ResultRefused => {
+                        decided.remove(&sample);
+                        recovered.settled.decided = recovered.settled.decided.saturating_sub(1);
+                    }
                     Dropped::Implausible | Dropped::TooOld => recovered.refused.push(sample),
                     Dropped::Restart
                     | Dropped::Shed
@@ -185,6 +190,25 @@ mod tests {
         let recovered = replay(read);
         assert_eq!(recovered.open, [SampleId(2)]);
         assert_eq!(recovered.settled.dropped[&Dropped::Shed], 1);
+    }
+
+    #[test]
+    fn a_result_that_the_broker_refused_is_a_drop_and_is_not_published_again() {
+        let refused = Entry::Dropped { sample: SampleId(7), reason: Dropped::ResultRefused };
+        let recovered = replay([
+            Entry::Decided(testing::decision(7)),
+            Entry::Decided(testing::decision(8)),
+            refused.clone(),
+        ]);
+        assert_eq!(recovered.decisions, [testing::decision(8)]);
+        assert_eq!(
+            (recovered.settled.decided, &recovered.settled.dropped),
+            (1, &[(Dropped::ResultRefused, 1)].into())
+        );
+        assert!(recovered.closed.iter().any(|(first, last)| (*first..=*last).contains(&SampleId(7))));
+        // The account of a compaction has counted the decision already.
+        let settled = Settled { highest: SampleId(8), decided: 2, ..Settled::default() };
+        assert_eq!(replay([Entry::Settled(settled), refused]).settled, recovered.settled);
     }
 
     #[test]

@@ -225,7 +225,7 @@ pub enum Event<'a> {
         slot: Slot,
         /// The sample.
         sample: SampleId,
-        /// Time from capture to sending, ms; without meaning in a late message.
+        /// Time from capture to sending, ms; without meaning for a sample that was given up.
         age_ms: u16,
         /// Whether the message comes from the spool, after the sample's time.
         late: bool,
@@ -284,6 +284,11 @@ pub enum Event<'a> {
         sample: SampleId,
         /// Reason that the decision then states.
         reason: Degraded,
+    },
+    /// The broker refused the result of a decided sample, which is not published again.
+    ResultRefused {
+        /// The sample.
+        sample: SampleId,
     },
     /// A trigger asked every device to capture this sample.
     Trigger {

@@ -30,8 +30,8 @@ pub(super) struct OpenSample {
     pub(super) deadline: Micros,
     /// Whether the sample was past its deadline when it was opened.
     pub(super) is_past_deadline: bool,
-    /// Whether a late message opened the sample.
-    pub(super) is_from_spool: bool,
+    /// The device whose late message opened the sample; `None` once an answer in time has come.
+    pub(super) spooled_by: Option<Slot>,
     /// Whether a device sent a late message. The device waits until a notice names this sample.
     pub(super) is_awaited_late: bool,
     /// Slots that saw the sample and gave it up.
@@ -171,6 +171,11 @@ impl OpenSample {
     pub(super) fn note_exit(&mut self, answer: ExitAnswer, threshold_confidence: Option<f32>) {
         let ExitAnswer { exit, assessment } = answer;
         self.exits.push(AppliedExit { exit, confidence: assessment.confidence, threshold_confidence });
+    }
+
+    /// Whether only late messages are known of the sample.
+    pub(super) fn is_from_spool(&self) -> bool {
+        self.spooled_by.is_some()
     }
 
     /// Microseconds since capture, for the end of a stage: at least 1, since 0 says that the stage did not end. The caller reads the clock

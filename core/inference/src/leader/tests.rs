@@ -83,9 +83,9 @@ fn answer(index: u8, sample: u64, answer: DeviceAnswer<'_>) -> Event<'_> {
     aged(index, sample, 0, answer)
 }
 
-/// A device's answer from its spool; the age in it means nothing.
+/// A device's answer from its spool.
 fn late(index: u8, sample: u64, answer: DeviceAnswer<'_>) -> Event<'_> {
-    Event::DeviceAnswer { slot: slot(index), sample: SampleId(sample), age_ms: 3, late: true, answer }
+    Event::DeviceAnswer { slot: slot(index), sample: SampleId(sample), age_ms: 60_000, late: true, answer }
 }
 
 fn request(sample: u64, slots: u64) -> Action {

@@ -56,7 +56,7 @@ pub(crate) fn birth(id: &str, slot: u8, network: NetworkId) -> Birth {
 }
 
 pub(crate) fn status(state: DeviceState, boot: Boot) -> Status {
-    Status { schema: Schema, state, boot }
+    Status { schema: Schema, state, boot, frozen: None }
 }
 
 /// A group of two slots and two classes, with the events of its messages.
@@ -581,6 +581,19 @@ fn batches_are_allowed_while_a_device_sends_them_and_every_edge_is_in_this_proce
         group.sends("a", DeviceTopic::Birth, &serde_json::to_vec(&birth).unwrap());
         assert_eq!(group.inbox.takes_batches(), expected, "{capability}");
     }
+}
+
+#[test]
+fn a_retained_answer_is_refused() {
+    let mut group = Group::with_device("a", 1);
+    group.check_seen(&["DeviceUp { slot: Slot(1) }"]);
+    group.is_retained = true;
+    group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
+    group.check_seen(&[]);
+    assert_eq!(group.refused("a"), [("malformed", 1)].into());
+    group.is_retained = false;
+    group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
+    group.check_seen(&[&answered(1, 101, false, "NotInView")]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! One device of the registry: its session, and what is remembered for longer than a session.
 
 use headwater_inference::leader::{Generation, Micros};
-use headwater_protocol::{Birth, Boot, DeviceId, DeviceState, Fault, Status};
+use headwater_protocol::{Birth, Boot, DeviceId, DeviceState, Fault, Status, clipped};
 use headwater_transport::LOG_WINDOW;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,9 @@ const FLAPPING_ENDS: usize = 3;
 
 /// Most characters of a device's software that are kept.
 const MAX_SOFTWARE_CHARS: usize = 64;
+
+/// Characters of the reason why a device is frozen that are kept.
+const MAX_FROZEN_CHARS: usize = 160;
 
 /// One device, from its first message on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +45,9 @@ pub(super) struct Device {
     pub(super) refusal: Option<(Fault, String)>,
     /// Name and version of the device's software, from its birth.
     pub(super) software: String,
+    /// Why it is up and gives no answers, by its latest status.
+    #[serde(default)]
+    pub(super) frozen: Option<String>,
 }
 
 /// The latest log line about one fault of a device.
@@ -71,6 +77,7 @@ impl Device {
             ends: Default::default(),
             refusal: None,
             software: String::new(),
+            frozen: None,
         }
     }
 
@@ -78,14 +85,14 @@ impl Device {
         if self.session.start().is_none_or(|start| start.boot != birth.boot) {
             self.logged.iter_mut().for_each(|logged| logged.is_current = false);
         }
-        let printable = birth.software.chars().filter(|character| !character.is_control());
-        self.software = printable.take(MAX_SOFTWARE_CHARS).collect();
+        self.software = clipped(&birth.software, MAX_SOFTWARE_CHARS);
         let start = CheckedBirth { refusal, ..CheckedBirth::new(birth, generation) };
         self.session.on(SessionEvent::Birth { start, has_ended: self.ended == Some(birth.boot) });
     }
 
     /// Takes a status. `is_retained` says whether the broker had kept it from before the leader's connection.
-    pub(super) fn set_status(&mut self, Status { state, boot, .. }: Status, is_retained: bool) {
+    pub(super) fn set_status(&mut self, status: Status, is_retained: bool) {
+        let Status { state, boot, frozen, .. } = status;
         let heard = match state {
             DeviceState::Up => LatestStatus::Up(boot, self.sign_of(boot, is_retained)),
             // The last will of another boot must not end this session.
@@ -98,6 +105,7 @@ impl Device {
         if state == DeviceState::Up && self.ended == Some(boot) {
             self.ended = None;
         }
+        self.frozen = frozen.map(|why| clipped(&why, MAX_FROZEN_CHARS));
         self.session.on(SessionEvent::Status(heard));
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct RegisteredDevice<'a> {
     pub(crate) is_live: bool,
     /// Name and version of its software.
     pub(crate) software: &'a str,
+    /// Why it is up and gives no answers, as it says.
+    pub(crate) frozen: Option<&'a str>,
 }
 
 /// State of a device's claim to a slot.
@@ -105,6 +107,7 @@ impl Registry {
             answered: device.answered.max(device.up_since),
             is_live: device.session.sign().is_none_or(|sign| sign == Sign::Live),
             software: &device.software,
+            frozen: device.frozen.as_deref(),
         })
     }
 }

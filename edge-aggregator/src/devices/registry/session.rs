@@ -216,6 +216,15 @@ impl DeviceSession {
         }
     }
 
+    /// How strongly the latest status says that the device lives: 0 for not at all, 2 for a live one.
+    pub(super) fn sign_of_life(&self) -> u8 {
+        match self.sign() {
+            None | Some(Sign::KeptAfterEnd) => 0,
+            Some(Sign::Kept) => 1,
+            Some(Sign::Live) => 2,
+        }
+    }
+
     /// Whether the status is up for the boot of the birth.
     pub(super) fn is_up(&self) -> bool {
         matches!(self, Self::Up(..) | Self::Replaced(_, Some(_)))

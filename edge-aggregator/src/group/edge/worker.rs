@@ -229,7 +229,10 @@ impl Worker {
         if topic == self.request_topic {
             // A retained request is from an earlier time: nobody waits for an answer.
             if retain {
-                return debug!("a retained request is refused");
+                return warn!(
+                    topic,
+                    "a retained request is refused: publish it without the retain flag and clear the topic"
+                );
             }
             return match decode(&payload, &self.limits) {
                 Ok(Message { header, body: Body::Request(slots) }) if header.session == self.requests => {

@@ -18,8 +18,39 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// CONNACK of MQTT 5: accepted, no properties.
 const CONNACK: [u8; 5] = [0x20, 3, 0, 0, 0];
 
-/// PUBACK of the first message of a connection.
-const FIRST_PUBACK: [u8; 4] = [0x40, 2, 0, 1];
+/// First byte and body of the next packet.
+async fn packet(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+    let kind = stream.read_u8().await.unwrap();
+    let (mut length, mut shift) = (0, 0);
+    loop {
+        let byte = stream.read_u8().await.unwrap();
+        length |= usize::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.unwrap();
+    (kind, body)
+}
+
+/// Answers the next message at `QoS` 1 with this reason code.
+async fn answers(stream: &mut TcpStream, code: u8) {
+    let id = published(stream).await;
+    stream.write_all(&[0x40, 3, id[0], id[1], code]).await.unwrap();
+}
+
+/// Packet id of the next message at `QoS` 1.
+async fn published(stream: &mut TcpStream) -> [u8; 2] {
+    loop {
+        let (kind, body) = timeout(LIMIT, packet(stream)).await.expect("a message");
+        if kind >> 4 == 3 {
+            let topic = usize::from(u16::from_be_bytes([body[0], body[1]]));
+            return [body[2 + topic], body[3 + topic]];
+        }
+    }
+}
 
 /// A broker that accepts connections and acknowledges the messages that the test chooses.
 struct Broker {
@@ -44,22 +75,32 @@ impl Broker {
     /// Accepts the next connection and opens the outbox.
     async fn accept(&mut self) -> TcpStream {
         let (mut stream, _) = timeout(LIMIT, self.listener.accept()).await.expect("a connection").unwrap();
-        stream.read_u8().await.unwrap();
+        packet(&mut stream).await;
         stream.write_all(&CONNACK).await.unwrap();
         while timeout(LIMIT, self.incoming.recv()).await.expect("an event") != Some(Incoming::Connected) {}
         self.outbox.open(Instant::now());
         stream
     }
 
-    /// Waits until `count` results have no acknowledgement.
-    async fn wait_for_unacknowledged(&mut self, count: usize) {
+    /// Waits until the outbox, which publishes what it can, has come to this.
+    async fn wait_until(&mut self, is_done: impl Fn(&Outbox) -> bool) {
         let wait = async {
-            while self.outbox.unacknowledged() != count {
+            while !is_done(&self.outbox) {
                 self.outbox.flush(Instant::now());
                 sleep(Duration::from_millis(1)).await;
             }
         };
         timeout(LIMIT, wait).await.expect("an acknowledgement");
+    }
+
+    /// The samples whose results were refused since the last call.
+    fn refused(&mut self) -> Vec<u64> {
+        self.outbox.refused.drain(..).map(|sample| sample.0).collect()
+    }
+
+    /// The samples whose results wait.
+    fn waiting(&self) -> Vec<u64> {
+        self.outbox.waiting.iter().map(|message| message.sample.0).collect()
     }
 }
 
@@ -71,15 +112,15 @@ async fn only_results_without_an_acknowledgement_go_out_again_and_they_are_marke
         broker.outbox.result(&decision(sample), Instant::now());
     }
     assert_eq!(broker.outbox.unacknowledged(), 2);
-    stream.write_all(&FIRST_PUBACK).await.unwrap();
-    broker.wait_for_unacknowledged(1).await;
+    answers(&mut stream, 0).await;
+    broker.wait_until(|outbox| outbox.unacknowledged() == 1).await;
     drop(stream);
     while timeout(LIMIT, broker.incoming.recv())
         .await
         .expect("an end")
         .is_some_and(|incoming| !matches!(incoming, Incoming::Disconnected { .. }))
     {}
-    broker.outbox.close(Instant::now());
+    broker.outbox.close(Instant::now(), false);
     let waiting: Vec<serde_json::Value> = broker
         .outbox
         .waiting
@@ -100,10 +141,67 @@ async fn only_results_without_an_acknowledgement_go_out_again_and_they_are_marke
     assert_eq!(broker.outbox.unacknowledged(), 2);
 }
 
+#[tokio::test]
+async fn a_refused_result_does_not_go_out_again_and_its_sample_is_told() {
+    let mut broker = Broker::start().await;
+    let mut stream = broker.accept().await;
+    for sample in [1, 2, 3] {
+        broker.outbox.result(&decision(sample), Instant::now());
+    }
+    // Packet too large: a code that MQTT 5 does not list for PUBACK.
+    answers(&mut stream, 0x95).await;
+    broker.wait_until(|outbox| outbox.unacknowledged() == 2).await;
+    assert_eq!(broker.refused(), [1]);
+    // The next refusal comes together with the end of the connection.
+    answers(&mut stream, 0x97).await;
+    published(&mut stream).await;
+    drop(stream);
+    while !matches!(
+        timeout(LIMIT, broker.incoming.recv()).await.expect("an end"),
+        Some(Incoming::Disconnected { .. })
+    ) {}
+    broker.outbox.close(Instant::now(), false);
+    assert_eq!((broker.refused(), broker.waiting()), (vec![2], vec![3]));
+    assert!(broker.refused().is_empty(), "each is told once");
+    assert_eq!(broker.report.lock().results_unsent, 2);
+}
+
+#[tokio::test]
+async fn a_result_that_ends_connections_is_found_and_given_up_and_the_others_go() {
+    let mut broker = Broker::start().await;
+    let mut stream = broker.accept().await;
+    for sample in [1, 2, 3] {
+        broker.outbox.result(&decision(sample), Instant::now());
+    }
+    assert_eq!(broker.outbox.unacknowledged(), 3);
+    // The connection stands; the outbox is told that the broker has ended it because of a message.
+    broker.outbox.close(Instant::now(), true);
+    assert_eq!(broker.waiting(), [1, 2, 3]);
+    for ended in 1..=2 {
+        broker.outbox.open(Instant::now());
+        assert_eq!((broker.outbox.unacknowledged(), broker.waiting()), (1, vec![2, 3]), "one at a time");
+        broker.outbox.close(Instant::now(), true);
+        let refused = if ended == 2 { vec![1] } else { Vec::new() };
+        assert_eq!(broker.refused(), refused);
+    }
+    for _ in 0..5 {
+        published(&mut stream).await;
+    }
+    broker.outbox.open(Instant::now());
+    answers(&mut stream, 0).await;
+    broker.wait_until(|outbox| outbox.waiting.is_empty()).await;
+    answers(&mut stream, 0).await;
+    broker.wait_until(|outbox| outbox.unacknowledged() == 0).await;
+    broker.outbox.flush(Instant::now());
+    for sample in [4, 5] {
+        broker.outbox.result(&decision(sample), Instant::now());
+    }
+    assert_eq!(broker.outbox.unacknowledged(), 2, "the faulty one has gone");
+}
+
 #[test]
 fn a_repeat_is_the_same_decision_with_a_mark() {
-    let payload = json(&decision(1)).unwrap();
-    let marked = QueuedResult::new(payload).marked();
+    let marked = QueuedResult::new(&decision(1)).unwrap().marked();
     let again = marked.clone().marked();
     assert_eq!(again.payload, marked.payload, "it is marked once");
     let object: serde_json::Value = serde_json::from_slice(&marked.payload).unwrap();

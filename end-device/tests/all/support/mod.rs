@@ -275,6 +275,12 @@ impl Leader {
         serde_json::from_slice(&self.receives(&["birth"]).await.payload).expect("a birth")
     }
 
+    /// Why the next status says that the device gives no answers.
+    pub(crate) async fn frozen(&mut self) -> Option<String> {
+        let status = self.receives(&["status"]).await;
+        serde_json::from_slice::<Status>(&status.payload).expect("a status").frozen
+    }
+
     /// State and boot of the next status.
     pub(crate) async fn status(&mut self) -> (DeviceState, Boot) {
         let status = self.receives(&["status"]).await;

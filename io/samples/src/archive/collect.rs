@@ -50,6 +50,11 @@ impl<'a> Collector<'a> {
         format!("frames {}", self.path.display())
     }
 
+    /// Longest file, in bytes.
+    pub(super) const fn member_bytes(&self) -> u64 {
+        self.options.limits.member_bytes
+    }
+
     /// Judges a member by name and size, before any byte is read. Returns [`Member::Other`] for a member to skip.
     pub(super) fn judge(&mut self, name: &str, size: u64) -> Result<Member, DataError> {
         let limits = self.options.limits;

@@ -29,6 +29,7 @@ pub use writer::{ArchiveWriter, FrameFormat};
 use collect::{Collector, FrameFile, FrameId};
 
 use crate::error::Mismatch;
+use crate::image_codec::MAX_FILE_BYTES;
 use crate::roi::{self, Roi, RoiError};
 use crate::{DataError, Shape, View};
 
@@ -55,9 +56,9 @@ pub struct ArchiveLimits {
 }
 
 impl Default for ArchiveLimits {
-    /// 200,000 files of up to 4 MiB, 256 MiB in all.
+    /// 200,000 files of up to [`MAX_FILE_BYTES`], 256 MiB in all.
     fn default() -> Self {
-        Self { members: 200_000, member_bytes: 4 << 20, total_bytes: 256 << 20 }
+        Self { members: 200_000, member_bytes: MAX_FILE_BYTES, total_bytes: 256 << 20 }
     }
 }
 

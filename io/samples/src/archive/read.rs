@@ -1,6 +1,6 @@
 //! Reads the members of a folder or a `.tar.gz`.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use tar::EntryType;
 
 use super::collect::{Collector, Member};
 use crate::DataError;
-use crate::files::sorted_names;
-use crate::tar_gz::{self, read_whole};
+use crate::files::{read_plain, sorted_names};
+use crate::tar_gz;
 
 /// Gives the members of a `.tar.gz` to the collector.
 pub(super) fn tar_gz(
@@ -52,7 +52,8 @@ pub(super) fn folder(root: &Path, collector: &mut Collector<'_>) -> Result<(), D
 /// Reads a file. A frame that the file system refuses to read is a broken frame.
 fn read_file(path: &Path, name: &str, collector: &mut Collector<'_>) -> Result<(), DataError> {
     let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
-    let bytes = || File::open(path).and_then(|file| read_whole(file, size));
+    let limit = collector.member_bytes();
+    let bytes = || read_plain(path, limit);
     match collector.judge(name, size)? {
         Member::Other | Member::Misnamed => Ok(()),
         Member::Labels => collector.add_labels(&bytes().map_err(DataError::read(collector.at()))?),

@@ -7,14 +7,14 @@
 //! classes.txt                   optional: class names in label order
 //! ```
 //! - The root is a directory or a `.tar.gz` of the same layout.
-//! - The first level is `train`, `val` (or `validation`), `test` and perhaps `calibration`. Without that level, as in `car/000017.jpg`, the
-//!   parts are drawn (see [`split`](crate::split)).
-//! - Labels number the classes of the train part in alphabetical order, or in the order of `classes.txt`. Samples are in the order of
-//!   their names.
-//! - If every sample is a folder named by two numbers `FRAME-OBJECT`, such as `0001-12`, the objects of a frame form a group, and the
-//!   frames come from one recording.
-//! - Images (PNG, JPEG, WebP) are resized to the requested shape, or to the shape of the first image.
-//! - Hidden files and files of other types are ignored.
+//! - The first level is `train`, `val` (or `validation`), `test` and perhaps `calibration`. Without that level, as in `car/000017.jpg`, the parts are drawn
+//!   (see [`split`](crate::split)).
+//! - Labels number the classes of the train part in alphabetical order, or in the order of `classes.txt`. Samples are in the order of their names.
+//! - Where every sample is a folder `FRAME-OBJECT` of two numbers, as `0001-12`, the objects of a frame form a group, and
+//!   the frames are those of one recording.
+//! - Images (PNG, JPEG, WebP) are resized to the requested shape, or to the shape of the first image. The content tells them, and not the name.
+//! - Other entries are left out and counted. A file that is named as an image and is none is refused.
+//! - Names of classes are compared in their composed form (Unicode NFC).
 //! - Two parts that share an image, byte for byte, are refused: a test sample must not be a train sample.
 
 mod names;
@@ -29,18 +29,19 @@ use headwater_protocol::Slot;
 
 use crate::data_set::{DataSetInfo, OpenOptions, PartsOrigin};
 use crate::error::Mismatch;
-use crate::files::{self, Entry};
+use crate::files::{self, Entry, MAX_FILE_BYTES};
 use crate::in_memory::InMemory;
 use crate::labelled_files::{
     CLASSES_FILE, ImageFile, ImageReader, LabelledFiles, LabelledSample, folder_name, frame_group,
     parse_classes,
 };
 use crate::table::TABLE;
+use crate::tar_gz::Member;
 use crate::{DataError, Part};
 
 pub use write::{Written, write};
 
-use names::{ImagePath, class_folder};
+use names::{ImagePath, SampleName, class_folder};
 
 /// Declaration of own data in folders.
 pub(crate) const INFO: DataSetInfo = DataSetInfo {
@@ -69,27 +70,18 @@ fn open(path: &Path, options: OpenOptions) -> Result<InMemory, DataError> {
         classes: None,
         first_image: None,
     };
-    files::visit(path, &mut |entry| match entry {
+    let left_out = files::visit(path, options.omissions, &mut |entry| match entry {
         Entry::Folder(name) => {
             reader.folders.extend(class_folder(name));
-            Ok(())
+            Ok(true)
         }
-        Entry::File(name, bytes) if name.trim_start_matches("./") == CLASSES_FILE => {
-            let classes = parse_classes(bytes);
-            reader.classes = Some(classes.map_err(|mismatch| mismatch.invalid(reader.at(CLASSES_FILE)))?);
-            Ok(())
-        }
-        Entry::File(name, _) if name.trim_start_matches("./") == TABLE => {
-            let found = "one: read it with `--data table`, which knows the groups and frames that it names";
-            Err(Mismatch::new("no labels.csv", found).invalid(path.display()))
-        }
-        Entry::File(name, bytes) => reader.add_file(name, bytes),
+        Entry::File(file) => reader.add_file(file),
     })?;
-    reader.finish()
+    reader.finish(left_out)
 }
 
 /// Part (`None` in data without parts), folder of the class, and name of a sample: the order of the samples.
-type SampleKey = (Option<Part>, String, String);
+type SampleKey = (Option<Part>, String, SampleName);
 
 struct Reader<'a> {
     root: &'a Path,
@@ -113,10 +105,33 @@ impl Reader<'_> {
         Mismatch::new(expected, found).invalid(self.root.display())
     }
 
-    /// Adds an image; a file of another type is ignored.
-    fn add_file(&mut self, name: &str, bytes: &[u8]) -> Result<(), DataError> {
+    /// Adds a file; false for one that is left out.
+    fn add_file(&mut self, file: Member<'_>) -> Result<bool, DataError> {
+        let name = file.name.to_owned();
+        match name.trim_start_matches("./") {
+            CLASSES_FILE if file.size > MAX_FILE_BYTES => {
+                return Err(DataError::too_large(self.at(&name), MAX_FILE_BYTES, "bytes in a file"));
+            }
+            CLASSES_FILE => {
+                let classes = parse_classes(&file.read()?);
+                self.classes = Some(classes.map_err(|mismatch| mismatch.invalid(self.at(CLASSES_FILE)))?);
+                return Ok(true);
+            }
+            TABLE => {
+                let found =
+                    "one: read it with `--data table`, which knows the groups and frames that it names";
+                return Err(self.invalid("no labels.csv", found));
+            }
+            _ => {}
+        }
+        let Some(bytes) = file.read_image()? else { return Ok(false) };
+        self.add_image(&name, &bytes)?;
+        Ok(true)
+    }
+
+    fn add_image(&mut self, name: &str, bytes: &[u8]) -> Result<(), DataError> {
         let path = names::parse_path(name).map_err(|mismatch| mismatch.invalid(self.root.display()))?;
-        let Some(ImagePath { part, class, sample, slot }) = path else { return Ok(()) };
+        let ImagePath { part, class, sample, slot } = path;
         let is_folder = slot.is_some();
         let (first, first_is_folder) = self.first_image.get_or_insert_with(|| (name.to_owned(), is_folder));
         if *first_is_folder != is_folder {
@@ -137,26 +152,39 @@ impl Reader<'_> {
         }
     }
 
-    fn finish(self) -> Result<InMemory, DataError> {
+    fn finish(self, left_out: Option<String>) -> Result<InMemory, DataError> {
+        // What is left out is often why there are no images.
+        let why = left_out.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
         let Some(shape) = self.images.shape().filter(|_| !self.samples.is_empty()) else {
-            return Err(self.invalid("images (PNG, JPEG, WebP) under PART/CLASS or CLASS", "none"));
+            let expected = "images (PNG, JPEG, WebP) under PART/CLASS or CLASS";
+            return Err(self.invalid(expected, format!("none{why}")));
         };
-        self.check_class_folders()?;
+        self.check_class_folders(&why)?;
         let last = self.samples.values().filter_map(|views| views.keys().next_back()).max();
         let slots = self.options.slots.unwrap_or(last.map_or(1, |slot| slot + 1));
         let class_of: BTreeMap<String, &String> =
             self.classes.iter().flatten().map(|class| (folder_name(class), class)).collect();
         let are_frames = self.are_frames()?;
+        let mut earlier = String::new();
         let sample =
-            |((part, folder, sample), mut views): (SampleKey, BTreeMap<usize, ImageFile>)| LabelledSample {
-                part,
-                name: format!("{}/{sample}", path_of_class(part, &folder)),
-                class: class_of.get(&folder).map_or(folder, |class| (*class).clone()),
-                group: names::frame(&sample).filter(|_| are_frames).map(frame_group),
-                views: (0..slots).map(|slot| views.remove(&slot)).collect(),
+            |((part, folder, (sample, ending)), mut views): (SampleKey, BTreeMap<usize, ImageFile>)| {
+                let mut name = format!("{}/{sample}", path_of_class(part, &folder));
+                // Files that differ in the ending alone follow each other.
+                if name == earlier {
+                    name = format!("{name}.{ending}");
+                } else {
+                    earlier.clone_from(&name);
+                }
+                LabelledSample {
+                    part,
+                    name,
+                    class: class_of.get(&folder).map_or(folder, |class| (*class).clone()),
+                    group: names::frame(&sample).filter(|_| are_frames).map(frame_group),
+                    views: (0..slots).map(|slot| views.remove(&slot)).collect(),
+                }
             };
         let samples = self.samples.into_iter().map(sample).collect();
-        let notes = self.images.notes();
+        let notes = left_out.into_iter().chain(self.images.notes()).collect();
         let classes = self.classes.clone();
         let files =
             LabelledFiles { root: self.root.into(), samples, classes, is_recording: are_frames, notes };
@@ -170,11 +198,11 @@ impl Reader<'_> {
             return Ok(false);
         }
         let (frames, others): (Vec<&SampleKey>, Vec<&SampleKey>) =
-            self.samples.keys().partition(|(_, _, sample)| names::frame(sample).is_some());
+            self.samples.keys().partition(|(_, _, (sample, _))| names::frame(sample).is_some());
         match (frames.is_empty(), others.first()) {
             (true, _) => Ok(false),
             (false, None) => Ok(true),
-            (false, Some((_, _, other))) => {
+            (false, Some((_, _, (other, _)))) => {
                 let all = self.samples.len();
                 let found = format!("{} of {all}; `{other}` is not", frames.len());
                 Err(self.invalid("every sample folder to be named FRAME-OBJECT, or none", found))
@@ -182,8 +210,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses a class folder without images.
-    fn check_class_folders(&self) -> Result<(), DataError> {
+    /// Refuses a class folder without images; `why` says what is left out.
+    fn check_class_folders(&self, why: &str) -> Result<(), DataError> {
         let has_parts = self.samples.keys().any(|(part, ..)| part.is_some());
         let filled: BTreeSet<(Option<Part>, String)> =
             self.samples.keys().map(|(part, class, _)| (*part, class.clone())).collect();
@@ -191,7 +219,7 @@ impl Reader<'_> {
             None => Ok(()),
             Some((part, class)) => {
                 let at = self.at(&path_of_class(*part, class));
-                let found = "none; add some or remove the folder";
+                let found = format!("none; add some or remove the folder{why}");
                 Err(Mismatch::new("images in the folder of a class", found).invalid(at))
             }
         }

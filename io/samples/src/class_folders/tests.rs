@@ -2,7 +2,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::data_set::Leaks;
+use crate::data_set::{Leaks, Omissions};
 use crate::split::Split;
 use crate::{DataSet, Shape, View, image_codec};
 
@@ -144,7 +144,7 @@ fn a_file_outside_of_the_layout_or_without_an_image_is_named() {
 fn an_empty_class_and_a_missing_part_are_named() {
     let dir = directory(&SINGLE);
     fs::create_dir_all(dir.path().join("train/van")).unwrap();
-    refused(dir.path(), OpenOptions::default(), &["train/van", "expected images in this folder"]);
+    refused(dir.path(), OpenOptions::default(), &["`train/van`", "expected images in the folder of a class"]);
     write(dir.path(), "train/van/notes.txt", b"no image");
     refused(dir.path(), OpenOptions::default(), &["`train/van`", "expected images in the folder of a class"]);
     refused(directory(&SINGLE[..4]).path(), OpenOptions::default(), &["found none in test"]);
@@ -153,6 +153,9 @@ fn an_empty_class_and_a_missing_part_are_named() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "notes.txt", b"no image");
     refused(dir.path(), OpenOptions::default(), &["expected images", "under PART/CLASS or CLASS"]);
+    write(dir.path(), "car/scan.bmp", b"BM");
+    let why = "found none; 2 entries are left out: 1 .bmp (such as `car/scan.bmp`), 1 .txt";
+    refused(dir.path(), OpenOptions::default(), &[why]);
     refused(Path::new("/nowhere/at/all"), OpenOptions::default(), &["/nowhere/at/all", "cannot be read"]);
 }
 
@@ -165,6 +168,25 @@ fn an_archive_cut_off_anywhere_is_refused() {
         fs::write(&path, &whole[..length]).unwrap();
         refused(&path, OpenOptions::default(), &["cut.tar.gz", "copy or download it again"]);
     }
+}
+
+#[test]
+fn an_archive_of_another_format_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("packed.tar.gz");
+    let plain_tar = [&[0; 257][..], b"ustar\x0000", &[0; 248]].concat();
+    for (bytes, found) in [
+        (&b"PK\x03\x04 and more"[..], "a zip"),
+        (b"BZh91AY&SY", "a bzip2 file"),
+        (b"\xfd7zXZ\0", "an xz file"),
+        (&plain_tar, "a tar without gzip"),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let found = format!("expected a .tar.gz archive, found {found}; unpack it, and give the folder");
+        refused(&path, OpenOptions::default(), &["packed.tar.gz", &found]);
+    }
+    fs::write(&path, b"<html>").unwrap();
+    refused(&path, OpenOptions::default(), &["instead of 1f 8b (gzip)"]);
 }
 
 /// Thirty images of each of two classes, without parts.
@@ -276,6 +298,19 @@ fn images_of_another_colour_or_size_are_changed_and_noted() {
 }
 
 #[test]
+fn images_that_are_transparent_are_noted_and_opaque_ones_with_alpha_are_not() {
+    let dir = directory(&SINGLE);
+    let mut pixels = image::RgbaImage::from_pixel(3, 2, image::Rgba([70, 70, 70, 255]));
+    pixels.save(dir.path().join("train/car/opaque.png")).unwrap();
+    assert_eq!(open(dir.path(), OpenOptions::default()).unwrap().notes(), [""; 0]);
+    pixels.put_pixel(2, 1, image::Rgba([70, 70, 70, 0]));
+    pixels.save(dir.path().join("train/car/cut-out.png")).unwrap();
+    let data = open(dir.path(), OpenOptions::default()).unwrap();
+    let note = "1 of 7 images are stripped of their transparency for 3x2x3, such as `train/car/cut-out.png` of 4x2x3";
+    assert_eq!((fills(&data, Part::Train), data.notes()), (vec![1, 0, 2, 70, 70], vec![note.to_owned()]));
+}
+
+#[test]
 fn classes_have_the_order_and_the_names_of_classes_txt() {
     let names = ["train/car/a.png", "train/t-shirt%2Ftop/b.png", "val/car/d.png", "test/car/e.png"];
     let dir = directory(&names);
@@ -291,12 +326,256 @@ fn classes_have_the_order_and_the_names_of_classes_txt() {
     );
 }
 
+/// Options that refuse data of which something is left out.
+fn strict() -> OpenOptions {
+    OpenOptions { omissions: Omissions::Refused, ..OpenOptions::default() }
+}
+
+/// Opens data whose three train samples are all there, and returns its only note, which a strict reader has as an error.
+#[track_caller]
+fn left_out(path: &Path) -> String {
+    let data = open(path, OpenOptions::default()).unwrap();
+    assert_eq!(data.len(Part::Train), 3);
+    let [note] = <[String; 1]>::try_from(data.notes()).unwrap();
+    refused(path, strict(), &["expected nothing to be left out (--strict)", &note]);
+    note
+}
+
 #[test]
-fn hidden_files_and_folders_are_ignored() {
+fn hidden_entries_are_left_out_unopened_and_counted() {
     let dir = directory(&SINGLE);
+    assert!(open(dir.path(), strict()).is_ok());
     write(dir.path(), ".cache/car/x.png", b"no image");
     write(dir.path(), "train/car/._a.png", b"no image");
-    assert_eq!(open(dir.path(), OpenOptions::default()).unwrap().len(Part::Train), 3);
+    write(dir.path(), "train/.ipynb_checkpoints/deep/a/b/c/d/e/f/g/h/i/j/x", b"");
+    let pack = fs::File::create(dir.path().join(".pack")).unwrap();
+    pack.set_len(1 << 40).unwrap();
+    assert_eq!(left_out(dir.path()), "4 entries are left out: 4 hidden (such as `.cache`)");
+    // Folders that a file server or an archiver made.
+    write(dir.path(), "train/car/@eaDir/a.png/SYNOPHOTO_THUMB_M.jpg", &png(99));
+    write(dir.path(), "__MACOSX/car/x.png", b"no image");
+    write(dir.path(), "train/Thumbs.db", b"no image");
+    let note = left_out(dir.path());
+    assert_eq!(
+        note,
+        "7 entries are left out: 1 .db (such as `train/Thumbs.db`), 6 hidden (such as `.cache`)"
+    );
+}
+
+#[test]
+fn files_that_are_no_images_are_left_out_and_counted_by_ending() {
+    let dir = directory(&SINGLE);
+    for name in ["train/car/a.bmp", "train/car/b.BMP", "train/car/c.gif", "notes", "empty.txt"] {
+        write(dir.path(), name, if name.starts_with("empty") { b"" } else { b"no image, but text" });
+    }
+    let film = fs::File::create(dir.path().join("train/film.mp4")).unwrap();
+    film.set_len(1 << 40).unwrap();
+    fs::create_dir_all(dir.path().join("train/car/a/b/c/d/e/f/g/h/i")).unwrap();
+    let note = left_out(dir.path());
+    for kind in [
+        "7 entries are left out: ",
+        "2 .bmp (such as `train/car/a.bmp`)",
+        "1 .gif (such as `train/car/c.gif`)",
+        "1 .mp4",
+        "1 .txt",
+        "1 without an ending (such as `notes`)",
+        "1 folders below the eighth level",
+    ] {
+        assert!(note.contains(kind), "{kind} in {note}");
+    }
+}
+
+#[test]
+fn images_are_told_by_their_content_and_not_by_their_names() {
+    let dir = directory(&SINGLE);
+    for (fill, name) in (50..).zip(["n01230", "old.jpe", "web.jfif", "x.20", "picture.bmp"]) {
+        write(dir.path(), &format!("train/car/{name}"), &png(fill));
+    }
+    let data = open(dir.path(), strict()).unwrap();
+    assert_eq!(fills(&data, Part::Train), [1, 0, 2, 50, 51, 54, 52, 53]);
+    // A name that says image is not left out.
+    for (name, bytes) in
+        [("x.png", &b"GIF89a, which is none of them"[..]), ("x.jpe", b""), ("x.webp", b"RIFF")]
+    {
+        let dir = directory(&SINGLE);
+        write(dir.path(), &format!("train/car/{name}"), bytes);
+        refused(dir.path(), OpenOptions::default(), &[&format!("train/car/{name}"), "decode"]);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn pipes_sockets_and_links_to_nothing_are_left_out_and_one_named_as_an_image_is_refused() {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+    use std::process::Command;
+
+    let pipe = |path: &Path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    let dir = directory(&SINGLE);
+    let at = |name: &str| dir.path().join(name);
+    pipe(&at("train/car/pipe"));
+    pipe(&at(".watchman"));
+    let _socket = UnixListener::bind(at("train/car/s")).unwrap();
+    symlink("/nowhere", at("train/car/notes.txt")).unwrap();
+    symlink("someone@host.1:2", at(".#labels.csv")).unwrap();
+    let note = left_out(dir.path());
+    for kind in
+        ["2 hidden", "1 links to nothing (such as `train/car/notes.txt`)", "2 pipes, sockets or devices"]
+    {
+        assert!(note.contains(kind), "{kind} in {note}");
+    }
+    // Links to files and folders are followed.
+    let linked = tempfile::tempdir().unwrap();
+    for part in ["train", "val", "test"] {
+        symlink(at(part), linked.path().join(part)).unwrap();
+    }
+    assert_eq!(open(linked.path(), OpenOptions::default()).unwrap().len(Part::Train), 3);
+    // Links that would lead round and round are not.
+    symlink(at("train"), at("train/car/up")).unwrap();
+    symlink(".", at("self")).unwrap();
+    for (path, links) in [(dir.path(), "2"), (linked.path(), "1")] {
+        let note = open(path, OpenOptions::default()).unwrap().notes().join("");
+        assert!(note.contains(&format!("{links} links to a folder above")), "{note}");
+    }
+    fs::remove_file(at("self")).unwrap();
+    fs::remove_file(at("train/car/up")).unwrap();
+    for name in ["test/bus/x.png", "test/bus/y.JPG"] {
+        if name.ends_with("png") {
+            pipe(&at(name));
+        } else {
+            symlink("/nowhere", at(name)).unwrap();
+        }
+        refused(dir.path(), OpenOptions::default(), &[name, "expected an image, found one of the"]);
+        fs::remove_file(at(name)).unwrap();
+    }
+    refused(&at("train/car/pipe"), OpenOptions::default(), &["a directory or a .tar.gz", "a pipe"]);
+}
+
+#[test]
+fn links_and_hidden_members_of_an_archive_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("packed.tar.gz");
+    let gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut tar = tar::Builder::new(gz);
+    let mut append = |name: &str, kind: tar::EntryType, bytes: &[u8]| {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_entry_type(kind);
+        header.set_mode(0o644);
+        if kind.is_symlink() || kind.is_hard_link() {
+            tar.append_link(&mut header, name, "train/car/a.png").unwrap();
+        } else {
+            tar.append_data(&mut header, name, bytes).unwrap();
+        }
+    };
+    for (fill, name) in SINGLE.iter().enumerate() {
+        append(&format!("./{name}"), tar::EntryType::Regular, &png(fill as u8));
+    }
+    append("train/car/l.png", tar::EntryType::Symlink, b"");
+    append("train/car/h.png", tar::EntryType::Link, b"");
+    append("./train/._a.png", tar::EntryType::Regular, b"x");
+    append("train/pipe", tar::EntryType::Fifo, b"");
+    append("README", tar::EntryType::Regular, b"text");
+    fs::write(&path, tar.into_inner().unwrap().finish().unwrap()).unwrap();
+    let note = left_out(&path);
+    for kind in
+        ["2 links of an archive (such as `train/car/l.png`)", "1 hidden", "1 pipes", "1 without an ending"]
+    {
+        assert!(note.contains(kind), "{kind} in {note}");
+    }
+}
+
+#[test]
+fn an_image_that_is_cut_is_refused_and_one_that_is_too_long_is_not_read() {
+    let dir = directory(&SINGLE);
+    let file = image::DynamicImage::new_rgb8(64, 64);
+    let mut jpeg = Vec::new();
+    file.write_with_encoder(image::codecs::jpeg::JpegEncoder::new(&mut jpeg)).unwrap();
+    write(dir.path(), "train/car/whole.jpg", &jpeg[..jpeg.len() - 2]);
+    assert_eq!(open(dir.path(), OpenOptions::default()).unwrap().len(Part::Train), 4);
+    write(dir.path(), "train/car/half.jpg", &jpeg[..jpeg.len() - 60]);
+    refused(dir.path(), OpenOptions::default(), &["train/car/half.jpg", "one that is cut"]);
+    let long = fs::File::create(dir.path().join("train/car/half.jpg")).unwrap();
+    long.set_len(1 << 40).unwrap();
+    refused(
+        dir.path(),
+        OpenOptions::default(),
+        &["train/car/half.jpg", "at most 33554432 bytes in an image"],
+    );
+}
+
+#[test]
+fn files_that_differ_in_their_ending_alone_are_two_samples() {
+    let dir = directory(&SINGLE);
+    write(dir.path(), "train/car/a.webp", &png(60));
+    write(dir.path(), "train/car/a", &png(61));
+    let data = open(dir.path(), OpenOptions::default()).unwrap();
+    assert_eq!(fills(&data, Part::Train), [1, 61, 0, 60, 2]);
+    let dir = directory(&MANY);
+    write(dir.path(), "train/car/7-1/cam0.webp", &png(60));
+    refused(dir.path(), OpenOptions::default(), &["one file for a view", "cam0.png", "cam0.webp"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn names_that_are_not_utf_8_are_two_samples() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let dir = directory(&SINGLE);
+    for (fill, name) in [(60, &b"caf\xe9.png"[..]), (61, b"caf\xe8.png")] {
+        fs::write(dir.path().join("train/car").join(OsStr::from_bytes(name)), png(fill)).unwrap();
+    }
+    let data = open(dir.path(), OpenOptions::default()).unwrap();
+    assert_eq!(fills(&data, Part::Train), [1, 0, 2, 61, 60]);
+}
+
+#[cfg(feature = "unicode")]
+#[test]
+fn composed_and_decomposed_names_are_one_class() {
+    let (composed, decomposed) = ("Gr\u{f6}ße", "Gro\u{308}ße");
+    let names = [
+        format!("train/{decomposed}/a.png"),
+        "train/car/b.png".to_owned(),
+        format!("val/{composed}/c.png"),
+        format!("test/{decomposed}/d.png"),
+        format!("train/{composed}/e.png"),
+    ];
+    let dir = directory(&names.each_ref().map(String::as_str));
+    let data = open(dir.path(), OpenOptions::default()).unwrap();
+    assert_eq!((data.labels(), data.len(Part::Train)), (vec![composed.to_owned(), "car".to_owned()], 3));
+    for name in [composed, decomposed] {
+        write(dir.path(), "classes.txt", format!("car\n{name}\n").as_bytes());
+        let data = open(dir.path(), OpenOptions::default()).unwrap();
+        assert_eq!(data.labels(), ["car", composed]);
+    }
+}
+
+#[test]
+fn classes_that_differ_in_the_case_of_letters_are_noted() {
+    let names = ["train/car/a.png", "train/Car/b.png", "val/car/c.png", "test/Car/d.png"];
+    let data = open(directory(&names).path(), OpenOptions::default()).unwrap();
+    assert_eq!(data.labels(), ["Car", "car"]);
+    assert_eq!(data.notes(), ["classes `Car` and `car` differ in the case of letters alone"]);
+}
+
+#[test]
+fn a_class_that_folders_cannot_keep_is_refused_before_anything_is_written() {
+    let out = tempfile::tempdir().unwrap();
+    let out = out.path().join("out");
+    for (names, word) in [
+        (["train/b /a.png", "train/car/b.png", "val/car/c.png", "test/b /d.png"], "\"b \"; rename it"),
+        (
+            ["train/car/a.png", "train/Car/b.png", "val/car/c.png", "test/Car/d.png"],
+            "`Car` and `car`; rename one",
+        ),
+        (["train/a\nb/a.png", "train/car/b.png", "val/car/c.png", "test/car/d.png"], "\"a\\nb\"; rename it"),
+    ] {
+        let data = open(directory(&names).path(), OpenOptions::default()).unwrap();
+        let error = super::write(&data, &out, None, |_, _| {}).unwrap_err();
+        assert!(matches!(error, DataError::Options { .. }) && error.to_string().contains(word), "{error}");
+        assert!(!out.exists() && !out.with_extension("partial").exists());
+    }
 }
 
 #[test]

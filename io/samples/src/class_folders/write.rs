@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use crate::data_set::DataSet;
 use crate::error::Mismatch;
-use crate::labelled_files::{CLASSES_FILE, folder_name};
+use crate::labelled_files::{CLASSES_FILE, classes_file, folder_name};
 use crate::table::TABLE;
 use crate::{DataError, Part, Shape, View, image_codec};
 
@@ -42,8 +42,8 @@ pub struct Written {
 /// `report` receives, after every sample, the number of written samples and of all samples.
 ///
 /// # Errors
-/// [`DataError::Options`] for a folder that is in use, or for data whose calibration part allows no promise; [`DataError::Write`] and
-/// [`DataError::Image`] leave the folder `OUT.partial`.
+/// [`DataError::Options`] for a folder that is in use, and for class names that would not come back; [`DataError::Write`] and [`DataError::Image`]
+/// leave the folder `OUT.partial`.
 pub fn write(
     data: &dyn DataSet,
     out: &Path,
@@ -55,10 +55,11 @@ pub fn write(
             "a calibration part of independent samples, since the copy does not say what it is not";
         return Err(Mismatch::new(expected, obstacle).options(out.display()));
     }
-    let partial = partial_folder(out)?;
     let labels = data.labels();
+    let classes = classes_file(&labels).map_err(|mismatch| mismatch.options(out.display()))?;
+    let partial = partial_folder(out)?;
     fs::create_dir_all(&partial).map_err(DataError::write(partial.display()))?;
-    write_file(&partial.join(CLASSES_FILE), (labels.join("\n") + "\n").as_bytes())?;
+    write_file(&partial.join(CLASSES_FILE), classes.as_bytes())?;
 
     let count = |part| data.len(part).min(limit.unwrap_or(usize::MAX));
     let total: usize = Part::ALL.into_iter().map(count).sum();

@@ -2,7 +2,7 @@
 
 use super::ImageFile;
 use crate::Shape;
-use crate::image_codec::{self, CodecError};
+use crate::image_codec::{CodecError, Frame};
 
 /// Decodes images to one shape: the requested shape, or the shape of the first image.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +11,7 @@ pub(crate) struct ImageReader {
     read: usize,
     resized: Changes,
     recoloured: Changes,
+    transparent: Changes,
 }
 
 /// Number of changed images, with path and own shape of the first one.
@@ -40,11 +41,14 @@ impl ImageReader {
 
     /// Decodes an image. Grey is repeated for RGB, RGB becomes grey by its luma, and another size is resized.
     pub(crate) fn decode(&mut self, path: &str, bytes: &[u8]) -> Result<ImageFile, CodecError> {
-        let (view, own) = image_codec::decode_from(bytes, self.shape)?;
-        let shape = *self.shape.get_or_insert(own);
+        let (view, own) = Frame::open(bytes)?.view(None, self.shape)?;
+        let shape = *self.shape.get_or_insert(view.shape);
         self.read += 1;
-        if own.channels != shape.channels {
+        if (own.channels > 2) != (shape.channels > 2) {
             self.recoloured.add(path, own);
+        }
+        if own.channels % 2 == 0 {
+            self.transparent.add(path, own);
         }
         if (own.height, own.width) != (shape.height, shape.width) {
             self.resized.add(path, own);
@@ -63,6 +67,8 @@ impl ImageReader {
                 changes.count, self.read
             ))
         };
-        [note("resized", &self.resized), note(recoloured, &self.recoloured)].into_iter().flatten().collect()
+        let transparent = note("stripped of their transparency", &self.transparent);
+        let notes = [note("resized", &self.resized), note(recoloured, &self.recoloured), transparent];
+        notes.into_iter().flatten().collect()
     }
 }

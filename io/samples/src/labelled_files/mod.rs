@@ -15,7 +15,7 @@ use crate::in_memory::{InMemory, InMemoryPart};
 use crate::split::Groups;
 use crate::{DataError, Part, Shape};
 
-pub(crate) use classes::{CLASSES_FILE, folder_name, parse_classes};
+pub(crate) use classes::{CLASSES_FILE, classes_file, folder_name, parse_classes};
 pub(crate) use images::ImageReader;
 
 const MAX_CLASSES: usize = 10_000;
@@ -181,7 +181,7 @@ impl LabelledFiles {
     fn class_names(&mut self, parts: &[Part]) -> Result<Vec<String>, DataError> {
         let train = self.samples.iter().zip(parts).filter(|(_, part)| **part == Part::Train);
         let trained: BTreeSet<&String> = train.map(|(sample, _)| &sample.class).collect();
-        let classes = match &self.classes {
+        let classes: Vec<String> = match &self.classes {
             None => trained.into_iter().cloned().collect(),
             Some(classes) => {
                 let untrained = classes.iter().filter(|class| !trained.contains(class));
@@ -189,6 +189,9 @@ impl LabelledFiles {
                 classes.clone()
             }
         };
+        if let Some((first, second)) = classes::alike(&classes) {
+            self.notes.push(format!("classes `{first}` and `{second}` differ in the case of letters alone"));
+        }
         if classes.len() > MAX_CLASSES {
             let mismatch = Mismatch::new(format!("at most {MAX_CLASSES} classes"), classes.len().to_string());
             return Err(mismatch.invalid(self.root.display()));

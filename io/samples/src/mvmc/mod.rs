@@ -20,7 +20,7 @@ mod tests;
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::data_set::{DataSetInfo, PartsOrigin};
+use crate::data_set::{DataSetInfo, Omissions, PartsOrigin};
 use crate::error::Mismatch;
 use crate::in_memory::{InMemory, InMemoryPart};
 use crate::numpy::{Array, Npz};
@@ -36,7 +36,7 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
     parts: PartsOrigin::Fixed,
     folds: 0,
     has_view_seed: false,
-    open: |dir, options| Ok(Box::new(open(dir, options.slots.unwrap_or(CAMERAS))?)),
+    open: |dir, options| Ok(Box::new(open(dir, options.slots.unwrap_or(CAMERAS), options.omissions)?)),
 };
 
 const LABELS: [&str; 3] = ["car", "bus", "person"];
@@ -67,7 +67,7 @@ struct SeenSample {
 ///
 /// # Errors
 /// [`DataError`] naming the file and its fault.
-fn open(dir: &Path, cameras: usize) -> Result<InMemory, DataError> {
+fn open(dir: &Path, cameras: usize, omissions: Omissions) -> Result<InMemory, DataError> {
     if !(1..=CAMERAS).contains(&cameras) {
         return Err(Mismatch::new(format!("1 to {CAMERAS} cameras"), cameras.to_string()).options("mvmc"));
     }
@@ -93,9 +93,10 @@ fn open(dir: &Path, cameras: usize) -> Result<InMemory, DataError> {
     let mut notes = Vec::new();
     if seen.len() < samples {
         let unseen = samples - seen.len();
-        notes.push(format!(
+        let note = format!(
             "{unseen} of {samples} samples are left out: no camera sees them, so their class is unknown"
-        ));
+        );
+        notes.push(omissions.note(path.display(), note)?);
     }
     if moved > 0 {
         notes.push(format!("{moved} samples share an image with an earlier part and are moved to that part"));

@@ -3,10 +3,11 @@
 //! ```text
 //!  0               6      8        10 (version 1) or 12 (2, 3)
 //! +---------------+------+--------+--------------------------------------------------------------+------ ... --+
-//! | 93 N U M P Y  | 1 0  | length | {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  | values, LE  |
+//! | 93 N U M P Y  | 1 0  | length | {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  | values      |
 //! +---------------+------+--------+--------------------------------------------------------------+------ ... --+
 //! ```
-//! The length counts the bytes of the text, as a little-endian u16 in version 1 and as a u32 in versions 2 and 3.
+//! The length counts the bytes of the text. It is a little-endian u16 in version 1 and a u32 in versions 2 and 3. The first letter of `descr` is the order
+//! of the bytes of a value: `<` little-endian, `>` big-endian, `|` a single byte.
 
 use serde::Deserialize;
 
@@ -18,44 +19,14 @@ const MAX_HEADER_BYTES: usize = 64 << 10;
 /// Most axes, as in `NumPy`.
 const MAX_AXES: usize = 64;
 
-/// Type of the values of an array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Element {
-    /// `bool`, a byte each.
-    Bool,
-    /// `int8`.
-    I8,
-    /// `uint8`.
-    U8,
-    /// `int16`, little-endian as all that follow.
-    I16,
-    /// `int32`.
-    I32,
-    /// `int64`.
-    I64,
-    /// `float32`.
-    F32,
-    /// `float64`.
-    F64,
-}
-
-/// Name in headers, type, and bytes of a value.
-const ELEMENTS: [(&str, Element, usize); 8] = [
-    ("|b1", Element::Bool, 1),
-    ("|i1", Element::I8, 1),
-    ("|u1", Element::U8, 1),
-    ("<i2", Element::I16, 2),
-    ("<i4", Element::I32, 4),
-    ("<i8", Element::I64, 8),
-    ("<f4", Element::F32, 4),
-    ("<f8", Element::F64, 8),
-];
+/// Types of values, by their names in headers without the order of bytes: a letter, and the bytes of a value.
+const TYPES: [&str; 12] = ["b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"];
 
 /// An array, row-major.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Array {
-    /// Type of the values.
-    pub(super) element: Element,
+    /// Type of the values, one of [`TYPES`].
+    pub(super) kind: &'static str,
     /// Sizes, outermost first.
     pub(crate) shape: Vec<usize>,
     /// The values, little-endian.
@@ -76,17 +47,18 @@ impl Array {
                 "a header {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } of a plain type";
             Mismatch::new(known, format!("{:?}", text.trim_end().chars().take(120).collect::<String>()))
         })?;
-        let Some((_, element, bytes)) = ELEMENTS.iter().find(|(name, ..)| *name == descr) else {
-            let known = ELEMENTS.map(|(name, ..)| name).join(", ");
-            return Err(Mismatch::new(format!("values of type {known}"), format!("`{descr}`")));
+        let (order, name) = descr.split_at_checked(1).unwrap_or_default();
+        let Some(kind) = TYPES.into_iter().find(|known| *known == name && "<>|=".contains(order)) else {
+            return Err(Mismatch::new(format!("values of type {}", TYPES.join(", ")), format!("`{descr}`")));
         };
+        let bytes = usize::from(kind.as_bytes()[1] - b'0');
         if fortran_order {
             let (expected, found) =
                 ("values in C order (save numpy.ascontiguousarray of it)", "Fortran order");
             return Err(Mismatch::new(expected, found));
         }
-        let len = shape.iter().try_fold(*bytes, |product, &size| product.checked_mul(size));
-        let data = file.split_off(start.end);
+        let len = shape.iter().try_fold(bytes, |product, &size| product.checked_mul(size));
+        let mut data = file.split_off(start.end);
         if len != Some(data.len()) {
             let expected = len.map_or("a shape that fits into memory".into(), |len| format!("{len} bytes"));
             return Err(Mismatch::new(
@@ -94,24 +66,34 @@ impl Array {
                 format!("{} bytes", data.len()),
             ));
         }
-        Ok(Self { element: *element, shape, data })
+        if order == ">" {
+            data.chunks_exact_mut(bytes).for_each(<[u8]>::reverse);
+        }
+        Ok(Self { kind, shape, data })
     }
 
     /// The values as integers.
     ///
     /// # Errors
-    /// [`Mismatch`] for an array of floats.
+    /// [`Mismatch`] for an array of floats, and for a number beyond those of `int64`.
     pub(crate) fn integers(&self) -> Result<Vec<i64>, Mismatch> {
         let data = &self.data;
-        Ok(match self.element {
-            Element::Bool | Element::U8 => data.iter().map(|&value| value.into()).collect(),
-            Element::I8 => data.iter().map(|&value| value.cast_signed().into()).collect(),
-            Element::I16 => values(data, |bytes| i16::from_le_bytes(bytes).into()),
-            Element::I32 => values(data, |bytes| i32::from_le_bytes(bytes).into()),
-            Element::I64 => values(data, i64::from_le_bytes),
-            Element::F32 | Element::F64 => {
-                return Err(Mismatch::new("integers", format!("{:?}", self.element)));
+        Ok(match self.kind {
+            "b1" | "u1" => data.iter().map(|&value| value.into()).collect(),
+            "i1" => data.iter().map(|&value| value.cast_signed().into()).collect(),
+            "i2" => values(data, |bytes| i16::from_le_bytes(bytes).into()),
+            "u2" => values(data, |bytes| u16::from_le_bytes(bytes).into()),
+            "i4" => values(data, |bytes| i32::from_le_bytes(bytes).into()),
+            "u4" => values(data, |bytes| u32::from_le_bytes(bytes).into()),
+            "i8" => values(data, i64::from_le_bytes),
+            "u8" => {
+                let numbers = values(data, u64::from_le_bytes).into_iter();
+                let number = |value: u64| {
+                    i64::try_from(value).map_err(|_| Mismatch::new("integers below 2^63", value.to_string()))
+                };
+                numbers.map(number).collect::<Result<_, _>>()?
             }
+            other => return Err(Mismatch::new("integers", format!("values of type {other}"))),
         })
     }
 
@@ -120,11 +102,12 @@ impl Array {
     /// # Errors
     /// [`Mismatch`] for other types, and naming the first value outside 0 to 1.
     pub(crate) fn pixels(self) -> Result<Vec<u8>, Mismatch> {
-        match self.element {
-            Element::U8 => Ok(self.data),
-            Element::F32 => to_pixels(values(&self.data, |bytes| f32::from_le_bytes(bytes).into())),
-            Element::F64 => to_pixels(values(&self.data, f64::from_le_bytes)),
-            other => Err(Mismatch::new("pixels of type U8, F32 or F64", format!("{other:?}"))),
+        match self.kind {
+            "u1" => Ok(self.data),
+            "f2" => to_pixels(values(&self.data, half)),
+            "f4" => to_pixels(values(&self.data, |bytes| f32::from_le_bytes(bytes).into())),
+            "f8" => to_pixels(values(&self.data, f64::from_le_bytes)),
+            other => Err(Mismatch::new("pixels of type u1, f2, f4 or f8", format!("values of type {other}"))),
         }
     }
 }
@@ -139,6 +122,19 @@ pub(crate) fn to_pixels(values: Vec<f64>) -> Result<Vec<u8>, Mismatch> {
         _ => Err(Mismatch::new("values from 0 to 1", format!("{value} at index {at}"))),
     };
     values.into_iter().enumerate().map(pixel).collect()
+}
+
+/// A number of 16 bits (IEEE 754): a sign, 5 bits of exponent, 10 bits of fraction.
+fn half(bytes: [u8; 2]) -> f64 {
+    let bits = u16::from_le_bytes(bytes);
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
+    let size = match exponent {
+        0 => fraction * 2_f64.powi(-24),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1024.0 + fraction) * 2_f64.powi(exponent - 25),
+    };
+    if bits >> 15 == 0 { size } else { -size }
 }
 
 /// Values of `N` bytes each.

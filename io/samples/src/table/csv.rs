@@ -66,11 +66,11 @@ fn check_quotes(text: &str) -> Result<(), LineError> {
             return error(field_line, "a quote that is not closed");
         }
         let is_bare = !is_quoted && !piece.is_empty();
-        if is_bare && at > 0 && !piece.starts_with([',', '\n']) && !piece.starts_with("\r\n") {
+        if is_bare && at > 0 && !piece.starts_with([',', '\n', '\r']) {
             return error(line, "text after a closing quote");
         }
         line += newlines(piece);
-        if is_bare && at < last && !piece.ends_with([',', '\n']) {
+        if is_bare && at < last && !piece.ends_with([',', '\n', '\r']) {
             return error(line, "a quote within a field that does not begin with one");
         }
         // An empty bare piece is a doubled quote, which continues the field.
@@ -81,8 +81,9 @@ fn check_quotes(text: &str) -> Result<(), LineError> {
     Ok(())
 }
 
-fn newlines(text: &str) -> usize {
-    text.bytes().filter(|&byte| byte == b'\n').count()
+/// Line ends: `\n`, `\r\n`, and the `\r` alone of an old Mac.
+pub(super) fn newlines(text: &str) -> usize {
+    text.matches(['\n', '\r']).count() - text.matches("\r\n").count()
 }
 
 #[cfg(test)]
@@ -103,10 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn commas_separate_fields_and_either_line_break_ends_a_record() {
+    fn commas_separate_fields_and_any_line_break_ends_a_record() {
         check("a,b\r\n1,\n\n,2", &[(1, &["a", "b"]), (2, &["1", ""]), (4, &["", "2"])]);
         check("a\r\n\r\n\r\nb\r\n\"\"\r\nc", &[(1, &["a"]), (4, &["b"]), (6, &["c"])]);
         check("\u{feff}a\n", &[(1, &["a"])]);
+        check(
+            "a,b\r1,2\r\r\"x\ry\",\r\"3\",4\r",
+            &[(1, &["a", "b"]), (2, &["1", "2"]), (4, &["x\ry", ""]), (6, &["3", "4"])],
+        );
         check("", &[]);
     }
 

@@ -8,8 +8,8 @@
 //! - Columns are in any order. A table needs `class`, and `file` (one slot) or `cam0`, `cam1`, ... (several slots).
 //! - Instead of `group`, a column `frame` numbers the frames of one recording: samples of a frame form a group.
 //! - `classes.txt` beside the table, if there is one, gives the order of the classes.
-//! - Without the column `part`, the parts are drawn (see [`split`](crate::split)). Samples of one `group`, or with equal files, stay
-//!   together.
+//! - Without the column `part`, the parts are drawn (see [`split`](crate::split)). Samples of one `group`, or with equal files, stay together.
+//! - Lines end with `\n`, `\r\n` or, as on an old Mac, `\r`. Names are compared in their composed form (Unicode NFC).
 //! - A file is an image (PNG, JPEG, WebP) or a raw tensor of exactly the requested shape, CHW.
 //! - A raw tensor `.u8` has one byte per value. `.f32` has little-endian floats from 0 to 1, which become `round(255 x)`.
 //! - Labels number the classes of the train part in alphabetical order. Samples keep the order of the table.
@@ -25,14 +25,15 @@ use std::path::Path;
 use crate::DataError;
 use crate::data_set::{DataSetInfo, OpenOptions, PartsOrigin};
 use crate::error::Mismatch;
-use crate::files::{self, Entry, MAX_FILE_BYTES};
+use crate::file_names::one_form;
+use crate::files::{self, MAX_FILE_BYTES};
 use crate::in_memory::InMemory;
 use crate::labelled_files::{
     CLASSES_FILE, ImageFile, ImageReader, LabelledFiles, LabelledSample, frame_group, parse_classes,
 };
 use crate::numpy::{to_pixels, values};
 
-use csv::LineError;
+use csv::{LineError, newlines};
 use rows::Row;
 
 /// Declaration of own data in a table.
@@ -106,9 +107,13 @@ impl Table<'_> {
             error.mismatch.invalid(format!("{}: {TABLE}:{}", self.root.display(), error.line))
         };
         let text = String::from_utf8(table).map_err(|error| {
-            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
-            invalid(LineError::new(line, "UTF-8", "other bytes"))
+            let (valid, _) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
+            let line = 1 + newlines(&String::from_utf8_lossy(valid));
+            let found = match error.as_bytes() {
+                [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "UTF-16",
+                _ => "other bytes",
+            };
+            invalid(LineError::new(line, "UTF-8 (in a spreadsheet: save as CSV UTF-8)", found))
         })?;
         Ok((rows::parse(&text).map_err(invalid)?, classes))
     }
@@ -158,27 +163,38 @@ impl Table<'_> {
     }
 }
 
-/// Visits the files of these names in a directory or a `.tar.gz`. An archive with two files of one name is refused.
+/// Visits the files of these names in a directory or a `.tar.gz`. Names are compared in their composed form. An archive with two files of one name is
+/// refused.
 fn visit(
     root: &Path,
     names: &BTreeSet<&str>,
     mut visitor: impl FnMut(&str, &[u8]) -> Result<(), DataError>,
 ) -> Result<(), DataError> {
     if root.is_dir() {
-        let paths = names.iter().map(|name| (name, root.join(name)));
-        for (name, path) in paths.filter(|(_, path)| path.is_file()) {
-            visitor(name, &files::read(&path, MAX_FILE_BYTES)?)?;
+        let mut folders = HashMap::new();
+        for name in names {
+            let path = files::path_below(root, name, &mut folders);
+            if path.exists() {
+                visitor(name, &files::read(&path, MAX_FILE_BYTES)?)?;
+            }
         }
         return Ok(());
     }
     let mut visited = BTreeSet::new();
-    files::visit(root, &mut |entry| {
-        let Entry::File(name, bytes) = entry else { return Ok(()) };
-        let Some(name) = names.get(name.strip_prefix("./").unwrap_or(name)) else { return Ok(()) };
+    files::visit_archive(root, &mut |member| {
+        let name = one_form(member.name.strip_prefix("./").unwrap_or(member.name)).into_owned();
+        let Some(name) = names.get(name.as_str()).filter(|_| !member.kind.is_dir()) else { return Ok(()) };
+        let at = || format!("{}: `{name}`", root.display());
         if !visited.insert(*name) {
-            let at = format!("{}: `{name}`", root.display());
-            return Err(Mismatch::new("one file of this name", "two").invalid(at));
+            return Err(Mismatch::new("one file of this name", "two").invalid(at()));
         }
-        visitor(name, bytes)
+        if !member.kind.is_file() {
+            let found = "a link, pipe or device; archive the file itself (tar -h)";
+            return Err(Mismatch::new("a plain file", found).invalid(at()));
+        }
+        if member.size > MAX_FILE_BYTES {
+            return Err(DataError::too_large(at(), MAX_FILE_BYTES, "bytes in a file"));
+        }
+        visitor(name, &member.read()?)
     })
 }

@@ -6,8 +6,9 @@ use headwater_protocol::Slot;
 
 use super::csv::{self, LineError, Record};
 use crate::Part;
+use crate::file_names::one_form;
 
-/// One row of the table: a sample with a file per slot.
+/// One row of the table of labels: one image of a sample. Names are in their composed form (Unicode NFC).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     /// Line in the file, from 1.
@@ -23,8 +24,7 @@ pub(super) struct Row {
     pub(super) files: Vec<Option<String>>,
 }
 
-const COLUMNS: &str =
-    "columns `class`, `file` or `cam0`, `cam1`, ..., and perhaps `part`, `sample`, `group` or `frame`";
+const COLUMNS: &str = "columns `class`, `file` or `cam0`, `cam1`, ..., and perhaps `part`, `sample`, `group` or `frame`, separated by commas";
 
 /// Index of each column.
 #[derive(Debug)]
@@ -91,13 +91,14 @@ impl Columns {
         let field = |at: usize| Some(fields[at].trim()).filter(|field| !field.is_empty());
         let named = |name: &str| field(*self.named.get(name)?);
         let part = |word: &str| {
-            Part::named(word).ok_or_else(|| {
+            Part::named(&word.to_ascii_lowercase()).ok_or_else(|| {
                 LineError::new(*line, "a part train, val, test or calibration", format!("`{word}`"))
             })
         };
+        let text = |field: &str| one_form(field).into_owned();
         let file = |at: &usize| match field(*at) {
             None => Ok(None),
-            Some(file) if is_inside(file) => Ok(Some(file.strip_prefix("./").unwrap_or(file).to_owned())),
+            Some(file) if is_inside(file) => Ok(Some(text(file.strip_prefix("./").unwrap_or(file)))),
             Some(file) => {
                 let expected = "a path within the folder, with / as separator";
                 Err(LineError::new(*line, expected, format!("`{file}`")))
@@ -106,9 +107,9 @@ impl Columns {
         Ok(Row {
             line: *line,
             part: named("part").map(part).transpose()?,
-            class: named("class").ok_or_else(|| LineError::new(*line, "a class", "none"))?.into(),
-            name: named("sample").map_or_else(|| format!("line {line}"), str::to_owned),
-            group: named("group").map(str::to_owned),
+            class: text(named("class").ok_or_else(|| LineError::new(*line, "a class", "none"))?),
+            name: named("sample").map_or_else(|| format!("line {line}"), text),
+            group: named("group").map(text),
             frame: self.frame(*line, named("frame"))?,
             files: self.files.iter().map(file).collect::<Result<_, _>>()?,
         })
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     fn columns_are_in_any_order_and_an_empty_field_is_a_slot_without_a_view() {
-        let rows = parse("cam1,Class,cam0,group,part,sample\nb.png,car,a.png,g,val,s\n,bus,,,,\n").unwrap();
+        let rows = parse("cam1,Class,cam0,group,part,sample\nb.png,car,a.png,g,Val,s\n,bus,,,,\n").unwrap();
         let file = |name: &str| Some(name.to_owned());
         let first = Row {
             line: 2,
@@ -189,7 +190,7 @@ mod tests {
     fn a_header_with_unknown_missing_or_repeated_columns_is_refused() {
         refused("", 1, &["columns `class`", "nothing"]);
         refused("class,file,colour\n", 1, &["columns `class`", "`colour`"]);
-        refused("class;file\n", 1, &["columns `class`", "`class;file`"]);
+        refused("class;file\n", 1, &["columns `class`", "separated by commas", "`class;file`"]);
         refused("file,part\n", 1, &["a column `class`"]);
         refused("class,part\n", 1, &["`file`", "neither"]);
         refused("class,file,cam0\n", 1, &["both"]);

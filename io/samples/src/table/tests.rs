@@ -172,6 +172,13 @@ fn a_fault_of_the_table_is_named_with_its_line() {
     let dir = directory("file,class\n", &[]);
     fs::write(dir.path().join(TABLE), b"file,class\n\xff\n").unwrap();
     refused(dir.path(), OpenOptions::default(), &["labels.csv:2: expected UTF-8"]);
+    let wide: Vec<u8> = "\u{feff}file,class\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    fs::write(dir.path().join(TABLE), wide).unwrap();
+    refused(
+        dir.path(),
+        OpenOptions::default(),
+        &["labels.csv:1: expected UTF-8", "CSV UTF-8", "found UTF-16"],
+    );
     fs::remove_file(dir.path().join(TABLE)).unwrap();
     refused(dir.path(), OpenOptions::default(), &["expected a file labels.csv"]);
 }
@@ -185,6 +192,59 @@ fn an_archive_cut_off_anywhere_is_refused() {
         fs::write(&path, &whole[..length]).unwrap();
         refused(&path, OpenOptions::default(), &["cut.tar.gz", "copy or download it again"]);
     }
+}
+
+#[test]
+fn lines_may_end_as_on_an_old_mac() {
+    let dir = directory(&PLAIN.replace('\n', "\r"), &FILES);
+    assert_eq!(open(dir.path(), OpenOptions::default()).unwrap().len(Part::Train), 2);
+    let dir = directory("file,class\ra.png,car\rz.png,car\r", &FILES);
+    refused(dir.path(), OpenOptions::default(), &["`z.png`", "labels.csv names in line 3"]);
+    fs::write(dir.path().join(TABLE), b"file,class\r\xff\r").unwrap();
+    refused(dir.path(), OpenOptions::default(), &["labels.csv:2: expected UTF-8"]);
+}
+
+#[cfg(feature = "unicode")]
+#[test]
+fn composed_and_decomposed_names_are_one() {
+    let (composed, decomposed) = ("Gr\u{f6}ße", "Gro\u{308}ße");
+    for (of_table, of_file) in [(composed, decomposed), (decomposed, composed), (composed, composed)] {
+        let table = format!(
+            "file,class,part\n{of_table}/{of_table}.png,{of_table},train\na.png,{of_file},val\nc.png,{composed},test\n"
+        );
+        let dir = directory(&table, &[&format!("{of_file}/{of_file}.png"), "a.png", "c.png"]);
+        let elsewhere = tempfile::tempdir().unwrap();
+        let archive = elsewhere.path().join("packed.tar.gz");
+        fs::write(&archive, packed(dir.path())).unwrap();
+        for path in [dir.path(), &archive] {
+            let data = open(path, OpenOptions::default()).unwrap();
+            assert_eq!((data.labels(), data.len(Part::Train)), (vec![composed.to_owned()], 1));
+        }
+    }
+    let table = format!(
+        "file,class,part,group\na.png,car,train,{composed}\nb.png,car,val,g\nc.png,car,test,{decomposed}\n"
+    );
+    let dir = directory(&table, &["a.png", "b.png", "c.png"]);
+    refused(dir.path(), OpenOptions::default(), &["no group in two parts"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_or_a_link_of_an_archive_that_the_table_names_is_refused() {
+    let dir = directory(PLAIN, &FILES);
+    fs::remove_file(dir.path().join("c.png")).unwrap();
+    std::os::unix::fs::symlink("a.png", dir.path().join("c.png")).unwrap();
+    let gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut tar = tar::Builder::new(gz);
+    tar.follow_symlinks(false);
+    tar.append_dir_all(".", dir.path()).unwrap();
+    let archive = dir.path().join("packed.tar.gz");
+    fs::write(&archive, tar.into_inner().unwrap().finish().unwrap()).unwrap();
+    refused(&archive, OpenOptions::default(), &["`c.png`", "expected a plain file, found a link", "tar -h"]);
+    fs::remove_file(dir.path().join("c.png")).unwrap();
+    let pipe = std::process::Command::new("mkfifo").arg(dir.path().join("c.png")).status().unwrap();
+    assert!(pipe.success());
+    refused(dir.path(), OpenOptions::default(), &["c.png", "expected a plain file, found a folder, pipe"]);
 }
 
 #[test]

@@ -31,6 +31,8 @@ struct State {
     phase: Phase,
     /// Since when the socket takes no more bytes of an answer.
     unread_since: Option<Instant>,
+    /// Whether frames of HTTP/2 arrive.
+    is_http2: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,12 +67,18 @@ pub(super) enum WaitKind {
 
 impl Activity {
     pub(super) fn new(now: Instant) -> Self {
-        Self { state: Mutex::new(State { phase: Phase::Head { since: now }, unread_since: None }) }
+        Self {
+            state: Mutex::new(State {
+                phase: Phase::Head { since: now },
+                unread_since: None,
+                is_http2: false,
+            }),
+        }
     }
 
     /// The peer's present wait; `None` while the server works on a request.
     pub(super) fn wait(&self) -> Option<Wait> {
-        let State { phase, unread_since } = self.state();
+        let State { phase, unread_since, .. } = self.state();
         if let Some(since) = unread_since {
             return Some(Wait { kind: WaitKind::Reader, since });
         }
@@ -104,7 +112,7 @@ impl Activity {
     }
 
     fn deadline(&self, limits: &ServerLimits) -> Option<(Instant, CloseReason)> {
-        let State { phase, unread_since } = self.state();
+        let State { phase, unread_since, .. } = self.state();
         if let Some(since) = unread_since {
             return Some((since + limits.answer_timeout, CloseReason::AnswerTimeout));
         }
@@ -116,7 +124,24 @@ impl Activity {
         }
     }
 
-    /// The head or the body of a request has arrived: the service works.
+    /// A connection of HTTP/2 has begun, or one of its calls has begun, arrived or ended. `reads` says whether a call has not arrived whole,
+    /// `answers` whether one is worked on. Calls that arrive slowly do not keep the connection from being closed.
+    #[cfg(feature = "grpc-server")]
+    pub(super) fn has_calls(&self, reads: bool, answers: bool) {
+        self.change(|state| {
+            let since = Instant::now();
+            state.is_http2 = true;
+            state.phase = match state.phase {
+                _ if answers => Phase::Request,
+                phase @ Phase::Body { .. } if reads => phase,
+                _ if reads => Phase::Body { since },
+                phase @ Phase::Idle { .. } => phase,
+                Phase::Head { .. } | Phase::Body { .. } | Phase::Request => Phase::Idle { since },
+            };
+        });
+    }
+
+    /// The head of a request has arrived, or its body.
     pub(super) fn works(&self) {
         self.change(|state| state.phase = Phase::Request);
     }
@@ -131,10 +156,10 @@ impl Activity {
         self.change(|state| state.phase = Phase::Idle { since: Instant::now() });
     }
 
-    /// Bytes have arrived.
+    /// Bytes have arrived. Those of HTTP/2 may be no head: a ping, room for an answer.
     fn read(&self) {
         self.change(|state| {
-            if matches!(state.phase, Phase::Idle { .. }) {
+            if matches!(state.phase, Phase::Idle { .. }) && !state.is_http2 {
                 state.phase = Phase::Head { since: Instant::now() };
             }
         });

@@ -53,6 +53,10 @@ impl Connections {
         Self { limits, closed, open, by_address, limit_log, handshake_log }
     }
 
+    pub(super) fn limits(&self) -> ServerLimits {
+        self.limits
+    }
+
     pub(super) fn len(&self) -> usize {
         self.open.len()
     }

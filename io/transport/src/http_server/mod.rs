@@ -1,9 +1,11 @@
-//! HTTP/1 server that slow peers cannot block: bounds on connections, on heads, on unread answers, and on shutdown.
+//! HTTP/1 server, and one of gRPC, that slow peers cannot shut: bounds on connections, on heads, on unread answers, and on shutdown.
 
 mod accepted;
 mod activity;
 mod closed;
 mod connections;
+#[cfg(feature = "grpc-server")]
+pub(crate) mod grpc;
 mod handshake;
 
 use std::error::Error;
@@ -130,9 +132,44 @@ pub async fn serve<S, B>(
     S::Future: Send + 'static,
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
-    let HttpListener { tcp: listener, identity } = listener.into();
-    let mut open = Connections::new(limits, closed);
-    let (graceful, mut tasks, mut stop) = (GracefulShutdown::new(), JoinSet::new(), pin!(stop));
+    let HttpListener { tcp, identity } = listener.into();
+    let graceful = GracefulShutdown::new();
+    let run = |socket, connection| {
+        let service = Watched { service: service(), connection };
+        run_connection(socket, identity.as_ref().map(ServerIdentity::session), service, graceful.watcher())
+    };
+    let open = accept(tcp, run, Connections::new(limits, closed), stop).await;
+    open.end(graceful.shutdown(), limits.grace).await;
+}
+
+/// Connections that are open when a server stops. Dropping the value cuts them.
+struct Open {
+    tasks: JoinSet<Option<End>>,
+    count: usize,
+}
+
+impl Open {
+    /// Tells the connections of the stop by `tell`, and waits until they have ended, `grace` at most.
+    async fn end(mut self, tell: impl Future<Output = ()>, grace: Duration) {
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if timeout(grace, async { tokio::join!(tell, ended) }).await.is_err() {
+            warn!(open = self.count, "the grace time is over: cutting connections");
+        }
+    }
+}
+
+/// Accepts connections until `stop` ends, and closes those that exceed a limit; then closes the listener and the connections without a
+/// request. `run` makes the future of one connection.
+async fn accept<F>(
+    listener: TcpListener,
+    mut run: impl FnMut(TcpStream, RequestConnection) -> F,
+    mut open: Connections,
+    stop: impl Future<Output = ()>,
+) -> Open
+where
+    F: Future<Output = Option<End>> + Send + 'static,
+{
+    let (limits, mut tasks, mut stop) = (open.limits(), JoinSet::new(), pin!(stop));
     loop {
         tokio::select! {
             biased;
@@ -145,12 +182,10 @@ pub async fn serve<S, B>(
                 Ok((socket, peer)) if open.admits(peer, Instant::now()) => {
                     let activity = Arc::new(Activity::new(Instant::now()));
                     let connection = RequestConnection { peer, certificate: None, activity: Arc::clone(&activity) };
-                    let service = Watched { service: service(), connection };
-                    let session = identity.as_ref().map(ServerIdentity::session);
-                    let (watcher, watch) = (graceful.watcher(), Arc::clone(&activity));
+                    let (run, watch) = (run(socket, connection), Arc::clone(&activity));
                     let task = tasks.spawn(async move {
                         tokio::select! {
-                            end = run_connection(socket, session, service, watcher) => end,
+                            end = run => end,
                             reason = watch.overdue(&limits) => Some(End::Overdue(reason)),
                         }
                     });
@@ -165,12 +200,8 @@ pub async fn serve<S, B>(
             },
         }
     }
-    drop(listener);
     open.close_awaiting_heads();
-    let open = open.len();
-    if timeout(limits.grace, graceful.shutdown()).await.is_err() {
-        warn!(open, "the grace time is over: cutting connections");
-    }
+    Open { tasks, count: open.len() }
 }
 
 /// Runs a connection from its handshake to its end. Returns the end if the handshake failed.

@@ -86,6 +86,13 @@ impl ServerIdentity {
     pub fn session(&self) -> ServerSession {
         ServerSession(TlsAcceptor::from(Arc::clone(&self.used.get().config)))
     }
+
+    /// The same for a connection of HTTP/2 alone, which clients agree on in the handshake.
+    pub fn http2_session(&self) -> ServerSession {
+        let mut config = ServerConfig::clone(&self.used.get().config);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        ServerSession(TlsAcceptor::from(Arc::new(config)))
+    }
 }
 
 impl ServerSession {

@@ -6,7 +6,8 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use headwater_samples::class_folders::{self, Written};
 use headwater_samples::data_set::OpenOptions;
-use headwater_samples::{DataError, Shape};
+use headwater_samples::image_codec::MAX_SIDE_PX;
+use headwater_samples::{DataError, Part, Shape};
 
 use super::dataset::Dataset;
 use super::output::{print, print_error};
@@ -28,7 +29,7 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     /// Shape of the images, such as 3x32x32 (1x for grey), for data without a fixed shape: `folders` and `table`. Without the flag the
-    /// first image has the shape; raw tensors need the flag.
+    /// first image has the shape; raw tensors and images with a side above 2048 need the flag.
     #[arg(long, value_name = "CxHxW", value_parser = shape)]
     shape: Option<Shape>,
     /// Number of cameras, for data without a fixed number: `eth80` (1, 2, 4, 8 or 16), `mvmc` (1 to 6).
@@ -54,6 +55,19 @@ impl Convert {
             ..OpenOptions::default()
         })?;
         let data = &*parts.data;
+        let count = |part| data.len(part).min(self.limit.unwrap_or(usize::MAX));
+        let mut all = Part::ALL.into_iter().flat_map(|part| (0..count(part)).map(move |index| (part, index)));
+        let is_unseen =
+            |(part, index): &(Part, usize)| data.sample(*part, *index).views.iter().all(Option::is_none);
+        if self.dataset.strict
+            && let Some((part, index)) = all.find(is_unseen)
+        {
+            return Err(Failure::usage(anyhow::anyhow!(
+                "{}: expected a camera that sees each sample, since others have no file (--strict), found none for sample {index} of {}",
+                self.dataset.data_dir.display(),
+                part.name()
+            )));
+        }
         let (mut status, started) = (StatusLine::new(), Instant::now());
         let written = class_folders::write(data, &self.out, self.limit, |done, total| {
             status.show(|| {
@@ -74,6 +88,12 @@ impl Convert {
             let shared = written.shared;
             print_error(&format!(
                 "warning: {shared} images are in another part too, byte for byte: `folders` accepts such data with --allow-leaks only"
+            ));
+        }
+        if let Some(part) = Part::REQUIRED.into_iter().find(|part| written.samples[*part as usize] == 0) {
+            let part = part.name();
+            print_error(&format!(
+                "warning: no sample of {part} was written: `folders` refuses data without {part}"
             ));
         }
         let Written { samples: [train, validation, test, calibration], images, bytes, not_in_view, shared } =
@@ -112,10 +132,13 @@ impl Convert {
 /// Parses a shape as it is printed: `3x32x32`.
 fn shape(text: &str) -> Result<Shape, String> {
     let sides: Option<Vec<usize>> = text.split('x').map(|side| side.parse().ok()).collect();
+    let is_side = |side: usize| (1..=MAX_SIDE_PX as usize).contains(&side);
     match sides.as_deref() {
-        Some(&[channels @ (1 | 3), height @ 1..=2048, width @ 1..=2048]) => {
+        Some(&[channels @ (1 | 3), height, width]) if is_side(height) && is_side(width) => {
             Ok(Shape { channels, height, width })
         }
-        _ => Err("expected CxHxW with 1 or 3 channels and sides of 1 to 2048, such as 3x32x32".into()),
+        _ => Err(format!(
+            "expected CxHxW with 1 or 3 channels and sides of 1 to {MAX_SIDE_PX}, such as 3x32x32"
+        )),
     }
 }

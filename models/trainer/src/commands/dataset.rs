@@ -6,7 +6,7 @@ use clap::Args;
 use headwater_calibration::data::{Parts, Samples, load};
 use headwater_inference::bundle::Bundle;
 use headwater_samples::catalogue::{self, CATALOGUE};
-use headwater_samples::data_set::{Leaks, OpenOptions};
+use headwater_samples::data_set::{Leaks, Omissions, OpenOptions};
 use headwater_samples::split::{Shares, Split};
 use headwater_samples::{Part, Shape};
 use headwater_spec::Spec;
@@ -18,7 +18,7 @@ use super::output::print_error;
 #[derive(Args)]
 pub(crate) struct Dataset {
     /// Data set, one of the following.
-    #[arg(long, value_name = "NAME", default_value = CATALOGUE[0].name, help = help())]
+    #[arg(long, value_name = "NAME", default_value = CATALOGUE[0].name, help = format!("Data set:\n{}", catalogue::help()))]
     pub(crate) data: String,
     /// Folder with the files of the data set, as listed under --data and in docs/data.md.
     #[arg(long, value_name = "DIR")]
@@ -27,6 +27,10 @@ pub(crate) struct Dataset {
     /// refused otherwise.
     #[arg(long)]
     allow_leaks: bool,
+    /// Refuse data of which something is left out: hidden files, files that are no images, links to nothing, samples that no camera sees. It is
+    /// counted in a warning otherwise.
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Shares of train, validation and test for `folders` or `table` without parts; 80,10,10 when left out. Groups, and copies of one
     /// image, stay in one part. Every command on the same run needs the same shares.
     #[arg(long, value_name = "A,B,C")]
@@ -48,8 +52,9 @@ impl Dataset {
     /// Opens the data set and prints its notes on stderr.
     pub(crate) fn open(&self, options: OpenOptions) -> Result<Parts, Failure> {
         let leaks = if self.allow_leaks { Leaks::Allowed } else { Leaks::Refused };
+        let omissions = if self.strict { Omissions::Refused } else { Omissions::Noted };
         let (fold, view_seed) = (self.fold, self.view_seed);
-        let options = OpenOptions { leaks, split: self.split(), fold, view_seed, ..options };
+        let options = OpenOptions { leaks, omissions, split: self.split(), fold, view_seed, ..options };
         let parts = load(&self.data, &self.data_dir, options).map_err(Failure::usage)?;
         for note in parts.data.notes() {
             print_error(&format!("warning: {}: {note}", self.data));
@@ -83,7 +88,7 @@ impl Dataset {
         Ok(parts)
     }
 
-    /// The first `limit` samples of the part that is called `part` on the command line; a part without samples is refused.
+    /// The first `limit` samples of the part with a name from [`PARTS`]; a part without samples is refused.
     pub(crate) fn samples(
         &self,
         parts: &Parts,
@@ -91,7 +96,8 @@ impl Dataset {
         limit: Option<usize>,
         threads: usize,
     ) -> Result<Samples, Failure> {
-        let samples = parts.part(part_named(part), limit, threads);
+        let named = Part::named(part).expect("every name in PARTS is that of a part");
+        let samples = parts.part(named, limit, threads);
         if samples.is_empty() {
             return Err(Failure::usage(anyhow::anyhow!(
                 "--part {part}: expected samples, found none: {} has no such part",
@@ -126,6 +132,7 @@ impl Dataset {
         let folder = self.data_dir.display().to_string();
         let mut all = vec!["--data".to_owned(), self.data.clone(), "--data-dir".to_owned(), folder];
         all.extend(self.allow_leaks.then(|| "--allow-leaks".to_owned()));
+        all.extend(self.strict.then(|| "--strict".to_owned()));
         all.extend(self.split.iter().flat_map(|shares| ["--split".to_owned(), shares.to_string()]));
         all.extend(number("--split-seed", self.split_seed));
         all.extend(number("--fold", self.fold.map(|fold| fold as u64)));
@@ -163,15 +170,5 @@ impl Dataset {
     }
 }
 
-/// Help of `--data`: one line per data set.
-fn help() -> String {
-    format!("Data set:\n{}", catalogue::help())
-}
-
 /// Names of the parts on the command line.
 pub(crate) const PARTS: [&str; 4] = ["train", "validation", "test", "calibration"];
-
-/// The part with a name from [`PARTS`].
-pub(crate) fn part_named(name: &str) -> Part {
-    Part::named(name).expect("every name in PARTS is that of a part")
-}

@@ -13,6 +13,7 @@ use headwater_samples::Part;
 use headwater_spec::Spec;
 use headwater_training::checkpoint::Checkpoint;
 use headwater_training::experiment::{Experiment, RunInfo};
+use headwater_training::memory;
 use headwater_training::recipe::Recipe;
 use headwater_training::run::{EvaluationParts, Finished, Folds, OtherParts, RunFolder, finish, out_of_fold};
 use headwater_training::scale_out::{Alone, Communicator};
@@ -121,6 +122,8 @@ impl Train {
         recipe.check(Path::new("command line")).map_err(Failure::usage)?;
         let file = self.recipe.as_deref().unwrap_or(Path::new("default recipe"));
         recipe.check_for(&spec, file).map_err(Failure::usage)?;
+        memory::check(&spec, &recipe)
+            .map_err(|refusal| Failure::usage(anyhow::anyhow!("{}: {refusal}", self.network.display())))?;
         Ok((spec, recipe))
     }
 

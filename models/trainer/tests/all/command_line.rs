@@ -27,6 +27,26 @@ fn a_spec_that_does_not_fit_is_refused_with_file_and_line() {
 }
 
 #[test]
+fn a_network_beyond_any_memory_is_refused_before_anything_is_allocated() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wide.toml");
+    let wide = "{ kind = \"fc\", outputs = 16000000, activation = \"relu\" },";
+    let text = std::fs::read_to_string(NETWORK).unwrap();
+    let text = text.replace("{ kind = \"fc\" },", &format!("{wide}\n{wide}\n{{ kind = \"fc\" }},"));
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    // 16,000,000 by 16,000,000 weights of 40 bytes.
+    let words = [file, "memory: training this network in batches of 128 takes about 95", "set `batch` lower"];
+    ended(&run(&["train", "--network", file, "--data", "drawn", "--data-dir", "."]), 2, &words);
+}
+
+#[test]
+fn an_endless_spec_or_recipe_is_refused() {
+    let endless = "/dev/zero: expected at most 1 MiB, found more";
+    refuses(&["train", "--network", "/dev/zero", "--data-dir", "."], endless);
+    refuses(&["train", "--network", NETWORK, "--recipe", "/dev/zero", "--data-dir", "."], endless);
+}
+
+#[test]
 fn a_spec_for_other_data_is_refused() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("five.toml");
     std::fs::write(&file, std::fs::read_to_string(NETWORK).unwrap().replace("count = 6", "count = 5"))
@@ -115,4 +135,42 @@ fn a_leak_is_refused_unless_it_is_allowed_and_then_warned_of() {
         "expected no image in two parts (a camera that does not see a sample has no file), found the same bytes in `train/a/x.png` and `val/a/x.png`",
     );
     ended(&run(&[&convert[..], &["--allow-leaks"]].concat()), 0, &["warning: folders: leak: 2 times"]);
+}
+
+#[test]
+fn what_is_left_out_is_a_warning_and_refused_by_strict() {
+    let folder = fresh("left-out");
+    for (fill, part) in [(10, "train"), (20, "val"), (30, "test")] {
+        let class = Path::new(&folder).join(part).join("a");
+        std::fs::create_dir_all(&class).unwrap();
+        let view = View::new(Shape { channels: 1, height: 4, width: 4 }, vec![fill; 16]);
+        std::fs::write(class.join("x"), image_codec::png(&view).unwrap()).unwrap();
+    }
+    let out = fresh("left-out-strict");
+    let convert = ["convert", "--data", "folders", "--data-dir", &folder, "--strict", "--out", &out];
+    ended(&run(&convert), 0, &[]);
+    std::fs::write(Path::new(&folder).join("train/a/old.bmp"), b"BM").unwrap();
+    let note = "1 entries are left out: 1 .bmp (such as `train/a/old.bmp`)";
+    let out = fresh("left-out-noted");
+    let convert = ["convert", "--data", "folders", "--data-dir", &folder, "--out", &out];
+    ended(&run(&convert), 0, &[&format!("warning: folders: {note}")]);
+    refuses(
+        &[&convert[..], &["--strict"]].concat(),
+        &format!("expected nothing to be left out (--strict), found {note}"),
+    );
+}
+
+#[test]
+fn a_sample_that_no_camera_sees_is_left_out_of_folders_and_refused_by_strict() {
+    let (folder, out) = (fresh("unseen"), fresh("unseen-out"));
+    std::fs::create_dir_all(&folder).unwrap();
+    for (fill, name) in [(10, "a.png"), (20, "b.png")] {
+        let view = View::new(Shape { channels: 1, height: 4, width: 4 }, vec![fill; 16]);
+        std::fs::write(Path::new(&folder).join(name), image_codec::png(&view).unwrap()).unwrap();
+    }
+    let table = "class,part,file\na,train,a.png\na,val,b.png\na,test,\n";
+    std::fs::write(Path::new(&folder).join("labels.csv"), table).unwrap();
+    let convert = ["convert", "--data", "table", "--data-dir", &folder, "--out", &out];
+    refuses(&[&convert[..], &["--strict"]].concat(), "found none for sample 0 of test");
+    ended(&run(&convert), 0, &["warning: no sample of test was written"]);
 }

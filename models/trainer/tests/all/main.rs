@@ -3,6 +3,7 @@
 mod checkpoint;
 mod command_line;
 mod configurations;
+mod damaged_texts;
 mod divergence;
 mod gradients;
 mod grouped;

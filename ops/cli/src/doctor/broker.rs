@@ -1,42 +1,18 @@
 //! The broker's answer to each member of a tier: the connection, the broker's limits, and its access rules.
 
 use headwater_inference::bundle::Networks;
-use headwater_link::{BrokerLimits, BrokerProbe, ConnectFailure, RefusedSubscription};
-use headwater_protocol::{SettledNotice, Slot, Topic, Topics};
+use headwater_link::{
+    BrokerLimits, BrokerNeeds, BrokerProbe, ConnectFailure, RefusedSubscription, Shortcoming,
+};
+use headwater_protocol::message_sizes::{LARGEST_RESULT_BYTES, PacketSizes};
+use headwater_protocol::{Topic, Topics};
 
 use super::facts::Facts;
 use super::tier::{Member, MemberRole, Tier, TierNetworks};
 use headwater_settings::expiry;
 use headwater_settings::{Finding, split_advice};
 
-/// Room for topic, properties and header of a packet: a topic has at most three names of 64 bytes.
-const PACKET_OVERHEAD_BYTES: usize = 256;
-
-/// Largest birth, status or claim in bytes, names included.
-const NOTICE_BYTES: usize = 1024;
-
-/// Largest result in bytes, without its label and without what it says about each slot: times, byte counts, ids, at most four exits.
-const RESULT_BYTES: usize = 2048;
-
-/// Most bytes that a result has for each slot: a word of presence, and a missing device's name (64 bytes), with quotes and comma.
-const RESULT_SLOT_BYTES: usize = 14 + 67;
-
-/// Bytes of the longest sample id with its comma.
-const ID_BYTES: usize = 21;
-
-/// Largest account of a leader in bytes: all late ids, ranges (`[first,last],`) and refused devices that fit, and 1 KiB for counts.
-const ACCOUNT_BYTES: usize = SettledNotice::MAX_LATE * ID_BYTES
-    + SettledNotice::MAX_RANGES * (2 * ID_BYTES + 2)
-    + SettledNotice::MAX_REFUSED * REFUSED_BYTES
-    + 1024;
-
-/// Most bytes of a refused device's name and reason in an account, with quotes. JSON takes up to six bytes for a character.
-const REFUSED_BYTES: usize = 64 + 6 * SettledNotice::MAX_REASON_CHARS + 6;
-
-/// Largest packet in bytes that the shipped configuration of Mosquitto allows.
-const SHIPPED_PACKET_BYTES: usize = 262_144;
-
-/// Checks the broker as each member of a tier.
+/// Judges the broker of a tier.
 pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<Finding> {
     let Some(broker) = tier.broker() else { return Vec::new() };
     let address = broker.address.to_string();
@@ -59,13 +35,8 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
                     check,
                     format!("{address} takes this client{user}, MQTT 5, in {took} ms"),
                 ));
-                let sizes = MessageSizes::of(networks.get(index).and_then(Option::as_ref));
-                findings.extend(limits(
-                    &tier.check_name("broker limits", member),
-                    &probe.limits,
-                    &member.role,
-                    sizes,
-                ));
+                let needs = needs(&member.role, networks.get(index).and_then(Option::as_ref));
+                findings.extend(limits(&tier.check_name("broker limits", member), &probe.limits, &needs));
                 findings.extend(rules(&tier.check_name("access rules", member), member, &probe.refused));
                 findings.extend(certificate(probe));
             }
@@ -74,30 +45,16 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
     findings
 }
 
-/// Largest messages of a group in bytes. Every member checks the binary size; only a leader sends results.
-#[derive(Clone, Copy, Debug)]
-struct MessageSizes {
-    /// Features, views or scores.
-    binary: usize,
-    /// A result, which is JSON.
-    result: usize,
-}
-
-impl MessageSizes {
-    /// The largest sizes among the group's networks. Without a network: results of as many slots as there can be, and no binary messages,
-    /// whose size is not known.
-    fn of(networks: Option<&Networks>) -> Self {
-        let result = |label: usize, slots: usize| RESULT_BYTES + label + slots * RESULT_SLOT_BYTES;
-        let Some(networks) = networks else { return Self { binary: 0, result: result(0, Slot::MAX) } };
-        let mut sizes = Self { binary: 0, result: 0 };
-        for (_, bundle) in networks.bundles().iter() {
-            let manifest = bundle.manifest();
-            let label = manifest.labels.iter().map(String::len).max().unwrap_or_default();
-            sizes.binary = sizes.binary.max(manifest.limits().largest_payload());
-            sizes.result = sizes.result.max(result(label, usize::from(manifest.slots)));
-        }
-        sizes
-    }
+/// What a member needs of its broker. Without a network: results of as many slots as there can be, and no binary messages, whose size is not
+/// known.
+fn needs(role: &MemberRole, networks: Option<&Networks>) -> BrokerNeeds {
+    let is_leader = *role == MemberRole::Leader;
+    let PacketSizes { usual, rare } = match networks {
+        Some(networks) => networks.packet_sizes(is_leader),
+        None if is_leader => PacketSizes::of_leader(LARGEST_RESULT_BYTES, 0),
+        None => PacketSizes::of_member(0),
+    };
+    BrokerNeeds::of_member([usual, rare], !matches!(role, MemberRole::Device(_)))
 }
 
 /// The finding for a broker that does not answer or does not accept the client.
@@ -139,6 +96,7 @@ fn refused(check: &str, address: &str, failure: &ConnectFailure) -> Finding {
         ConnectFailure::Subscription { filter, code, .. } => {
             fail(format!("the broker refuses the subscription {filter:?} ({code})"), ALLOW)
         }
+        ConnectFailure::Limits { found, advice } => fail(found.clone(), advice),
         ConnectFailure::NotAuthorized { reason, code, advice }
         | ConnectFailure::Refused { reason, code, advice } => {
             fail(format!("the broker refuses this client: {reason} ({code})"), advice)
@@ -156,40 +114,17 @@ const ALLOW: &str =
     "allow it in the broker's access rules (Mosquitto: acl_file; `headwater enroll` writes one)";
 
 /// Checks the limits that the broker announces.
-fn limits(check: &str, limits: &BrokerLimits, role: &MemberRole, sizes: MessageSizes) -> Vec<Finding> {
-    let BrokerLimits { max_packet_bytes, receive_max, topic_alias_max, keeps_retained, max_qos } = *limits;
-    let mut findings = Vec::new();
-    let (json, account) = match role {
-        MemberRole::Device(_) | MemberRole::Edge => (NOTICE_BYTES, 0),
-        MemberRole::Leader => (sizes.result.max(NOTICE_BYTES), ACCOUNT_BYTES),
+fn limits(check: &str, limits: &BrokerLimits, needs: &BrokerNeeds) -> Vec<Finding> {
+    let finding = |Shortcoming { found, advice, stops }| match stops {
+        true => Finding::fail(check, found, &advice),
+        false => Finding::warn(check, found, &advice),
     };
-    let needed = PACKET_OVERHEAD_BYTES + json.max(sizes.binary);
-    let most = needed.max(PACKET_OVERHEAD_BYTES + account);
-    let advised = most.next_power_of_two().max(SHIPPED_PACKET_BYTES);
-    let raise = format!("raise the broker's limit (Mosquitto: max_packet_size {advised})");
-    if let Some(found) = max_packet_bytes.map(|bytes| bytes as usize) {
-        if found < needed {
-            let found = format!("max_packet_size is {found} bytes, the largest message takes {needed}");
-            findings.push(Finding::fail(check, found, &raise));
-        } else if found < most {
-            let found = format!("max_packet_size is {found} bytes, an account after many gaps takes {most}");
-            findings.push(Finding::warn(check, found, &raise));
-        }
-    }
-    if !keeps_retained {
-        let advice = "allow retained messages (Mosquitto: retain_available true); births, statuses and claims need them";
-        findings.push(Finding::fail(check, "the broker keeps no retained messages", advice));
-    }
-    if max_qos < 1 {
-        let advice = "allow QoS 1 (Mosquitto: max_qos 1); births, results and last wills need it";
-        findings.push(Finding::fail(check, "the broker allows QoS 0 alone", advice));
-    }
-    if receive_max < 16 {
-        let found = format!("receive maximum is {receive_max}: results wait for each other");
-        findings.push(Finding::warn(check, found, "raise it (Mosquitto: max_inflight_messages 20)"));
-    }
+    let mut findings: Vec<Finding> = limits.shortcomings(needs).into_iter().map(finding).collect();
     if findings.is_empty() {
-        let packet = max_packet_bytes.map_or("without limit".into(), |bytes| format!("{bytes} bytes"));
+        let BrokerLimits { max_packet_bytes, receive_max, topic_alias_max, max_qos, .. } = limits;
+        let packet =
+            max_packet_bytes.map_or("without a limit that it names".into(), |bytes| format!("{bytes} bytes"));
+        let needed = needs.packet_bytes;
         let found = format!(
             "packets {packet} (the largest here takes {needed}), receive maximum {receive_max}, topic aliases {topic_alias_max}, \
              QoS {max_qos}, retained messages"
@@ -222,8 +157,6 @@ fn certificate(probe: &BrokerProbe) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use headwater_protocol::{DeviceId, SampleId, Schema, Settled};
-
     use super::*;
     use headwater_settings::Level;
 
@@ -233,12 +166,12 @@ mod tests {
         topic_alias_max: 10,
         keeps_retained: true,
         max_qos: 2,
+        takes_wildcards: true,
     };
 
     #[track_caller]
     fn check(found: BrokerLimits, role: &MemberRole, expected: Level, word: &str) {
-        let sizes = MessageSizes { binary: 2000, result: 4096 };
-        let findings = limits("broker limits", &found, role, sizes);
+        let findings = limits("broker limits", &found, &needs(role, None));
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert!(findings[0].level == expected && findings[0].found.contains(word), "{findings:?}");
     }
@@ -246,34 +179,20 @@ mod tests {
     #[test]
     fn each_limit_that_stops_messages_is_named() {
         let device = MemberRole::Device("cam-0".parse().unwrap());
-        check(GOOD, &device, Level::Ok, "without limit");
+        check(GOOD, &device, Level::Ok, "without a limit");
         let packet = |bytes| BrokerLimits { max_packet_bytes: Some(bytes), ..GOOD };
         check(packet(262_144), &MemberRole::Leader, Level::Ok, "262144 bytes");
-        check(packet(2000), &device, Level::Fail, "max_packet_size is 2000 bytes");
-        check(packet(2300), &device, Level::Ok, "2300 bytes");
-        check(packet(4000), &MemberRole::Leader, Level::Fail, "the largest message takes 4352");
+        check(packet(1000), &device, Level::Fail, "max_packet_size is 1000 bytes");
+        check(packet(1300), &device, Level::Ok, "1300 bytes");
+        check(packet(4000), &MemberRole::Leader, Level::Fail, "the largest message takes 7488");
         check(packet(8192), &MemberRole::Leader, Level::Warn, "an account");
         check(packet(32 << 10), &MemberRole::Leader, Level::Warn, "an account");
         check(BrokerLimits { keeps_retained: false, ..GOOD }, &device, Level::Fail, "retained");
         check(BrokerLimits { max_qos: 0, ..GOOD }, &device, Level::Fail, "QoS 0 alone");
         check(BrokerLimits { receive_max: 1, ..GOOD }, &device, Level::Warn, "receive maximum is 1");
-    }
-
-    #[test]
-    fn an_account_with_every_range_and_late_id_fits_the_bytes_for_it() {
-        let newest = SampleId(u64::MAX);
-        let notice = SettledNotice {
-            schema: Schema,
-            account: Settled { highest: newest, decided: u64::MAX, ..Settled::default() },
-            late: vec![newest; SettledNotice::MAX_LATE],
-            closed: vec![(newest, newest); SettledNotice::MAX_RANGES],
-            refused: (0..SettledNotice::MAX_REFUSED)
-                .map(|device| (DeviceId::new(format!("{device:0>64}")).unwrap(), "r".repeat(200)))
-                .collect(),
-            batch_ms: Some(u32::MAX),
-        };
-        let bytes = serde_json::to_vec(&notice).unwrap().len();
-        assert!(bytes <= ACCOUNT_BYTES && ACCOUNT_BYTES < SHIPPED_PACKET_BYTES, "{bytes}");
+        let exact = BrokerLimits { takes_wildcards: false, ..GOOD };
+        check(exact, &device, Level::Ok, "QoS 2");
+        check(exact, &MemberRole::Edge, Level::Fail, "no wildcards");
     }
 
     #[test]

@@ -50,5 +50,5 @@ pub(super) fn because(reason: Option<&String>) -> String {
 
 /// The first [`MAX_CHARS`] characters of a text, without control characters.
 pub(super) fn clipped(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(MAX_CHARS).collect()
+    headwater_protocol::clipped(text, MAX_CHARS)
 }

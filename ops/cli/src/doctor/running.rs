@@ -8,7 +8,7 @@ use super::facts::{AdminFacts, Facts};
 use super::http::is_silent;
 use super::networks::{SAME_BUNDLE, ids};
 use super::page::{AnyPage, OwnStatus, Page, because, clipped, groups, read_own};
-use super::running_group::{devices, is_of, policy, retained_devices, state, waits};
+use super::running_group::{ADVICE_FROZEN, devices, is_of, policy, retained_devices, state, waits};
 use super::tier::{Tier, TierNetworks, TierSettings};
 use headwater_settings::Finding;
 
@@ -163,12 +163,16 @@ const PERIODS_WITHOUT_FRAME: f64 = 3.0;
 /// Seconds after which a finding names a camera that has had no frame, if the device captures without a period.
 const S_WITHOUT_FRAME: f64 = 10.0;
 
-/// The finding for a device that has run for a while without a single frame.
+/// A device that runs and has had no frame yet, or whose camera is frozen, dark or covered.
 fn frames(tier: &Tier, page: &Page) -> Option<Finding> {
     let (TierSettings::Device(settings), OwnStatus::Device(own)) = (&tier.settings, &page.own) else {
         return None;
     };
-    // An archive's frames are not counted, so 0 says nothing.
+    if let Some(reason) = &own.source.frozen {
+        let found = format!("{} gives no answers: {}", settings.id, clipped(reason));
+        return Some(Finding::fail("frames", found, ADVICE_FROZEN));
+    }
+    // The frames of an archive are not counted.
     if settings.source.kind == SourceWord::Archive || own.source.frames > 0 {
         return None;
     }
@@ -343,6 +347,12 @@ mod tests {
         assert!(found.found.contains("cam-0 has had no frame in 9 s (absent 4)"), "{}", found.found);
         assert_eq!(frames(&device, &page(5, 0, absent())), None, "it has just started");
         assert_eq!(frames(&device, &page(9, 1, absent())), None);
+        let source = json!({ "frames": 100, "faults": {}, "broken_frames": 0, "frozen": "equal frames" });
+        let found = frames(&device, &self::page(TierKind::Device, &[("source", source)])).unwrap();
+        assert_eq!(
+            (found.level, found.found.as_str()),
+            (Level::Fail, "cam-0 gives no answers: equal frames")
+        );
         let asked = tier(TierKind::Device, &DEVICE.replace("capture = \"clock\"\nperiod_ms = 2000\n", ""));
         let archive = DEVICE.split("[source]").next().unwrap().to_owned() + "[source]\npath = \"f\"\n";
         let archive = tier(TierKind::Device, &archive);

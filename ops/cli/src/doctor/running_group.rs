@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use headwater_link::RetainedMessage;
 use headwater_protocol::status::{GroupState, GroupStatus, LeaderStatus, ReportedState};
 use headwater_protocol::{
-    Birth, DeviceId, DeviceState, DeviceTopic, NetworkId, PolicyId, Status, Topic, Topics,
+    Birth, DeviceId, DeviceState, DeviceTopic, NetworkId, PolicyId, Status, Topic, Topics, Trigger,
 };
 
 use super::facts::Facts;
 use super::networks::SAME_BUNDLE;
-use super::page::because;
+use super::page::{because, clipped};
 use super::tier::{Member, MemberRole, Tier};
 use headwater_settings::Finding;
 
@@ -40,7 +40,15 @@ pub(super) fn state(group: &GroupStatus) -> Vec<Finding> {
             "free some room on the disk of `journal.path`; the leader then goes on by itself",
         )
     });
-    failed.into_iter().chain(full).collect()
+    let far = group.leader().and_then(|leader| leader.samples.unconfirmed_trigger).map(|sample| {
+        let found = format!(
+            "group {name}: the trigger of sample {sample} is more than {} above the newest sample: it waits for a second one near it",
+            Trigger::MAX_STEP
+        );
+        let advice = "go on from the newest sample; if the far id is right, trigger one near it too";
+        Finding::warn("triggers", found, advice)
+    });
+    failed.into_iter().chain(full).chain(far).collect()
 }
 
 /// The finding for a leader that waits while another one leads and alone knows the devices. `None` if this leader does not wait.
@@ -118,6 +126,7 @@ fn advice(state: ReportedState) -> Option<(bool, &'static str)> {
         ReportedState::Silent => {
             (true, "look into its log, at its network and its source, and restart it if it hangs")
         }
+        ReportedState::Frozen => (true, ADVICE_FROZEN),
         ReportedState::Late => (
             false,
             "it answers after the window: a slower engine, a slow link, or a `window_ms` that is too short",
@@ -138,7 +147,11 @@ fn advice(state: ReportedState) -> Option<(bool, &'static str)> {
 /// Advice for a device that is down.
 const ADVICE_DOWN: &str = "start it; on its machine its log and `headwater doctor` say why it ended";
 
-/// Findings about devices from their retained messages at the broker, for a leader that shows no page.
+/// Advice for a camera that is frozen, dark or covered.
+pub(super) const ADVICE_FROZEN: &str = "look at the picture of the camera: restart a frozen one, uncover or light the others; a scene \
+                                        that is meant to be still or dark needs other `source.frozen_frames`";
+
+/// Devices whose retained messages at the broker name a fault, for a leader without a page.
 pub(super) fn retained_devices(
     member: &Member,
     facts: &Facts,
@@ -163,9 +176,16 @@ pub(super) fn retained_devices(
     let known: BTreeSet<DeviceId> = births.map(|((id, _), _)| id).collect();
     let mut findings = Vec::new();
     for ((id, _), payload) in messages().filter(|((id, _), _)| known.contains(id)) {
-        if let Ok(Status { state: DeviceState::Down, .. }) = serde_json::from_slice(payload) {
-            let found = format!("{id} of group {group} is down, by its last message at the broker");
-            findings.push(Finding::fail("device", found, ADVICE_DOWN));
+        match serde_json::from_slice(payload) {
+            Ok(Status { state: DeviceState::Down, .. }) => {
+                let found = format!("{id} of group {group} is down, by its last message at the broker");
+                findings.push(Finding::fail("device", found, ADVICE_DOWN));
+            }
+            Ok(Status { frozen: Some(reason), .. }) => {
+                let found = format!("{id} of group {group} is frozen: {}", clipped(&reason));
+                findings.push(Finding::fail("device", found, ADVICE_FROZEN));
+            }
+            Ok(_) | Err(_) => {}
         }
         if let Ok(Birth { network, .. }) = serde_json::from_slice(payload)
             && !networks.is_empty()
@@ -224,6 +244,7 @@ mod tests {
             device("cam-0", "up", Value::Null),
             device("cam-1", "down", json!("its last will came")),
             device("cam-2", "late", Value::Null),
+            device("cam-3", "frozen", json!("the latest 100 frames are equal")),
             device("cam-4", "clock_off", json!("38 s ahead")),
             device("cam-5", "asleep", Value::Null),
         ]}));
@@ -232,6 +253,7 @@ mod tests {
         let expected = [
             (Level::Fail, "cam-1 of group gate is down for 2 s: its last will came"),
             (Level::Warn, "cam-2 of group gate is late for 2 s"),
+            (Level::Fail, "cam-3 of group gate is frozen for 2 s: the latest 100 frames are equal"),
             (Level::Fail, "cam-4 of group gate is clock off for 2 s: 38 s ahead"),
             (Level::Warn, "cam-5 of group gate is unknown for 2 s"),
             (Level::Warn, "group gate has no device for slot 3"),
@@ -263,12 +285,18 @@ mod tests {
                 topic_alias_max: 10,
                 keeps_retained: true,
                 max_qos: 2,
+                takes_wildcards: true,
             },
             refused: Vec::new(),
             retained: vec![
                 down("cam-4"),
                 down("cam-5"),
                 RetainedMessage::new("headwater/v1/hall/gate/dev/cam-4/birth", "{}"),
+                RetainedMessage::new("headwater/v1/hall/gate/dev/cam-6/birth", "{}"),
+                RetainedMessage::new(
+                    "headwater/v1/hall/gate/dev/cam-6/status",
+                    json!({ "schema": 2, "state": "up", "boot": 1, "frozen": "equal frames" }).to_string(),
+                ),
             ],
             certificate: None,
             connected_in: Duration::ZERO,
@@ -276,7 +304,23 @@ mod tests {
         let facts = Facts { brokers: vec![Some(Ok(probe))], ..Facts::default() };
         let found = retained_devices(&member, &facts, 0, &[]);
         let found: Vec<_> = found.iter().map(|finding| finding.found.as_str()).collect();
-        assert_eq!(found, ["cam-4 of group gate is down, by its last message at the broker"]);
+        let expected = [
+            "cam-4 of group gate is down, by its last message at the broker",
+            "cam-6 of group gate is frozen: equal frames",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_trigger_that_waits_for_a_second_one_is_named() {
+        let samples = json!({
+            "open": 0, "awaited": 0, "unconfirmed_trigger": 1_073_741_824, "decided": 0, "dropped": {}, "degraded": {},
+            "republished": 0, "unacknowledged": 0, "waiting_for_broker": 0,
+        });
+        let found = state(&group(json!({ "samples": samples })));
+        assert!(found.len() == 1 && found[0].level == Level::Warn, "{found:?}");
+        assert!(found[0].found.contains("sample 1073741824 is more than 1000 above"), "{found:?}");
+        assert!(state(&group(json!({}))).is_empty());
     }
 
     #[test]

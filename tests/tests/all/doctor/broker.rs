@@ -34,9 +34,9 @@ fn a_name_without_an_address_and_another_protocol_are_told_apart_from_a_broker_t
     });
     let files = Files::new(format!("mqtt://127.0.0.1:{port}"));
     let doctor = Doctor::run(&[("--device", &files.device(0, &shipped::bundle_path(), ""))]);
-    doctor.names("fail", "broker", "answers in another protocol than MQTT", "another program listens there");
-
-    doctor.names("fail", "broker", "something answers there, but not as an MQTT broker does", "");
+    let found =
+        "something answers there, but not as an MQTT broker does: it answers as a web server does (HTTP)";
+    doctor.names("fail", "broker", found, "set the broker's port");
 
     let files = Files::new(free_address().to_string());
     let doctor = Doctor::run(&[("--device", &files.device(0, &shipped::bundle_path(), ""))]);

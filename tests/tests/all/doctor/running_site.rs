@@ -68,7 +68,7 @@ fn a_whole_site_is_well_and_each_part_that_is_killed_is_named() {
 }
 
 #[test]
-fn a_device_that_is_frozen_flapping_or_late_is_named_by_the_doctor_of_a_running_site() {
+fn a_device_that_is_stopped_flapping_or_late_is_named_by_the_doctor_of_a_running_site() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (_broker, address) = mosquitto(folder.path());
     let files = Files::new(address.to_string());
@@ -92,7 +92,7 @@ fn a_device_that_is_frozen_flapping_or_late_is_named_by_the_doctor_of_a_running_
     };
     until(run, is_up);
 
-    // The device is frozen: to the broker it is still connected.
+    // Stopped by SIGSTOP: the broker takes it for connected.
     device.signal("STOP").expect("a shell starts");
     let silent = "cam-1 of group gate is silent";
     let doctor = until(run, |doctor| doctor.has("fail", "device", silent, ""));
@@ -131,7 +131,7 @@ fn a_device_that_is_frozen_flapping_or_late_is_named_by_the_doctor_of_a_running_
 }
 
 #[test]
-fn a_frozen_program_and_another_device_at_its_admin_port_are_told_apart_from_one_that_is_away() {
+fn a_stopped_program_and_another_device_at_its_admin_port_are_told_apart_from_one_that_is_away() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (_broker, address) = mosquitto(folder.path());
     let files = Files::new(address.to_string());

@@ -174,7 +174,7 @@ impl Leader {
     /// Raises the highest settled sample, up to `newest` if none is open.
     pub(super) fn settle(&mut self, newest: SampleId) {
         // Late samples are settled one by one, so an open late sample does not delay `highest`.
-        let oldest = self.state.open.values().find(|open| !open.is_from_spool).map(|open| open.sample);
+        let oldest = self.state.open.values().find(|open| !open.is_from_spool()).map(|open| open.sample);
         self.state.closed.settle(oldest, newest);
     }
 }

@@ -42,6 +42,9 @@ pub(super) struct DeviceMessage {
     pub(super) late: bool,
 }
 
+/// Open samples that the late messages of one device may have opened: as many as it sends without an acknowledgement.
+const MAX_SPOOLED: usize = 256;
+
 impl Leader {
     pub(super) fn device_answer(&mut self, message: DeviceMessage, answer: DeviceAnswer<'_>) {
         if !self.fits(message, answer) {
@@ -87,7 +90,7 @@ impl Leader {
         open.presence.set(message.slot, SlotPresence::Present);
         open.bytes.device_edge += Body::Decided(decision).len() as u64;
         open.stages.window_us = open.elapsed(self.state.now);
-        if !open.is_from_spool {
+        if !open.is_from_spool() {
             let answered = open.presence.answered();
             self.state.networks[message.generation].devices.window_closed(self.state.now, answered);
         }
@@ -163,7 +166,8 @@ impl Leader {
             self.state.counts.duplicates += 1;
             return None;
         }
-        Some(open)
+        self.bring_into_time(message);
+        self.state.open.get_mut(&sample).map(Box::as_mut)
     }
 
     /// Whether the sample of a message has ended. If ids tell the time, a sample that was only refused has not ended for answers in time.
@@ -243,8 +247,45 @@ impl Leader {
         self.state.open.insert(sample, moved);
     }
 
+    /// Whether a message comes after its sample's time: one that says so and is younger than a window is in time.
+    fn is_spooled(&self, DeviceMessage { generation, age_ms, late, .. }: DeviceMessage) -> bool {
+        late && u32::from(age_ms) >= self.state.networks[generation].policy.window_ms
+    }
+
+    /// Makes an ordinary sample of one that a late message opened, when an answer in time comes.
+    fn bring_into_time(&mut self, message: DeviceMessage) {
+        let now = self.state.now;
+        let (is_spooled, policy) =
+            (self.is_spooled(message), &self.state.networks[message.generation].policy);
+        let Some(open) = self.state.open.get_mut(&message.sample) else { return };
+        if is_spooled || !open.is_from_spool() || open.stage != Stage::Window {
+            return;
+        }
+        let age_us = u64::from(message.age_ms) * 1000;
+        open.spooled_by = None;
+        open.captured = Micros(now.0.saturating_sub(age_us));
+        open.is_past_deadline = age_us > u64::from(policy.deadline_ms) * 1000;
+        open.deadline = if open.is_past_deadline { now } else { open.captured }.plus_ms(policy.deadline_ms);
+        open.due = now.plus_ms(policy.window_ms).min(open.deadline);
+        self.state.timers.push(open.due, message.sample);
+    }
+
+    /// Drops the oldest sample that this device has opened by late messages, where it has opened too many.
+    fn bound_spooled(&mut self, slot: Slot) {
+        if self.state.open.len() < MAX_SPOOLED {
+            return;
+        }
+        let mut own = self.state.open.values().filter(|open| open.spooled_by == Some(slot));
+        let oldest = own.next().map(|open| open.sample);
+        if own.count() + 1 >= MAX_SPOOLED
+            && let Some(oldest) = oldest
+        {
+            self.drop_sample(oldest, Dropped::Shed);
+        }
+    }
+
     fn open_sample(&mut self, message: DeviceMessage) {
-        let DeviceMessage { generation, sample, age_ms, late, .. } = message;
+        let DeviceMessage { generation, slot, sample, age_ms, .. } = message;
         // The current network's bound holds for the samples of both networks.
         if self.state.open.len() >= self.networks.current.config.max_open_samples
             && let Some((&oldest, _)) = self.state.open.first_key_value()
@@ -252,17 +293,21 @@ impl Leader {
             self.drop_sample(oldest, Dropped::Shed);
         }
         let now = self.state.now;
+        let is_spooled = self.is_spooled(message);
+        if is_spooled {
+            self.bound_spooled(slot);
+        }
         let state = &self.state.networks[generation];
-        // The age of a late sample says nothing about its deadline, so its times count from now.
-        let age_us = if late { 0 } else { u64::from(age_ms) * 1000 };
+        // The age of a spooled sample says nothing about its deadline, so its times count from now.
+        let age_us = if is_spooled { 0 } else { u64::from(age_ms) * 1000 };
         let captured = Micros(now.0.saturating_sub(age_us));
         let mut open = self.networks[generation].new_sample(generation, sample, captured, state.policy_id);
         let policy = &state.policy;
-        open.is_past_deadline = late || age_us > u64::from(policy.deadline_ms) * 1000;
-        open.is_from_spool = late;
+        open.is_past_deadline = is_spooled || age_us > u64::from(policy.deadline_ms) * 1000;
+        open.spooled_by = is_spooled.then_some(slot);
         open.deadline = if open.is_past_deadline { now } else { captured }.plus_ms(policy.deadline_ms);
         open.due = now.plus_ms(policy.window_ms).min(open.deadline);
-        if late {
+        if is_spooled {
             open.due = now.plus_ms(policy.late_ms);
             open.deadline = open.due.plus_ms(policy.deadline_ms);
         }

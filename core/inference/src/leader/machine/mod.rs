@@ -13,7 +13,8 @@ mod window;
 use std::collections::BTreeMap;
 
 use headwater_protocol::{
-    Degraded, EdgeSet, Numbering, SampleId, Schema, Settled, SettledNotice, Slot, SlotSet, TriggeredIds,
+    Degraded, Dropped, EdgeSet, Numbering, SampleId, Schema, Settled, SettledNotice, Slot, SlotSet,
+    TriggeredIds,
 };
 use serde::{Deserialize, Serialize};
 
@@ -161,10 +162,16 @@ impl Leader {
             }
             Event::DeviceDown { slot } => self.device_down(generation, slot),
             Event::DeviceAnswer { slot, sample, age_ms, late, answer } => {
+                // A device no longer knows the age of a sample that it gave up.
+                let age_ms = if answer == DeviceAnswer::GivenUp { u16::MAX } else { age_ms };
                 self.device_answer(sent(slot, sample, age_ms, late), answer);
             }
             Event::Features { slot, sample, late, bits, body_bytes } => {
-                self.features(sent(slot, sample, 0, late), Some((bits, body_bytes)));
+                // The message has no age, and late features are sent long after their sample.
+                self.features(
+                    sent(slot, sample, if late { u16::MAX } else { 0 }, late),
+                    Some((bits, body_bytes)),
+                );
             }
             Event::Gone { slot, sample } => self.features(sent(slot, sample, 0, false), None),
             Event::EdgeUp { edge } => {
@@ -178,6 +185,10 @@ impl Leader {
             }
             Event::CloudAnswer { sample, logits } => self.cloud_answer(sample, logits),
             Event::CloudFailed { sample, reason } => self.cloud_failed(sample, reason),
+            Event::ResultRefused { sample } => {
+                self.state.closed.result_refused();
+                self.actions.push(Action::Drop { sample, reason: Dropped::ResultRefused });
+            }
             Event::Trigger { sample } => self.trigger(sample),
             Event::Numbering(numbering) => self.learn_numbering(numbering),
             Event::Connected => self.connected(),
@@ -217,6 +228,11 @@ impl Leader {
     /// Number of samples that were triggered, or open at a restart, and that no device has answered.
     pub fn awaited_samples(&self) -> usize {
         self.state.awaited.len()
+    }
+
+    /// The latest trigger that is too far ahead to be believed before a second one near it comes.
+    pub fn unconfirmed_trigger(&self) -> Option<SampleId> {
+        self.state.plausible_ids.believed.unconfirmed()
     }
 
     /// Samples that are open or awaited, the open ones first.

@@ -15,7 +15,7 @@ impl Leader {
             let state = &self.state.networks[open.generation];
             // Devices come back from an outage one after the other, so a late sample waits for every slot.
             let every = SlotSet::first(network.config.slots);
-            let awaited = if open.is_from_spool { every } else { state.devices.awaited() };
+            let awaited = if open.is_from_spool() { every } else { state.devices.awaited() };
             let pushes = network.config.configuration.pushes_maps();
             let has_maps = !pushes || open.presence.present().is_subset(open.delivered);
             open.stage == Stage::Window
@@ -35,8 +35,8 @@ impl Leader {
         let state = &mut self.state.networks[open.generation];
         open.stages.window_us = open.elapsed(self.state.now);
         self.state.counts.missing += u64::from(open.presence.missing_count());
-        if open.is_from_spool {
-            // A late sample has the policy's deadline from the end of its window, also if the window ended early.
+        if open.is_from_spool() {
+            // The sample's own time begins when every device has answered.
             let policy = state.policy(open.policy);
             open.deadline = open.deadline.min(self.state.now.plus_ms(policy.deadline_ms));
         } else {
@@ -53,6 +53,10 @@ impl Leader {
             open.degrade(Degraded::DeviceMissing);
         }
         let present = open.presence.present_count();
+        // One device's late view alone must not decide where others may have seen the sample.
+        let is_alone = open.is_from_spool()
+            && open.presence.answered().len() == 1
+            && !((state.devices.up | open.given_up) - open.presence.answered()).is_empty();
         let first = network.config.configuration.exits()[0];
         if present == 0 {
             if !open.given_up.is_empty() && open.presence.answered().is_empty() {
@@ -79,7 +83,7 @@ impl Leader {
             open.note_exit(answer, Some(policy.threshold_confidence(present)));
         }
         match open.best {
-            Some(answer) if answer.assessment.leaves && first == Exit::LOCAL => {
+            Some(answer) if answer.assessment.leaves && first == Exit::LOCAL && !is_alone => {
                 self.decide(sample, answer, LeaveReason::Sure);
             }
             _ => self.escalate(sample),

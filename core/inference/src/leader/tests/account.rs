@@ -50,6 +50,21 @@ fn a_restarted_leader_decides_open_samples_that_devices_still_hold() {
 }
 
 #[test]
+fn a_decision_whose_result_the_broker_refused_is_a_drop_in_the_account() {
+    let mut group = Group::new();
+    group.all(7, &SURE);
+    group.all(8, &SURE);
+    let actions = group.event(Event::ResultRefused { sample: SampleId(7) });
+    assert_eq!(actions, [dropped(7, Dropped::ResultRefused)]);
+    assert_eq!((group.leader.settled().decided, group.dropped(Dropped::ResultRefused)), (1, 1));
+    assert_eq!(group.closed(), [(7, 8)], "devices free it");
+    let next = group.restarted();
+    assert_eq!(next.leader.settled(), group.leader.settled());
+    let republished = next.done.iter().filter(|action| matches!(action, Action::Republish(_)));
+    assert_eq!(republished.count(), 1, "the refused one is not sent again");
+}
+
+#[test]
 fn a_sample_that_no_device_sends_again_after_a_restart_is_dropped_when_their_time_is_over() {
     let mut group = Group::new();
     group.summary(0, 7, &SURE);

@@ -6,7 +6,10 @@ use super::*;
 
 impl Group {
     pub(super) fn given_up(&mut self, index: u8, sample: u64) -> Vec<Action> {
-        self.event(late(index, sample, DeviceAnswer::GivenUp))
+        let (slot, sample) = (slot(index), SampleId(sample));
+        let answer = DeviceAnswer::GivenUp;
+        // Devices say no age of it.
+        self.event(Event::DeviceAnswer { slot, sample, age_ms: 0, late: true, answer })
     }
 
     fn published_late(&mut self) -> Vec<u64> {
@@ -77,6 +80,52 @@ fn a_late_message_joins_the_sample_that_other_devices_opened() {
 }
 
 #[test]
+fn a_late_flag_on_a_sample_in_time_makes_nobody_wait() {
+    let mut group = Group::new();
+    group.late(0, 100, &SURE);
+    group.summary(1, 100, &SURE);
+    assert_eq!(group.after_ms(49), []);
+    let found = decision(&group.after_ms(1)).clone();
+    assert_eq!((found.sample, &found.degraded[..]), (SampleId(100), &[Degraded::DeviceMissing][..]));
+    assert_eq!(group.published_late(), [100], "the device that waits for it is told");
+}
+
+#[test]
+fn a_late_answer_younger_than_the_window_is_in_time() {
+    let mut group = Group::new();
+    let young = |index| Event::DeviceAnswer {
+        slot: slot(index),
+        sample: SampleId(100),
+        age_ms: 5,
+        late: true,
+        answer: DeviceAnswer::Summary(&SURE),
+    };
+    group.event(young(0));
+    group.event(young(1));
+    assert_eq!(decision(&group.event(young(2))).degraded, []);
+    assert_eq!(group.published_late(), [100]);
+}
+
+#[test]
+fn one_device_alone_decides_no_late_sample_at_the_local_exit_while_others_are_up() {
+    let mut group = Group::new();
+    group.late(0, 90, &SURE);
+    assert_eq!(group.after_ms(2000), [request(90, 1)]);
+}
+
+#[test]
+fn one_device_opens_a_bounded_number_of_samples_by_late_messages() {
+    let mut group = Group::of(LeaderConfig { max_open_samples: 1024, ..config() });
+    for sample in 1..=256 {
+        group.late(0, sample, &SURE);
+    }
+    group.late(1, 300, &SURE);
+    let actions = group.late(0, 257, &SURE);
+    let shed = Action::Drop { sample: SampleId(1), reason: Dropped::Shed };
+    assert_eq!(actions, [shed, Action::Open(SampleId(257))]);
+}
+
+#[test]
 fn late_samples_do_not_hold_back_the_account() {
     let mut group = Group::new();
     group.late(0, 90, &SURE);
@@ -87,6 +136,17 @@ fn late_samples_do_not_hold_back_the_account() {
 }
 
 #[test]
+fn a_sample_that_one_device_gave_up_waits_for_the_spools_of_the_others() {
+    let mut group = Group::new();
+    group.given_up(0, 90);
+    assert_eq!(group.after_ms(1500), []);
+    group.late(1, 90, &SURE);
+    group.given_up(0, 90);
+    let actions = group.late(2, 90, &SURE);
+    assert_eq!(decision(&actions).degraded, [Degraded::DeviceMissing, Degraded::Late]);
+}
+
+#[test]
 fn a_sample_that_every_device_gave_up_is_dropped_with_its_reason() {
     let mut group = Group::new();
     assert_eq!(group.given_up(0, 90), [Action::Open(SampleId(90))]);
@@ -94,11 +154,12 @@ fn a_sample_that_every_device_gave_up_is_dropped_with_its_reason() {
     let actions = group.given_up(2, 90);
     assert_eq!(actions, [Action::Drop { sample: SampleId(90), reason: Dropped::SpoolFull }]);
     assert_eq!(group.published_late(), [90]);
-    // A sample that one device still has is decided without the others.
+    // A sample that one device still has goes on without the others; their views are lost, so its scores alone do not decide.
     group.given_up(0, 91);
     group.given_up(1, 91);
-    let actions = group.late(2, 91, &SURE);
-    assert_eq!(decision(&actions).presence.present_count(), 1);
+    assert_eq!(group.late(2, 91, &SURE), [request(91, 0b100)]);
+    group.features(2, 91);
+    assert_eq!(decision(&group.cloud(91, &SURE)).presence.present_count(), 1);
 }
 
 #[test]
@@ -168,7 +229,7 @@ fn a_sample_without_a_view_is_decided_though_a_device_gave_it_up() {
     group.given_up(0, 90);
     group.not_in_view(1, 90);
     let actions = group.not_in_view(2, 90);
-    assert_eq!(decision(&actions).degraded, [Degraded::DeviceMissing, Degraded::NoView, Degraded::Late]);
+    assert_eq!(decision(&actions).degraded, [Degraded::DeviceMissing, Degraded::NoView]);
 }
 
 #[test]

@@ -145,7 +145,9 @@ fn a_sample_that_moves_to_the_other_network_keeps_its_times() {
     group.now = group.now.plus_ms(500);
     group.late(0, 90, &SURE);
     assert_eq!((group.leader.next_timer(), group.leader.settled().decided), (due, 0));
-    let actions = group.after_ms(1500);
+    assert_eq!(group.after_ms(1500), [request(90, 1)]);
+    group.features(0, 90);
+    let actions = group.cloud(90, &SURE);
     let found = decision(&actions);
     assert_eq!(found.network, NetworkId([3; 32]));
     assert_eq!(found.degraded, [Degraded::DeviceMissing, Degraded::Late]);
@@ -161,6 +163,15 @@ fn a_sample_that_a_device_answered_does_not_move_to_the_other_network() {
     let actions = group.late(1, 90, &SURE);
     assert!(actions.is_empty(), "slot 2 may still come back: {actions:?}");
     assert_eq!(decision(&group.after_ms(2000)).network, NetworkId([3; 32]));
+}
+
+#[test]
+fn an_answer_of_the_other_network_brings_no_late_sample_into_time() {
+    let mut group = group();
+    group.late(0, 90, &SURE);
+    group.next_summary(2, 90, &[0.0, 0.1]);
+    assert_eq!(group.leader.counts().other_network, 1);
+    assert_eq!(group.after_ms(1999), []);
 }
 
 #[test]

@@ -131,6 +131,40 @@ fn made_up_births_take_no_room_from_a_device_in_a_slot() {
 }
 
 #[test]
+fn births_that_nobody_stands_behind_crowd_out_no_device() {
+    let mut group = Group::new();
+    for (slot, id) in ["a", "b", "c"].into_iter().enumerate() {
+        group.kept(id, slot as u8, 1);
+    }
+    // The successor of a, with a status of its own.
+    group.kept("spare", 0, 1);
+    for i in 0..2 * MAX_DEVICES {
+        let kept = Arrival { is_retained: true, ..group.live() };
+        let id = format!("no-{i}");
+        group.introduces_by(kept, &id, &Group::birth_of(OURS, &id, 0, 1));
+        group.after(MOMENT);
+    }
+    assert!(["a", "b", "c"].map(|id| group.admits(id, 1)).iter().all(Result::is_ok));
+    assert_eq!(group.status("a", Down, 1), [down(claim(0)), up(claim(0))]);
+    assert_eq!(group.admits("spare", 1), Ok(0));
+}
+
+#[test]
+fn devices_whose_births_come_first_outlast_made_up_births_until_their_statuses_come() {
+    let mut group = Group::new();
+    let made_up = (0..2 * MAX_DEVICES).map(|i| (format!("no-{i}"), 0));
+    for (id, slot) in ["a", "b", "c"].map(str::to_owned).into_iter().zip(0..).chain(made_up) {
+        let kept = Arrival { is_retained: true, ..group.live() };
+        group.introduces_by(kept, &id, &Group::birth_of(OURS, &id, slot, 1));
+        group.after(MOMENT);
+    }
+    for id in ["a", "b", "c"] {
+        group.status(id, Up, 1);
+        assert!(group.admits(id, 1).is_ok(), "{id}");
+    }
+}
+
+#[test]
 fn a_forgotten_name_that_comes_back_is_another_device() {
     let mut group = Group::new();
     let first = group.index("b");

@@ -1,0 +1,332 @@
+//! A snapshot URL: a GET at each capture, abandoned before the next capture is due. The first sound image in the answer is the frame,
+//! whatever the header says of it.
+
+mod login;
+
+use std::error::Error;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use headwater_protocol::SampleId;
+use headwater_samples::View;
+use headwater_transport::{Connector, Endpoint, HttpAnswers, HttpClient, HttpClientConfig, Secret};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap,
+    HeaderValue, LOCATION, USER_AGENT,
+};
+use hyper::http::response::Parts;
+use hyper::{Request, Response, StatusCode};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::MAX_FRAME_BYTES;
+use super::faults::{FrameFault, Missing};
+use super::image_splitter::ImageSplitter;
+use super::preprocess::Preprocessor;
+use crate::config::Capture;
+use crate::error::DeviceError;
+use crate::report::SharedReport;
+use crate::settings::HttpSettings;
+use login::Login;
+
+/// Requests under way. A camera slower than the captures does not get more and more of them.
+const MAX_REQUESTS: usize = 4;
+
+/// Client of a camera.
+pub(crate) struct SnapshotClient {
+    url: Endpoint,
+    http: HttpClient,
+    login: Option<Login>,
+    timeout: Duration,
+    preprocessor: Preprocessor,
+}
+
+/// The view of a requested sample.
+pub(crate) struct Snapshot {
+    pub(crate) sample: SampleId,
+    pub(crate) captured_us: u64,
+    pub(crate) view: View,
+}
+
+/// Requests under way and their results.
+pub(crate) struct SnapshotRequests {
+    client: Arc<SnapshotClient>,
+    faults: SharedReport,
+    under_way: JoinSet<Option<Snapshot>>,
+}
+
+impl SnapshotClient {
+    /// Makes a client, and reads user and password if they are in a file.
+    pub(crate) fn open(
+        settings: &HttpSettings,
+        capture: Capture,
+        preprocessor: Preprocessor,
+    ) -> Result<Self, DeviceError> {
+        let url = settings
+            .url
+            .clone()
+            .ok_or_else(|| DeviceError::source_of_frames("http", "expected source.http.url, found none"))?;
+        let pair = match &settings.auth_file {
+            Some(path) => {
+                let secret = Secret::of_file(path);
+                Some(secret.map_err(|reason| DeviceError::source_of_frames("auth_file", reason))?.get())
+            }
+            None => settings.auth.clone(),
+        };
+        let login = pair.map(|pair| Login::of_pair(&pair)).transpose().map_err(|reason| {
+            DeviceError::source_of_frames("user and password of the snapshot URL", reason)
+        })?;
+        let timeout = settings.timeout(capture);
+        // A connection per request: the next capture may be far away.
+        let config = HttpClientConfig {
+            connect_timeout: timeout,
+            idle_timeout: timeout,
+            max_idle: 0,
+            answers: HttpAnswers::Sloppy,
+        };
+        let http = config.client(Connector::default());
+        Ok(Self { url, http, login, timeout, preprocessor })
+    }
+
+    pub(crate) fn start(self, faults: SharedReport) -> SnapshotRequests {
+        SnapshotRequests { client: Arc::new(self), faults, under_way: JoinSet::new() }
+    }
+
+    /// Requests a snapshot; a fault is counted.
+    async fn view(&self, faults: &SharedReport) -> Option<View> {
+        let view = faults.counted(&self.url, self.first_view(faults).await);
+        view.inspect(|_| faults.count_frame())
+    }
+
+    /// The view of the first image of an answer that is neither cut nor broken. The camera has `timeout` to send it.
+    async fn first_view(&self, report: &SharedReport) -> Result<View, Missing> {
+        let until = Instant::now() + self.timeout;
+        let late =
+            || (FrameFault::TIMEOUT, format!("no whole answer within {} ms", self.timeout.as_millis()));
+        let mut answer = timeout_at(until, self.fetch()).await.unwrap_or_else(|_| Err(late()))?;
+        loop {
+            // An answer whose images are at hand never waits, so nothing else ends it.
+            if Instant::now() >= until {
+                return Err(answer.fault.take().unwrap_or_else(late));
+            }
+            let file = timeout_at(until, answer.next_image()).await;
+            let file = file.unwrap_or_else(|_| Err(answer.fault.take().unwrap_or_else(late)))?;
+            let (preprocessor, report) = (self.preprocessor.clone(), report.clone());
+            let view = tokio::task::spawn_blocking(move || preprocessor.image(&file, &report)).await;
+            match view.unwrap_or_else(|error| Err((FrameFault::BROKEN, error.to_string()))) {
+                Err(missing) if [FrameFault::CUT, FrameFault::BROKEN].contains(&missing.0) => {
+                    answer.fault.get_or_insert(missing);
+                }
+                view => return view,
+            }
+        }
+    }
+
+    /// The answer with its images. A camera that asks for digest authentication is asked again.
+    async fn fetch(&self) -> Result<AnswerImages, Missing> {
+        let (response, nonce) = self.request().await?;
+        let refused = |reason| (FrameFault::STATUS, format!("status 401 Unauthorized: {reason}"));
+        let response = match (response.status(), &self.login) {
+            (StatusCode::UNAUTHORIZED, Some(login)) => {
+                login.take_challenge(response.headers(), nonce.as_deref()).map_err(refused)?;
+                self.request().await?.0
+            }
+            _ => response,
+        };
+        match response.status() {
+            StatusCode::UNAUTHORIZED => Err(refused(match self.login {
+                Some(_) => "the camera refuses user and password".to_owned(),
+                None => {
+                    let found = login::found(response.headers());
+                    format!("expected a camera without user and password, {found}: set source.http.auth_file")
+                }
+            })),
+            status if status.is_success() => Ok(AnswerImages::new(response)),
+            status => {
+                let to = self.new_address(response.headers());
+                Err((FrameFault::STATUS, format!("expected status 200, found {status}{to}")))
+            }
+        }
+    }
+
+    /// Where a camera sends its clients, without the query, and what to do; for an error.
+    fn new_address(&self, headers: &HeaderMap) -> String {
+        let location = headers.get(LOCATION).and_then(|location| location.to_str().ok());
+        let url = location.and_then(|to| match to.starts_with('/') && !to.starts_with("//") {
+            true => Some(self.url.with_path(to)),
+            false => Endpoint::http(to).ok(),
+        });
+        let Some(url) = url else { return String::new() };
+        let advice = match url.scheme().uses_tls() {
+            true => "there is no TLS to cameras: allow http in the camera's settings",
+            false => "set source.http.url to an address that answers itself",
+        };
+        format!(" to {url}: {advice}")
+    }
+
+    /// The answer to a request, and the nonce of the request's digest.
+    async fn request(&self) -> Result<(Response<Incoming>, Option<String>), Missing> {
+        let mut request = Request::get(self.url.uri().map_err(bad_request)?)
+            .header(USER_AGENT, concat!("headwater-device/", env!("CARGO_PKG_VERSION")))
+            .header(ACCEPT, "image/*, */*;q=0.5")
+            .header(ACCEPT_ENCODING, "identity")
+            .header(CONNECTION, "close");
+        let authorization = self.login.as_ref().and_then(|login| login.authorization(self.url.path()));
+        let (authorization, nonce) = authorization.unzip();
+        if let Some(authorization) = authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let request = request.body(Full::default()).map_err(bad_request)?;
+        let response = self.http.request(request).await.map_err(|error| {
+            let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+            match error.is_connect() {
+                true => (FrameFault::UNREACHABLE, format!("{error}{cause}")),
+                false => (
+                    FrameFault::BAD_ANSWER,
+                    format!("the camera was reached, its answer cannot be read{cause}"),
+                ),
+            }
+        })?;
+        Ok((response, nonce.flatten()))
+    }
+}
+
+fn bad_request(error: impl std::fmt::Display) -> Missing {
+    (FrameFault::UNREACHABLE, error.to_string())
+}
+
+/// Images of an answer, one after the other: an answer in parts may go on for ever.
+struct AnswerImages {
+    headers: HeaderMap,
+    body: Incoming,
+    /// Bytes of the body that are not split yet.
+    bytes: Bytes,
+    images: ImageSplitter,
+    /// Bytes of the body so far.
+    read: u64,
+    /// The first of these bytes, for an error.
+    shown: Vec<u8>,
+    /// Fault of the first image that gives no view.
+    fault: Option<Missing>,
+}
+
+/// First bytes of an answer, or of a line of its header, that an error repeats.
+const SHOWN_BYTES: usize = 40;
+
+impl AnswerImages {
+    fn new(response: Response<Incoming>) -> Self {
+        let (Parts { headers, .. }, body) = response.into_parts();
+        let (images, bytes, shown) = (ImageSplitter::new(MAX_FRAME_BYTES), Bytes::new(), Vec::new());
+        Self { headers, body, bytes, images, read: 0, shown, fault: None }
+    }
+
+    /// The next file, whole as far as its structure tells; at the end the first fault.
+    async fn next_image(&mut self) -> Result<Vec<u8>, Missing> {
+        let broke_off = loop {
+            let mut left = &self.bytes[..];
+            let part = self.images.next_part(&mut left);
+            self.bytes = self.bytes.slice_ref(left);
+            match part {
+                Some(Ok(file)) => return Ok(file),
+                Some(Err((FrameFault::STRAY, _))) => continue,
+                Some(Err(missing)) => {
+                    self.fault.get_or_insert(missing);
+                    continue;
+                }
+                None if self.read > MAX_FRAME_BYTES => {
+                    let detail = format!(
+                        "expected an image within {MAX_FRAME_BYTES} bytes, found more bytes and none"
+                    );
+                    return Err(self.fault.take().unwrap_or((FrameFault::OVERSIZE, detail)));
+                }
+                None => {}
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => self.bytes = frame.into_data().unwrap_or_default(),
+                Some(Err(error)) => break Some(error),
+                None => break None,
+            }
+            self.read += self.bytes.len() as u64;
+            self.shown.extend(self.bytes.iter().take(SHOWN_BYTES - self.shown.len()));
+        };
+        let cut = broke_off.map(|error| (FrameFault::CUT, format!("in the middle of the body: {error}")));
+        let last = match self.images.unfinished() {
+            Some(Ok(file)) => return Ok(file),
+            None | Some(Err((FrameFault::STRAY, _))) => cut,
+            Some(Err(missing)) => cut.or(Some(missing)),
+        };
+        Err(self.fault.take().or(last).unwrap_or_else(|| self.no_image()))
+    }
+
+    /// The fault of an answer without an image.
+    fn no_image(&self) -> Missing {
+        if self.read == 0 {
+            return (FrameFault::CUT, "the body is empty".into());
+        }
+        let [kind, encoding] = [CONTENT_TYPE, CONTENT_ENCODING].map(|name| {
+            let value = self.headers.get(name).map_or(&b"none"[..], HeaderValue::as_bytes);
+            value[..value.len().min(SHOWN_BYTES)].escape_ascii()
+        });
+        let (read, shown) = (self.read, self.shown.escape_ascii());
+        let detail = format!(
+            "expected an image (JPEG, PNG or WebP), found {read} bytes of type {kind} and encoding {encoding} that begin \"{shown}\""
+        );
+        (FrameFault::NOT_AN_IMAGE, detail)
+    }
+}
+
+impl SnapshotRequests {
+    /// Requests a snapshot, which comes out of the next call of [`SnapshotRequests::next`].
+    pub(crate) fn start(&mut self, sample: SampleId, captured_us: u64) {
+        if self.under_way.len() >= MAX_REQUESTS {
+            let detail = format_args!("{}: {MAX_REQUESTS} requests are unanswered", self.client.url);
+            self.faults.count_fault(FrameFault::BUSY, detail);
+            return;
+        }
+        let (client, faults) = (Arc::clone(&self.client), self.faults.clone());
+        self.under_way.spawn(async move {
+            client.view(&faults).await.map(|view| Snapshot { sample, captured_us, view })
+        });
+    }
+
+    /// The next snapshot. Cancelling the wait loses nothing.
+    pub(crate) async fn next(&mut self) -> Snapshot {
+        loop {
+            match self.under_way.join_next().await {
+                Some(Ok(Some(snapshot))) => return snapshot,
+                // The fault is counted already.
+                Some(_) => {}
+                None => pending().await,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_samples::Shape;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn another_address_is_named_with_what_to_do_and_without_its_query() {
+        let mut settings = headwater_settings::defaults::<HttpSettings>();
+        settings.url = Some(Endpoint::http("http://cam:81/a?pwd=hush").unwrap());
+        let preprocessor = Preprocessor { shape: Shape::rgb(2, 2), roi: None, camera: None };
+        let client = SnapshotClient::open(&settings, Capture::Trigger, preprocessor).unwrap();
+        for (location, expected) in [
+            ("/b?pwd=hush", " to http://cam:81/b?...: set source.http.url"),
+            ("http://other/c", " to http://other:80/c: set source.http.url"),
+            ("https://cam/a", " to https://cam:443/a: there is no TLS to cameras"),
+        ] {
+            let headers: HeaderMap = [(LOCATION, HeaderValue::from_static(location))].into_iter().collect();
+            let found = client.new_address(&headers);
+            assert!(found.starts_with(expected), "{found}");
+        }
+        assert_eq!(client.new_address(&HeaderMap::new()), "");
+    }
+}

@@ -1,0 +1,400 @@
+//! JPEG, PNG and WebP files in a stream, told apart by their own structure. Nothing need stand between them (ffmpeg's `image2pipe`), and
+//! anything may (the headers of a camera's multipart answer).
+//!
+//! The start of an image begins the next one, so an image without its end takes no good one with it, but for a JPEG after a cut PNG or WebP:
+//!
+//! ```text
+//! ff d8 ff of a JPEG          between images, and in a JPEG but for its application data (thumbnails) and comments
+//! 8 bytes of PNG, 12 of WebP  between images, and in any image but for the same segments of a JPEG
+//! ```
+
+use std::mem;
+
+use super::faults::{FrameFault, Missing};
+
+/// Splitter of a stream into images. Memory: one image of at most `max_bytes`.
+pub(crate) struct ImageSplitter {
+    max_bytes: u64,
+    place: Place,
+    /// The image so far; empty between images, and beyond the bound.
+    image: Vec<u8>,
+    /// Bytes since the last part.
+    length: u64,
+    /// The last 16 bytes, the newest lowest.
+    latest: u128,
+    /// The image is a JPEG, and a scan has begun.
+    has_scan: bool,
+}
+
+/// A part of the stream: a file for the decoder, or the fault of bytes that are none.
+pub(crate) type StreamPart = Result<Vec<u8>, Missing>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Jpeg,
+    Png,
+    Webp,
+}
+
+/// Most bytes of the start of an image.
+const MAX_START_BYTES: usize = 12;
+
+impl Format {
+    /// The format whose start ends with the newest byte, and the bytes of the start.
+    fn started_by(latest: u128) -> Option<(Self, usize)> {
+        const PNG: u64 = u64::from_be_bytes(*b"\x89PNG\r\n\x1a\n");
+        const RIFF: u32 = u32::from_be_bytes(*b"RIFF");
+        const WEBP: u32 = u32::from_be_bytes(*b"WEBP");
+        if latest as u32 & 0x00ff_ffff == 0x00ff_d8ff {
+            Some((Self::Jpeg, 3))
+        } else if latest as u64 == PNG {
+            Some((Self::Png, 8))
+        } else if latest as u32 == WEBP && (latest >> 64) as u32 == RIFF {
+            Some((Self::Webp, MAX_START_BYTES))
+        } else {
+            None
+        }
+    }
+}
+
+/// What the next byte of the stream is.
+#[derive(Clone, Copy)]
+enum Place {
+    /// No byte of an image, as far as is known.
+    Between,
+    /// JPEG: the second byte of a marker.
+    Marker,
+    /// JPEG: the first byte of a segment's length.
+    LengthHigh { marker: u8 },
+    /// JPEG: the second byte.
+    LengthLow { marker: u8, high: u8 },
+    /// JPEG: a byte of a segment of which `left` bytes are left.
+    Segment { marker: u8, left: u16 },
+    /// JPEG: the first byte of a marker.
+    NextMarker,
+    /// JPEG: data of a scan.
+    Scan,
+    /// JPEG: the byte after 0xff in a scan.
+    ScanMarker,
+    /// PNG: length and kind of a chunk, of which `left` bytes are left.
+    ChunkHead { head: u64, left: u8 },
+    /// PNG: data and check sum of a chunk.
+    Chunk { left: u64, is_last: bool },
+    /// WebP: all after the start.
+    Riff { left: u64 },
+}
+
+/// Where a byte leads.
+enum Step {
+    To(Place),
+    End,
+    Broken,
+}
+
+impl Place {
+    /// The place after the start of an image.
+    fn in_image(format: Format, latest: u128) -> Self {
+        match format {
+            Format::Jpeg => Self::Marker,
+            Format::Png => Self::ChunkHead { head: 0, left: 8 },
+            // The length counts the four bytes `WEBP`.
+            Format::Webp => {
+                let length = ((latest >> 32) as u32).swap_bytes();
+                Self::Riff { left: u64::from(length).saturating_sub(4) }
+            }
+        }
+    }
+
+    /// Whether a start that ends with the byte at this place begins an image.
+    fn admits(self, start: Format) -> bool {
+        match self {
+            // Application data, such as a thumbnail, and comments.
+            Self::Segment { marker: 0xe0..=0xef | 0xfe, .. } => false,
+            Self::ChunkHead { .. } | Self::Chunk { .. } | Self::Riff { .. } => start != Format::Jpeg,
+            _ => true,
+        }
+    }
+
+    /// JPEG by ITU-T T.81, annex B; PNG by section 5.3 of its specification.
+    fn after(self, byte: u8) -> Step {
+        let to = match self {
+            Self::Between => Self::Between,
+            Self::Marker => return Self::after_marker(byte),
+            Self::LengthHigh { marker } => Self::LengthLow { marker, high: byte },
+            Self::LengthLow { marker, high } => match u16::from_be_bytes([high, byte]).checked_sub(2) {
+                Some(left) => Self::in_segment(marker, left),
+                None => return Step::Broken,
+            },
+            Self::Segment { marker, left } => Self::in_segment(marker, left - 1),
+            // Decoders pass over bytes between two segments too.
+            Self::NextMarker if byte != 0xff => Self::NextMarker,
+            Self::NextMarker => Self::Marker,
+            Self::Scan if byte != 0xff => Self::Scan,
+            Self::Scan => Self::ScanMarker,
+            Self::ScanMarker => match byte {
+                0x00 | 0xd0..=0xd7 => Self::Scan,
+                0xff => Self::ScanMarker,
+                marker => return Self::after_marker(marker),
+            },
+            Self::ChunkHead { head, left: 1 } => return Self::in_chunk(head << 8 | u64::from(byte)),
+            Self::ChunkHead { head, left } => {
+                Self::ChunkHead { head: head << 8 | u64::from(byte), left: left - 1 }
+            }
+            Self::Chunk { left: ..=1, is_last: true } | Self::Riff { left: ..=1 } => return Step::End,
+            Self::Chunk { left: ..=1, is_last: false } => Self::ChunkHead { head: 0, left: 8 },
+            Self::Chunk { left, is_last } => Self::Chunk { left: left - 1, is_last },
+            Self::Riff { left } => Self::Riff { left: left - 1 },
+        };
+        Step::To(to)
+    }
+
+    fn after_marker(marker: u8) -> Step {
+        Step::To(match marker {
+            0xd9 => return Step::End,
+            0x00 => return Step::Broken,
+            // Fill bytes.
+            0xff => Self::Marker,
+            // Markers without a segment. After 0xd8, "start of image", 0xff begins the next image.
+            0x01 | 0xd0..=0xd8 => Self::NextMarker,
+            marker => Self::LengthHigh { marker },
+        })
+    }
+
+    fn in_segment(marker: u8, left: u16) -> Self {
+        const START_OF_SCAN: u8 = 0xda;
+        match (left, marker) {
+            (0, START_OF_SCAN) => Self::Scan,
+            (0, _) => Self::NextMarker,
+            _ => Self::Segment { marker, left },
+        }
+    }
+
+    fn in_chunk(head: u64) -> Step {
+        const CHECK_SUM_BYTES: u64 = 4;
+        let (length, kind) = (head >> 32, (head as u32).to_be_bytes());
+        if length > i32::MAX as u64 || !kind.iter().all(u8::is_ascii_alphabetic) {
+            return Step::Broken;
+        }
+        Step::To(Self::Chunk { left: length + CHECK_SUM_BYTES, is_last: &kind == b"IEND" })
+    }
+}
+
+impl ImageSplitter {
+    pub(crate) fn new(max_bytes: u64) -> Self {
+        let (image, place) = (Vec::new(), Place::Between);
+        Self { max_bytes, place, image, length: 0, latest: 0, has_scan: false }
+    }
+
+    /// Takes bytes up to the end of the next part. `None`: all are taken, and the part goes on.
+    pub(crate) fn next_part(&mut self, input: &mut &[u8]) -> Option<StreamPart> {
+        while let Some((&byte, rest)) = input.split_first() {
+            *input = rest;
+            let part = self.take(byte);
+            if part.is_some() {
+                return part;
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, byte: u8) -> Option<StreamPart> {
+        self.latest = self.latest << 8 | u128::from(byte);
+        self.length += 1;
+        if !matches!(self.place, Place::Between) {
+            self.image.push(byte);
+            // The newest bytes may prove to be the start of the next image.
+            if self.length > self.max_bytes + MAX_START_BYTES as u64 {
+                self.image = Vec::new();
+            }
+        }
+        if let Some((format, bytes)) = Format::started_by(self.latest)
+            && self.place.admits(format)
+        {
+            return self.begin(format, bytes);
+        }
+        match self.place.after(byte) {
+            Step::To(place) => {
+                self.has_scan |= matches!(place, Place::Scan);
+                self.place = place;
+                None
+            }
+            Step::End => Some(self.part(Ok)),
+            Step::Broken => {
+                let detail = format!("the image leaves its format at byte {}", self.length);
+                Some(self.part(|_| Err((FrameFault::BROKEN, detail))))
+            }
+        }
+    }
+
+    /// Begins an image whose start was taken, and returns what came before it.
+    fn begin(&mut self, format: Format, start_bytes: usize) -> Option<StreamPart> {
+        // An image that ended or broke within these bytes was returned with some of them.
+        self.length = self.length.saturating_sub(start_bytes as u64);
+        self.image.truncate(self.image.len().saturating_sub(start_bytes));
+        let before = self.unfinished();
+        self.place = Place::in_image(format, self.latest);
+        self.length = start_bytes as u64;
+        self.image.extend_from_slice(&self.latest.to_be_bytes()[size_of::<u128>() - start_bytes..]);
+        before
+    }
+
+    /// The bytes since the last part, which have no end: the last part of a stream that ends here.
+    pub(crate) fn unfinished(&mut self) -> Option<StreamPart> {
+        let (bytes, has_scan, is_between) =
+            (self.length, self.has_scan, matches!(self.place, Place::Between));
+        let part = self.part(|image| match (is_between, has_scan) {
+            (true, _) => Err((FrameFault::STRAY, format!("{bytes} bytes belong to no image"))),
+            // Some cameras never write the end of a JPEG: the decoder says whether the scan is whole.
+            (false, true) => Ok(image),
+            (false, false) => Err((FrameFault::CUT, format!("the image ends after {bytes} bytes"))),
+        });
+        (bytes > 0).then_some(part)
+    }
+
+    /// Ends a part, and waits for the start of an image. An image beyond the bound is a fault.
+    fn part(&mut self, of_image: impl FnOnce(Vec<u8>) -> StreamPart) -> StreamPart {
+        let next = Self { latest: self.latest, ..Self::new(self.max_bytes) };
+        let Self { image, length, place, max_bytes, .. } = mem::replace(self, next);
+        if matches!(place, Place::Between) || length <= max_bytes {
+            return of_image(image);
+        }
+        let detail = format!("expected an image of at most {max_bytes} bytes, found {length}");
+        Err((FrameFault::OVERSIZE, detail))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_samples::{Shape, View, image_codec};
+
+    use super::*;
+
+    /// The parts of a stream, however its bytes come.
+    #[track_caller]
+    fn parts(bytes: &[u8], max_bytes: u64) -> Vec<StreamPart> {
+        let of_pieces = |piece_bytes: usize| {
+            let mut splitter = ImageSplitter::new(max_bytes);
+            let mut found = Vec::new();
+            for mut piece in bytes.chunks(piece_bytes) {
+                found.extend(std::iter::from_fn(|| splitter.next_part(&mut piece)));
+            }
+            found.extend(splitter.unfinished());
+            found
+        };
+        let slowly = of_pieces(1);
+        assert_eq!(slowly, of_pieces(bytes.len().max(1)));
+        slowly
+    }
+
+    /// The part of this fault, whose detail names a number of bytes.
+    fn faulty(fault: FrameFault, bytes: usize) -> StreamPart {
+        let detail = match fault {
+            FrameFault::STRAY => format!("{bytes} bytes belong to no image"),
+            FrameFault::CUT => format!("the image ends after {bytes} bytes"),
+            _ => format!("the image leaves its format at byte {bytes}"),
+        };
+        Err((fault, detail))
+    }
+
+    fn png() -> Vec<u8> {
+        image_codec::png(&View::new(Shape::rgb(4, 4), (0..48).collect())).unwrap()
+    }
+
+    fn webp() -> Vec<u8> {
+        image_codec::webp_lossless(&View::new(Shape::rgb(4, 4), (0..48).collect())).unwrap()
+    }
+
+    /// A JPEG with everything that misleads a scanner: a thumbnail in a segment, stuffed bytes, a restart marker, fill bytes, two scans.
+    fn jpeg() -> Vec<u8> {
+        let mut file = vec![0xff, 0xd8, 0xff, 0xe1, 0, 9, 0xff, 0xd8, 0xff, 0xd9, 1, 2, 3];
+        for _ in 0..2 {
+            file.extend([0xff, 0xff, 0xda, 0, 3, 7, 1, 0xff, 0x00, 2, 0xff, 0xd0, 3]);
+        }
+        file.extend([0xff, 0xd9]);
+        file
+    }
+
+    /// Where the first scan of [`jpeg`] begins.
+    const SCAN_AT: usize = 19;
+
+    #[test]
+    fn images_one_after_the_other_are_separated() {
+        let stream = [jpeg(), png(), webp(), png(), jpeg(), webp()];
+        let expected = stream.clone().map(StreamPart::Ok);
+        assert_eq!(parts(&stream.concat(), 1 << 20), expected);
+        assert!(parts(&[], 1 << 20).is_empty());
+    }
+
+    #[test]
+    fn a_stream_cut_anywhere_gives_one_image_without_its_end() {
+        let file = jpeg();
+        for length in 3..file.len() {
+            let expected = match length {
+                ..SCAN_AT => faulty(FrameFault::CUT, length),
+                _ => Ok(file[..length].to_vec()),
+            };
+            assert_eq!(parts(&file[..length], 1 << 20), [expected]);
+        }
+        assert_eq!(parts(&file[..2], 1 << 20), [faulty(FrameFault::STRAY, 2)]);
+    }
+
+    #[test]
+    fn an_image_without_its_end_leaves_the_next_one_whole() {
+        // Behind the thumbnail: within it, the start of an image is part of the thumbnail.
+        for (file, next) in
+            [(jpeg(), jpeg()), (jpeg(), png()), (png(), png()), (webp(), webp()), (webp(), png())]
+        {
+            for length in 13..file.len() {
+                let found = parts(&[&file[..length], &next].concat(), 1 << 20);
+                assert_eq!(found.len(), 2, "{length} of {}: {found:?}", file.len());
+                assert_eq!(found[1], Ok(next.clone()), "{length} of {}", file.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_camera_that_never_writes_the_end_gives_all_its_frames() {
+        let frame = jpeg()[..jpeg().len() - 2].to_vec();
+        let expected = [0; 3].map(|_| StreamPart::Ok(frame.clone()));
+        assert_eq!(parts(&frame.repeat(3), frame.len() as u64), expected);
+    }
+
+    #[test]
+    fn an_image_beyond_the_bound_is_skipped() {
+        let bytes = png().len() as u64;
+        let stream = [png(), jpeg()].concat();
+        let oversize = format!("expected an image of at most {} bytes, found {bytes}", bytes - 1);
+        assert_eq!(parts(&stream, bytes - 1), [Err((FrameFault::OVERSIZE, oversize)), Ok(jpeg())]);
+        assert_eq!(parts(&stream, bytes), [png(), jpeg()].map(StreamPart::Ok));
+    }
+
+    #[test]
+    fn bytes_between_images_are_stray() {
+        let stream =
+            [b"HTTP/1.1".to_vec(), jpeg(), b"\xff\xd8 --boundary".to_vec(), png(), b"x".to_vec()].concat();
+        let expected = [
+            faulty(FrameFault::STRAY, 8),
+            Ok(jpeg()),
+            faulty(FrameFault::STRAY, 13),
+            Ok(png()),
+            faulty(FrameFault::STRAY, 1),
+        ];
+        assert_eq!(parts(&stream, 1 << 20), expected);
+    }
+
+    #[test]
+    fn bytes_between_two_segments_are_part_of_the_image() {
+        let file = [&jpeg()[..13], &[0, 0, b'x'], &jpeg()[13..]].concat();
+        assert_eq!(parts(&file.repeat(2), 1 << 20), [0; 2].map(|_| StreamPart::Ok(file.clone())));
+    }
+
+    #[test]
+    fn a_broken_image_does_not_spoil_the_next_one() {
+        let mut broken = jpeg();
+        broken[4] = 0;
+        broken[5] = 1;
+        let found = parts(&[broken, png()].concat(), 1 << 20);
+        assert_eq!(found.first(), Some(&faulty(FrameFault::BROKEN, 6)), "{found:?}");
+        assert_eq!(found.last(), Some(&StreamPart::Ok(png())), "{found:?}");
+    }
+}

@@ -1,0 +1,323 @@
+//! The broker's bytes on their way to the MQTT library.
+//!
+//! The library ends the connection when a reason code is not one that MQTT 5 lists for its packet, and brokers send such codes: Mosquitto
+//! answers a PUBLISH beyond its `message_size_limit` with PUBACK 0x95. Such a code is replaced by one that the library knows, and kept as
+//! it came. The first bytes are kept too: they tell another protocol, or an earlier MQTT.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::task::{Context, Poll};
+
+use headwater_transport::tls::Certificate;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// First bytes of a connection that are kept.
+const FIRST_BYTES: usize = 8;
+
+/// Reason code "unspecified error", which every packet of a broker may have.
+const UNSPECIFIED: u8 = 0x80;
+
+/// What a link has seen of the broker's bytes on its latest connection.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Whether the connection was opened, with TLS where the address asks for it.
+    is_open: AtomicBool,
+    first: Mutex<Vec<u8>>,
+    /// Code of the latest message that was refused as unspecified or by a code that was replaced; 0 for none.
+    refusal: AtomicU8,
+    /// Code that was replaced in a CONNACK, SUBACK or DISCONNECT; 0 for none.
+    replaced: AtomicU8,
+    /// The broker's certificate; `None` without TLS.
+    pub(crate) certificate: Mutex<Option<Certificate>>,
+}
+
+/// What the first bytes of the other end are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FirstAnswer {
+    /// No byte has come.
+    Nothing,
+    /// A CONNACK or DISCONNECT packet of MQTT 5, whole or not.
+    Mqtt5,
+    /// A CONNACK packet without properties: MQTT 3.1 or 3.1.1.
+    Mqtt3,
+    /// An AUTH packet: the broker wants another way to authenticate.
+    Auth,
+    /// The beginning of an answer of a web server.
+    Http,
+    /// The greeting of an SSH server.
+    Ssh,
+    /// An alert of TLS: the other end expects TLS.
+    Tls,
+    /// Other bytes.
+    Unknown,
+}
+
+impl Seen {
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+
+    /// Begins an attempt to connect.
+    pub(crate) fn begin(&self) {
+        self.is_open.store(false, Ordering::Relaxed);
+        self.replaced.store(0, Ordering::Relaxed);
+        self.refusal.store(0, Ordering::Relaxed);
+        self.first.lock().clear();
+    }
+
+    /// The code behind the unspecified refusal of a message. A broker that gives two such codes at a time may have them mixed up.
+    pub(crate) fn refusal(&self) -> u8 {
+        self.refusal.load(Ordering::Relaxed).max(UNSPECIFIED)
+    }
+
+    /// The code of a CONNACK, SUBACK or DISCONNECT packet that the library does not know.
+    pub(crate) fn replaced(&self) -> Option<u8> {
+        Some(self.replaced.load(Ordering::Relaxed)).filter(|code| *code != 0)
+    }
+
+    pub(crate) fn first_answer(&self) -> FirstAnswer {
+        match self.first.lock().as_slice() {
+            [] => FirstAnswer::Nothing,
+            [b'H', b'T', b'T', b'P', ..] => FirstAnswer::Http,
+            [b'S', b'S', b'H', b'-', ..] => FirstAnswer::Ssh,
+            [0x15, 3, ..] => FirstAnswer::Tls,
+            [0x20, 2, ..] => FirstAnswer::Mqtt3,
+            [0x20 | 0xe0, ..] => FirstAnswer::Mqtt5,
+            [0xf0, ..] => FirstAnswer::Auth,
+            _ => FirstAnswer::Unknown,
+        }
+    }
+}
+
+/// Name of a code; of a replaced one, which the library reads as unspecified, the number.
+pub(crate) fn code_name(code: impl fmt::Debug, replaced: Option<u8>) -> String {
+    let name = format!("{code:?}");
+    match replaced.filter(|_| name.starts_with("Unspecified")) {
+        Some(code) => format!("unknown reason code 0x{code:02x}"),
+        None => name,
+    }
+}
+
+/// A connection whose incoming packets have only reason codes that the library knows.
+#[derive(Debug)]
+pub(crate) struct BrokerBytes<S> {
+    stream: S,
+    seen: Arc<Seen>,
+    packet: Packet,
+}
+
+/// Progress in a packet: its first byte, the bytes of its length so far, or the position in its body.
+#[derive(Clone, Copy, Debug)]
+enum Packet {
+    Begins,
+    Length { kind: u8, length: usize, shift: u32 },
+    Body { kind: u8, at: usize, length: usize, codes_at: usize },
+}
+
+impl<S> BrokerBytes<S> {
+    /// Begins the connection that `seen` describes from now on.
+    pub(crate) fn new(stream: S, seen: Arc<Seen>) -> Self {
+        seen.is_open.store(true, Ordering::Relaxed);
+        Self { stream, seen, packet: Packet::Begins }
+    }
+
+    /// Passes over bytes that have arrived, and replaces the codes among them that the library does not know.
+    fn pass(&mut self, bytes: &mut [u8]) {
+        let mut first = self.seen.first.lock();
+        let room = FIRST_BYTES.saturating_sub(first.len()).min(bytes.len());
+        first.extend_from_slice(&bytes[..room]);
+        drop(first);
+        let mut read = 0;
+        while read < bytes.len() {
+            let mut taken = 1;
+            self.packet = match self.packet {
+                Packet::Begins => Packet::Length { kind: bytes[read] >> 4, length: 0, shift: 0 },
+                Packet::Length { kind, length, shift } => {
+                    let length = length | usize::from(bytes[read] & 0x7f) << shift;
+                    match bytes[read] & 0x80 != 0 && shift < 21 {
+                        true => Packet::Length { kind, length, shift: shift + 7 },
+                        false => Packet::body(kind, length),
+                    }
+                }
+                // A packet without codes, or the rest of one.
+                Packet::Body { kind, at, length, codes_at: usize::MAX } => {
+                    taken = (length - at).min(bytes.len() - read);
+                    Packet::body_at(kind, at + taken, length, usize::MAX)
+                }
+                Packet::Body { kind, at, length, codes_at } => {
+                    let codes_at = self.byte_of_body((kind, at, codes_at), &mut bytes[read]);
+                    Packet::body_at(kind, at + 1, length, codes_at)
+                }
+            };
+            read += taken;
+        }
+    }
+
+    /// Reads or replaces one byte of a packet with codes; returns where its codes begin, or [`usize::MAX`] after the last one.
+    fn byte_of_body(&self, (kind, at, codes_at): (u8, usize, usize), byte: &mut u8) -> usize {
+        if kind == SUBACK && at == 2 {
+            // The length of the properties, which brokers leave empty or below 128 bytes; otherwise the library reads the codes as they are.
+            return if *byte < 0x80 { 3 + usize::from(*byte) } else { usize::MAX };
+        }
+        if at < codes_at {
+            return codes_at;
+        }
+        let is_of_message = matches!(kind, PUBACK | PUBREC);
+        if is_of_message && *byte == UNSPECIFIED {
+            self.seen.refusal.store(*byte, Ordering::Relaxed);
+        }
+        if !known(kind).contains(byte) {
+            let code = if is_of_message { &self.seen.refusal } else { &self.seen.replaced };
+            code.store(*byte, Ordering::Relaxed);
+            *byte = UNSPECIFIED;
+        }
+        if kind == SUBACK { codes_at } else { usize::MAX }
+    }
+}
+
+impl Packet {
+    fn body(kind: u8, length: usize) -> Self {
+        let codes_at = match kind {
+            CONNACK => 1,
+            PUBACK | PUBREC => 2,
+            // Set by the length of the properties.
+            SUBACK => usize::MAX - 1,
+            DISCONNECT => 0,
+            _ => usize::MAX,
+        };
+        Self::body_at(kind, 0, length, codes_at)
+    }
+
+    fn body_at(kind: u8, at: usize, length: usize, codes_at: usize) -> Self {
+        if at < length { Self::Body { kind, at, length, codes_at } } else { Self::Begins }
+    }
+}
+
+const CONNACK: u8 = 2;
+const PUBACK: u8 = 4;
+const PUBREC: u8 = 5;
+const SUBACK: u8 = 9;
+const DISCONNECT: u8 = 14;
+
+/// Codes of a kind of packet that the library reads. They are those of MQTT 5, sections 3.2.2.2, 3.4.2.1, 3.5.2.1, 3.9.3 and 3.14.2.1.
+fn known(kind: u8) -> &'static [u8] {
+    match kind {
+        CONNACK => &[
+            0x00, 0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88, 0x89, 0x8a, 0x8c, 0x90, 0x95, 0x97,
+            0x99, 0x9a, 0x9b, 0x9c, 0x9d, 0x9f,
+        ],
+        PUBACK | PUBREC => &[0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99],
+        SUBACK => &[0x00, 0x01, 0x02, 0x80, 0x83, 0x87, 0x8f, 0x91, 0x97, 0x9e, 0xa1, 0xa2],
+        _ => &[
+            0x00, 0x04, 0x80, 0x81, 0x82, 0x83, 0x87, 0x89, 0x8b, 0x8d, 0x8e, 0x8f, 0x90, 0x93, 0x94, 0x95,
+            0x96, 0x97, 0x98, 0x99, 0x9a, 0x9b, 0x9c, 0x9d, 0x9e, 0x9f, 0xa0, 0xa1, 0xa2,
+        ],
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for BrokerBytes<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let own = self.get_mut();
+        let before = buf.filled().len();
+        let read = Pin::new(&mut own.stream).poll_read(cx, buf);
+        own.pass(&mut buf.filled_mut()[before..]);
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for BrokerBytes<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes as the library sees them when they come in pieces of each size.
+    fn passed(bytes: &[u8]) -> (Vec<u8>, Arc<Seen>) {
+        let mut results = Vec::new();
+        for piece in 1..=bytes.len() {
+            let seen = Arc::new(Seen::default());
+            let mut connection = BrokerBytes::new((), Arc::clone(&seen));
+            let mut bytes = bytes.to_vec();
+            bytes.chunks_mut(piece).for_each(|chunk| connection.pass(chunk));
+            results.push((bytes, seen));
+        }
+        assert!(results.windows(2).all(|pair| pair[0].0 == pair[1].0), "however the bytes come");
+        results.pop().expect("bytes")
+    }
+
+    #[test]
+    fn a_code_that_the_library_does_not_know_is_replaced_and_kept() {
+        let publish = [0x30, 0x05, 0x00, 0x01, b'a', 0x00, 0x95];
+        let (read, seen) =
+            passed(&[&publish[..], &[0x40, 3, 0, 7, 0x95, 0x40, 4, 0, 8, 0x87, 0], &publish].concat());
+        assert_eq!(read, [&publish[..], &[0x40, 3, 0, 7, 0x80, 0x40, 4, 0, 8, 0x87, 0], &publish].concat());
+        assert_eq!((seen.refusal(), seen.replaced()), (0x95, None));
+        let (read, seen) = passed(&[0x50, 3, 0, 7, 0x96]);
+        assert_eq!((read.as_slice(), seen.refusal()), (&[0x50, 3, 0, 7, 0x80][..], 0x96));
+        assert_eq!(passed(&[0x40, 3, 0, 7, 0x95, 0x40, 3, 0, 8, 0x80]).1.refusal(), 0x80, "the latest one");
+        let (read, seen) = passed(&[0xe0, 1, 0xc3]);
+        assert_eq!((read.as_slice(), seen.replaced()), (&[0xe0, 1, 0x80][..], Some(0xc3)));
+        let (read, seen) = passed(&[0x20, 3, 0, 0x05, 0]);
+        assert_eq!((read.as_slice(), seen.replaced()), (&[0x20, 3, 0, 0x80, 0][..], Some(5)));
+        let (read, seen) = passed(&[0x90, 8, 0, 1, 2, 0x1f, 0x00, 1, 0x95, 0x87]);
+        assert_eq!(
+            (read.as_slice(), seen.replaced()),
+            (&[0x90, 8, 0, 1, 2, 0x1f, 0, 1, 0x80, 0x87][..], Some(0x95))
+        );
+    }
+
+    #[test]
+    fn packets_without_codes_and_with_long_lengths_are_left_as_they_are() {
+        let mut long = vec![0x32, 0x80, 0x02];
+        long.extend([0x95; 256]);
+        for packet in [&[0x40, 2, 0, 7][..], &[0xe0, 0], &[0xd0, 0], &[0xb0, 4, 0, 1, 0, 0x11], &long] {
+            let (read, seen) = passed(packet);
+            assert_eq!((read.as_slice(), seen.refusal(), seen.replaced()), (packet, 0x80, None));
+        }
+    }
+
+    #[test]
+    fn the_first_bytes_tell_what_answers() {
+        for (bytes, expected) in [
+            (&[0x20, 3, 0, 0, 0][..], FirstAnswer::Mqtt5),
+            (&[0x20, 2, 0, 1], FirstAnswer::Mqtt3),
+            (b"HTTP/1.1 400 Bad Request\r\n", FirstAnswer::Http),
+            (b"SSH-2.0-OpenSSH_9.2\r\n", FirstAnswer::Ssh),
+            (&[0x15, 3, 1, 0, 2], FirstAnswer::Tls),
+            (&[0xe0, 1, 0x87], FirstAnswer::Mqtt5),
+            (&[0xf0, 2, 0x18, 0], FirstAnswer::Auth),
+            (b"220 mail ready", FirstAnswer::Unknown),
+        ] {
+            assert_eq!(passed(bytes).1.first_answer(), expected);
+        }
+        assert_eq!(Seen::default().first_answer(), FirstAnswer::Nothing);
+    }
+}

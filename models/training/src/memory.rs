@@ -1,0 +1,64 @@
+//! Whether a machine has the memory that a training needs.
+
+use std::fs::read_to_string;
+
+use headwater_spec::Spec;
+
+use crate::recipe::Recipe;
+
+/// Refuses a training that this machine has not the memory for. Where the system does not say how much there is, nothing is refused.
+///
+/// # Errors
+/// A sentence with the estimate, the memory that is free, and what to change.
+pub fn check(spec: &Spec, recipe: &Recipe) -> Result<(), String> {
+    match free_bytes() {
+        Some(free) => fits(spec.training_bytes(recipe.batch, recipe.workers), free, recipe.batch),
+        None => Ok(()),
+    }
+}
+
+fn fits(needed: u64, free: u64, batch: usize) -> Result<(), String> {
+    if needed <= free {
+        return Ok(());
+    }
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    Err(format!(
+        "memory: training this network in batches of {batch} takes about {:.1} GiB, this machine has {:.1} GiB free: give the widest layers \
+         fewer filters or outputs, or set `batch` lower",
+        gib(needed),
+        gib(free)
+    ))
+}
+
+/// Memory that is free for this process: what the machine has available, at most the limit of the control group. What a group uses counts files in the
+/// cache too, which make room, so it is not subtracted.
+fn free_bytes() -> Option<u64> {
+    let machine = read_to_string("/proc/meminfo").ok().and_then(|text| available(&text));
+    let group = read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let group = group.and_then(|text| text.trim().parse::<u64>().ok());
+    machine.into_iter().chain(group).min()
+}
+
+/// The line `MemAvailable` of `/proc/meminfo`, in bytes.
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_training_beyond_the_memory_is_refused_with_the_estimate() {
+        assert_eq!(fits(5 << 30, 5 << 30, 128), Ok(()));
+        let refused = fits(6 << 30, 5 << 30, 128).unwrap_err();
+        assert!(refused.contains("about 6.0 GiB") && refused.contains("5.0 GiB free"), "{refused}");
+    }
+
+    #[test]
+    fn the_available_memory_is_read() {
+        assert_eq!(available("MemTotal: 9 kB\nMemAvailable:    2048 kB\nBuffers: 1 kB\n"), Some(2 << 20));
+        assert_eq!(available("MemTotal: 9 kB\n"), None);
+    }
+}

@@ -1,0 +1,323 @@
+//! Brokers that refuse, limit or are none, and triggers in every form: what device, leader and doctor say.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use headwater_link::{Incoming, Link, LinkConfig};
+use headwater_transport::held_port;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use super::running::{Running, http, metric, ran};
+use super::{Case, CaseFolder, until, wait};
+use crate::other_programs::{free_address, mosquitto_of};
+use crate::programs::command;
+use crate::shipped;
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = other_brokers();
+    cases.extend(limits());
+    cases.extend(triggers());
+    cases
+}
+
+/// Kind 1: what answers is named, whatever it is.
+fn other_brokers() -> Vec<Case> {
+    vec![
+        Case {
+            kind: 1,
+            name: "broker-of-mqtt-3",
+            run: |case| other_broker(case, b"", &[0x20, 2, 0, 1], "it does not speak MQTT 5"),
+            expected: NAMED,
+        },
+        Case {
+            kind: 1,
+            name: "broker-is-a-web-server",
+            run: |case| {
+                other_broker(case, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", "answers as a web server does")
+            },
+            expected: NAMED,
+        },
+        Case {
+            kind: 1,
+            name: "broker-is-an-ssh-server",
+            run: |case| other_broker(case, b"SSH-2.0-OpenSSH_9.2\r\n", b"", "answers as an SSH server does"),
+            expected: NAMED,
+        },
+        Case {
+            kind: 1,
+            name: "broker-expects-tls",
+            // An alert of TLS 1.2: fatal, handshake failure.
+            run: |case| other_broker(case, b"", &[0x15, 3, 3, 0, 2, 2, 40], "expects TLS"),
+            expected: NAMED,
+        },
+        Case {
+            kind: 1,
+            name: "broker-refuses-by-an-unknown-code",
+            run: |case| other_broker(case, b"", &[0x20, 3, 0, 0xc0, 0], "0xc0"),
+            expected: NAMED,
+        },
+        Case {
+            kind: 1,
+            name: "broker-is-busy",
+            run: |case| other_broker(case, b"", &[0x20, 3, 0, 0x89, 0], "it is busy"),
+            expected: NAMED,
+        },
+        Case {
+            kind: 1,
+            name: "broker-has-moved",
+            run: |case| other_broker(case, b"", &[0x20, 3, 0, 0x9d, 0], "another broker"),
+            expected: NAMED,
+        },
+        Case {
+            kind: 1,
+            name: "broker-refuses-large-claims",
+            run: |case| {
+                let part = "/leader: the message is above its limit, such as message_size_limit of Mosquitto";
+                leader_at(case, "message_size_limit 100", part)
+            },
+            expected: &["/ready names it", "log names it", "503", "!connection lost"],
+        },
+        Case {
+            kind: 1,
+            name: "broker-refuses-large-results",
+            run: |case| results_refused(case, "message_size_limit 500"),
+            expected: &["first trigger: exit 0", "second trigger: exit 0", "named: 2", "!connection lost"],
+        },
+    ]
+}
+
+const NAMED: &[&str] = &["/ready names it", "log names it", "doctor names it", "503", "!connection lost"];
+
+/// Kind 9: every tier names a limit of the broker, and no leader is ready that cannot lead.
+fn limits() -> Vec<Case> {
+    const NAMED: &[&str] =
+        &["/ready names it", "log names it", "doctor names it", "doctor of a device names it", "503"];
+    vec![
+        Case {
+            kind: 9,
+            name: "broker-of-qos-0",
+            run: |case| leader_at(case, "max_qos 0", "the broker allows QoS 0 alone"),
+            expected: NAMED,
+        },
+        Case {
+            kind: 9,
+            name: "broker-without-retained-messages",
+            run: |case| leader_at(case, "retain_available false", "the broker keeps no retained messages"),
+            expected: NAMED,
+        },
+        Case {
+            kind: 9,
+            name: "broker-of-small-packets",
+            run: |case| leader_at(case, "max_packet_size 150", "max_packet_size is 150 bytes"),
+            // The messages of this small network's device fit.
+            expected: &["/ready names it", "log names it", "doctor names it", "503"],
+        },
+    ]
+}
+
+/// Kind 10: what the broker kept is no live command, and white space before JSON is JSON.
+fn triggers() -> Vec<Case> {
+    const TAKEN: &[&str] = &["exit 0", "captured 1\n", "refused {}"];
+    const REFUSED: &[&str] = &["exit 0", "captured 0\n", "refused {\"malformed\":1}", "found a retained one"];
+    vec![
+        Case { kind: 10, name: "trigger", run: |case| triggered(case, "{\"sample\": 20}"), expected: TAKEN },
+        Case {
+            kind: 10,
+            name: "trigger-after-a-blank",
+            run: |case| triggered(case, " {\"sample\": 20}"),
+            expected: TAKEN,
+        },
+        Case {
+            kind: 10,
+            name: "trigger-after-a-line-break",
+            run: |case| triggered(case, "\r\n{\"sample\": 20}\r\n"),
+            expected: TAKEN,
+        },
+        Case {
+            kind: 10,
+            name: "trigger-after-a-byte-order-mark",
+            run: |case| triggered(case, "\u{feff}{\"sample\": 20}"),
+            expected: TAKEN,
+        },
+        Case {
+            kind: 10,
+            name: "retained-trigger",
+            run: |case| kept(case, "trigger", "{\"sample\": 60}"),
+            expected: REFUSED,
+        },
+        Case {
+            kind: 10,
+            name: "retained-request",
+            run: |case| kept(case, "request", "{}"),
+            expected: REFUSED,
+        },
+        Case {
+            kind: 10,
+            name: "retained-trigger-at-a-leader",
+            run: |case| {
+                publish(case, "trigger", "{\"sample\": 60}", true);
+                let (file, _) = settings(case, "aggregator", &case.shared.broker.to_string(), "");
+                let leader = start_aggregator(case, &file);
+                until("it is retained", || leader.log())
+            },
+            expected: &["a trigger was refused", "it is retained"],
+        },
+    ]
+}
+
+/// Settings of a device or of an aggregator, with an admin port.
+fn settings(case: &CaseFolder<'_>, program: &str, broker: &str, own: &str) -> (PathBuf, u16) {
+    let port = held_port().expect("a free port");
+    let text = format!(
+        "site = \"inputs\"\ngroup = \"{}\"\nbundle = \"{}\"\n{own}\n[admin]\nlisten = \"127.0.0.1:{port}\"\n\
+         [broker]\naddress = \"{broker}\"\n",
+        case.name,
+        shipped::bundle_path().display()
+    );
+    let path = case.path.join(format!("{program}.toml"));
+    std::fs::write(&path, text).expect("the folder can be written");
+    (path, port)
+}
+
+fn device_settings(case: &CaseFolder<'_>, broker: &str) -> (PathBuf, u16) {
+    let frames = shipped::frames_path();
+    // No leader settles the samples, so the device waits for the whole grace period at its end.
+    let own = format!("id = \"cam-0\"\nslot = 0\ngrace_ms = 100\n[source]\npath = \"{}\"", frames.display());
+    settings(case, "device", broker, &own)
+}
+
+fn start_device(case: &CaseFolder<'_>, settings: &Path) -> Running {
+    Running::start(case, command("headwater-device").args(["--json", "--config"]).arg(settings), &[])
+}
+
+fn start_aggregator(case: &CaseFolder<'_>, settings: &Path) -> Running {
+    Running::start(case, command("headwater-aggregator").arg("--config").arg(settings), &[])
+}
+
+fn doctor(case: &CaseFolder<'_>, flag: &str, settings: &Path) -> String {
+    let mut doctor = command("headwater");
+    ran(case, doctor.args(["doctor", "--json", "--timeout-s", "5", flag]).arg(settings))
+}
+
+/// Which of the texts have the part, and the texts.
+fn named(part: &str, texts: &[(&str, String)]) -> String {
+    let line = |(of, text): &(&str, String)| match text.contains(part) {
+        true => format!("{of} names it\n"),
+        false => format!("{of} does not name it\n"),
+    };
+    let all = texts.iter().map(|(of, text)| format!("{of}: {text}\n"));
+    texts.iter().map(line).chain(all).collect()
+}
+
+/// Starts an aggregator and asks the doctor; `part` is what each must say of the broker.
+fn leader(case: &CaseFolder<'_>, broker: &str, part: &str) -> String {
+    let (file, port) = settings(case, "aggregator", broker, "");
+    let running = start_aggregator(case, &file);
+    until(part, || running.log());
+    let ready = until(part, || http(port, "GET /ready", "", &[]));
+    let of_device = doctor(case, "--device", &device_settings(case, broker).0);
+    let texts = [
+        ("/ready", ready),
+        ("log", running.log()),
+        ("doctor", doctor(case, "--aggregator", &file)),
+        ("doctor of a device", of_device),
+    ];
+    named(part, &texts)
+}
+
+/// As [`leader`], at a Mosquitto with a line of configuration.
+fn leader_at(case: &CaseFolder<'_>, line: &str, part: &str) -> String {
+    let address = free_address();
+    let _broker = mosquitto_of(&format!("allow_anonymous true\n{line}"), &case.path, &address);
+    leader(case, &address.to_string(), part)
+}
+
+/// A device and the doctor at a port that greets each client and answers its first bytes.
+fn other_broker(case: &CaseFolder<'_>, greeting: &'static [u8], answer: &'static [u8], part: &str) -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let broker = format!("mqtt://{}", listener.local_addr().expect("a bound listener has an address"));
+    thread::spawn(move || {
+        // The connections stay open: a close would be another fault.
+        let mut open = Vec::new();
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let _ = client.write_all(greeting);
+            let _ = client.read(&mut [0; 1024]);
+            let _ = client.write_all(answer);
+            open.push(client);
+        }
+    });
+    let (file, port) = device_settings(case, &broker);
+    let running = start_device(case, &file);
+    until(part, || running.log());
+    let ready = until(part, || http(port, "GET /ready", "", &[]));
+    named(part, &[("/ready", ready), ("log", running.log()), ("doctor", doctor(case, "--device", &file))])
+}
+
+/// A group whose broker refuses results: two samples are decided, each refusal is named, and the connection stays.
+fn results_refused(case: &CaseFolder<'_>, line: &str) -> String {
+    let address = free_address();
+    let _broker = mosquitto_of(&format!("allow_anonymous true\n{line}"), &case.path, &address);
+    let broker = address.to_string();
+    let (aggregator_file, port) = settings(case, "aggregator", &broker, "");
+    let aggregator = start_aggregator(case, &aggregator_file);
+    let _device = start_device(case, &device_settings(case, &broker).0);
+    let refused = || metric(port, "headwater_aggregator_broker_refused_messages_total{");
+    let mut seen = String::new();
+    for (count, which) in [(1, "first"), (2, "second")] {
+        // Until leader and device know each other the command ends with 1.
+        let triggered = until("exit 0", || {
+            let mut trigger = command("headwater");
+            trigger.args(["trigger", "--broker", &broker, "--site", "inputs", "--group", case.name]);
+            ran(case, &mut trigger)
+        });
+        wait(|| refused() >= count);
+        seen += &format!("{which} trigger: {triggered}");
+    }
+    format!("{seen}named: {}\nlog: {}", refused().min(2), aggregator.log())
+}
+
+/// Publishes a message on a topic of the case's group, and waits until the shared broker has taken it.
+fn publish(case: &CaseFolder<'_>, leaf: &str, payload: &str, is_retained: bool) {
+    let topic = format!("headwater/v1/inputs/{}/{leaf}", case.name);
+    let config = LinkConfig::new(case.shared.broker.clone(), format!("{}-publisher", case.name));
+    Runtime::new().expect("threads").block_on(async {
+        let (link, mut incoming) = Link::start(config).expect("valid settings");
+        while !matches!(incoming.recv().await, Some(Incoming::Connected) | None) {}
+        let mut taken = link
+            .publish_acknowledged(topic, payload.to_owned(), is_retained)
+            .expect("the embedded broker is there");
+        taken.wait().await;
+        link.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+/// Captures and refusals of a device that has ended.
+fn captures_of(device: Running) -> String {
+    let ended = device.terminate();
+    let report: Value = serde_json::from_str(&ended.output).unwrap_or_default();
+    format!("{}\ncaptured {}\nrefused {}\n{}", ended.exit, report["captured"], report["faults"], ended.log)
+}
+
+/// Sends a trigger until the device has captured its sample; a repeated trigger does nothing.
+fn triggered(case: &CaseFolder<'_>, payload: &str) -> String {
+    let (file, port) = device_settings(case, &case.shared.broker.to_string());
+    let device = start_device(case, &file);
+    wait(|| {
+        publish(case, "trigger", payload, false);
+        metric(port, "headwater_device_captures_total") > 0
+    });
+    captures_of(device)
+}
+
+/// Starts a device after the broker has kept a message on a topic of its group.
+fn kept(case: &CaseFolder<'_>, leaf: &str, payload: &str) -> String {
+    publish(case, leaf, payload, true);
+    let (file, port) = device_settings(case, &case.shared.broker.to_string());
+    let device = start_device(case, &file);
+    wait(|| metric(port, "headwater_device_messages_refused_total") > 0);
+    captures_of(device)
+}

@@ -1,0 +1,651 @@
+//! Images and tables that `headwater-train` reads.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use headwater_samples::roi;
+
+use super::pictures::{self, SHAPE, half, jpeg, png, webp};
+use super::running::ran;
+use super::{Case, CaseFolder};
+use crate::programs::command;
+
+/// Bytes of a file that no reader may open: more than any limit.
+const HUGE: u64 = 1 << 40;
+
+/// Bytes of an image of another format, in place of the whole image.
+const BMP: &[u8] = b"BM\x36\0\0\0\0\0\0\0";
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = damage();
+    cases.extend(left_out());
+    cases.extend(unopened());
+    cases.extend(names());
+    cases.extend(tables_and_arrays());
+    cases
+}
+
+/// Kinds 2, 5 and 6: damage is refused by name, and what viewers show is taken.
+fn damage() -> Vec<Case> {
+    const CUT: &[&str] = &["exit 2", "train/a/x", "cut"];
+    const TAKEN: &[&str] = &["exit 0", "3 train, 2 validation, 2 test", "!left out"];
+    vec![
+        Case {
+            kind: 2,
+            name: "jpeg-half",
+            run: |case| with_image(case, "x.jpg", &half(&jpeg())),
+            expected: CUT,
+        },
+        Case {
+            kind: 2,
+            name: "jpeg-head",
+            run: |case| with_image(case, "x.jpg", &jpeg()[..200]),
+            expected: CUT,
+        },
+        Case {
+            kind: 2,
+            name: "jpeg-half-zeros",
+            run: |case| with_image(case, "x.jpg", &pictures::half_zeros(&jpeg())),
+            expected: &["exit 2", "train/a/x.jpg"],
+        },
+        Case {
+            kind: 2,
+            name: "progressive-half",
+            run: |case| with_image(case, "x.jpg", &half(&pictures::file("progressive-420.jpg"))),
+            expected: CUT,
+        },
+        Case {
+            kind: 2,
+            name: "png-half",
+            run: |case| with_image(case, "x.png", &half(&png(9))),
+            expected: CUT,
+        },
+        Case {
+            kind: 2,
+            name: "webp-half",
+            run: |case| with_image(case, "x.webp", &half(&webp(9))),
+            expected: CUT,
+        },
+        Case { kind: 2, name: "empty-jpeg", run: |case| with_image(case, "x.jpg", &[]), expected: CUT },
+        Case {
+            kind: 2,
+            name: "png-check-sum",
+            run: |case| {
+                let mut file = png(9);
+                // The last byte of the pixels' check sum; the last chunk has 12 bytes.
+                let at = file.len() - 13;
+                file[at] ^= 1;
+                with_image(case, "x.png", &file)
+            },
+            expected: &["exit 2", "train/a/x.png"],
+        },
+        Case {
+            kind: 2,
+            name: "table-jpeg-half",
+            run: |case| table(case, "file,class,part\nx.jpg,a,train\n", &[("x.jpg", half(&jpeg()))]),
+            expected: &["exit 2", "x.jpg", "cut"],
+        },
+        Case {
+            kind: 2,
+            name: "archive-jpeg-half",
+            run: |case| {
+                write(&base(case), "train/a/x.jpg", &half(&jpeg()));
+                convert_archive(case)
+            },
+            expected: CUT,
+        },
+        Case {
+            kind: 2,
+            name: "jpeg-without-end",
+            run: |case| with_image(case, "x.jpg", &pictures::unended(&jpeg())),
+            expected: TAKEN,
+        },
+        Case {
+            kind: 2,
+            name: "jpeg-restarts",
+            run: |case| with_image(case, "x.jpg", &pictures::file("restarts-422.jpg")),
+            expected: TAKEN,
+        },
+        Case {
+            kind: 5,
+            name: "jpeg-without-tables",
+            run: |case| with_image(case, "x.jpg", &pictures::without_tables(&jpeg())),
+            expected: TAKEN,
+        },
+        Case {
+            kind: 6,
+            name: "photo-12-megapixels",
+            run: |case| with_image(case, "x.jpg", &pictures::large_jpeg(4032, 3024)),
+            expected: TAKEN,
+        },
+        Case {
+            kind: 6,
+            name: "photo-64-megapixels",
+            run: |case| with_image(case, "x.jpg", &pictures::large_jpeg(8192, 8192)),
+            expected: TAKEN,
+        },
+        Case {
+            kind: 6,
+            name: "photo-above-64-megapixels",
+            run: |case| with_image(case, "x.jpg", &pictures::large_jpeg(8200, 8192)),
+            expected: &["exit 2", "train/a/x.jpg", "8200x8192", "64 megapixels"],
+        },
+    ]
+}
+
+/// Kind 3: what is left out is counted by kind with an example, and no orientation is ignored.
+fn left_out() -> Vec<Case> {
+    vec![
+        Case {
+            kind: 3,
+            name: "orientations-jpeg",
+            run: |case| orientations(case, "jpg", pictures::turned_jpeg),
+            expected: &["8 of 8 are upright"],
+        },
+        Case {
+            kind: 3,
+            name: "orientations-png",
+            run: |case| orientations(case, "png", pictures::turned_png),
+            expected: &["8 of 8 are upright"],
+        },
+        Case {
+            kind: 3,
+            name: "orientations-webp",
+            run: |case| orientations(case, "webp", pictures::turned_webp),
+            expected: &["8 of 8 are upright"],
+        },
+        Case {
+            kind: 3,
+            name: "images-of-other-names",
+            run: |case| {
+                let data = base(case);
+                let names =
+                    ["n01230", "x.jpe", "x.jfif", "picture.bmp", "x.2026", "X.JPG", "x.JPEG", "y.tiff"];
+                for (number, name) in (1..).zip(names) {
+                    write(&data, &format!("train/a/{name}"), &pictures::numbered(&jpeg(), number));
+                }
+                convert_folders(case)
+            },
+            expected: &["exit 0", "10 train", "!left out"],
+        },
+        Case {
+            kind: 3,
+            name: "other-formats",
+            run: |case| other_formats(case, &[]),
+            expected: &[
+                "exit 0",
+                "2 train",
+                "5 entries are left out",
+                "2 .bmp (such as `train/a/x.bmp`)",
+                "1 .gif",
+                "1 .heic",
+                "1 without an ending",
+            ],
+        },
+        Case {
+            kind: 3,
+            name: "other-formats-strict",
+            run: |case| other_formats(case, &["--strict"]),
+            expected: &["exit 2", "--strict", "5 entries are left out", "2 .bmp (such as `train/a/x.bmp`)"],
+        },
+        Case {
+            kind: 3,
+            name: "gif-named-jpg",
+            run: |case| with_image(case, "x.jpg", b"GIF89a, which no reader takes"),
+            expected: &["exit 2", "train/a/x.jpg", "a GIF"],
+        },
+        Case {
+            kind: 3,
+            name: "system-files",
+            run: |case| {
+                let data = base(case);
+                for name in ["train/a/Thumbs.db", "train/a/desktop.ini", "__MACOSX/train/a/x"] {
+                    write(&data, name, b"no image");
+                }
+                convert_folders(case)
+            },
+            expected: &["exit 0", "2 train", "3 entries are left out", "1 .db (such as `train/a/Thumbs.db`)"],
+        },
+        Case {
+            kind: 3,
+            name: "link-to-an-image",
+            run: |case| {
+                let data = base(case);
+                write(&case.path, "x.png", &png(9));
+                symlink(case.path.join("x.png"), data.join("train/a/x.png"))
+                    .expect("the folder can be written");
+                convert_folders(case)
+            },
+            expected: &["exit 0", "3 train", "!left out"],
+        },
+        Case {
+            kind: 3,
+            name: "link-in-an-archive",
+            run: |case| {
+                let data = base(case);
+                symlink("f0.png", data.join("train/a/x.png")).expect("the folder can be written");
+                convert_archive(case)
+            },
+            expected: &["exit 0", "2 train", "1 links of an archive"],
+        },
+    ]
+}
+
+/// Kind 4: entries that do not matter are not opened. A reader that opens a pipe waits for ever.
+fn unopened() -> Vec<Case> {
+    const LEFT_OUT: &[&str] = &["exit 0", "2 train, 2 validation, 2 test", "1 entries are left out: 1 "];
+    const HIDDEN: &[&str] = &["exit 0", "2 train, 2 validation, 2 test", "1 hidden"];
+    vec![
+        Case {
+            kind: 4,
+            name: "hidden-folder",
+            run: |case| beside(case, |data| write(data, ".git/a/b/c/d/e/f/g/h/i/j/x", b"x")),
+            expected: HIDDEN,
+        },
+        Case {
+            kind: 4,
+            name: "hidden-empty-folder",
+            run: |case| beside(case, |data| make_folder(&data.join("train/.ipynb_checkpoints"))),
+            expected: HIDDEN,
+        },
+        Case {
+            kind: 4,
+            name: "hidden-pack",
+            run: |case| beside(case, |data| huge(data, ".pack")),
+            expected: HIDDEN,
+        },
+        Case {
+            kind: 4,
+            name: "hidden-pipe",
+            run: |case| beside(case, |data| pipe(data, ".watch")),
+            expected: HIDDEN,
+        },
+        Case {
+            kind: 4,
+            name: "hidden-link",
+            run: |case| beside(case, |data| link_to_nothing(data, ".#labels.csv")),
+            expected: HIDDEN,
+        },
+        Case {
+            kind: 4,
+            name: "video",
+            run: |case| beside(case, |data| huge(data, "original.mp4")),
+            expected: &["exit 0", "2 train", "1 .mp4 (such as `original.mp4`)"],
+        },
+        Case {
+            kind: 4,
+            name: "archive-in-a-class",
+            run: |case| beside(case, |data| huge(data, "train/a/all.zip")),
+            expected: &["exit 0", "2 train", "1 .zip"],
+        },
+        Case {
+            kind: 4,
+            name: "pipe",
+            run: |case| beside(case, |data| pipe(data, "train/a/pipe")),
+            expected: LEFT_OUT,
+        },
+        Case {
+            kind: 4,
+            name: "socket",
+            // The path of a socket has at most 108 bytes, so the socket is made by its short name.
+            run: |case| beside(case, |data| drop(UnixListener::bind(data.join("s")).expect("a short path"))),
+            expected: LEFT_OUT,
+        },
+        Case {
+            kind: 4,
+            name: "link-to-nothing",
+            run: |case| beside(case, |data| link_to_nothing(data, "train/a/notes.txt")),
+            expected: LEFT_OUT,
+        },
+        Case {
+            kind: 4,
+            name: "pipe-named-jpg",
+            run: |case| beside(case, |data| pipe(data, "train/a/x.jpg")),
+            expected: &["exit 2", "train/a/x.jpg", "expected an image, found one of the pipes"],
+        },
+        Case {
+            kind: 4,
+            name: "link-to-nothing-named-png",
+            run: |case| beside(case, |data| link_to_nothing(data, "train/a/x.png")),
+            expected: &["exit 2", "train/a/x.png", "links to nothing"],
+        },
+        Case {
+            kind: 4,
+            name: "huge-jpg",
+            run: |case| beside(case, |data| huge(data, "train/a/x.jpg")),
+            expected: &["exit 2", "train/a/x.jpg", "at most 33554432 bytes"],
+        },
+    ]
+}
+
+/// Kind 7: names.
+fn names() -> Vec<Case> {
+    const CLASS: [&str; 2] = ["Gr\u{f6}\u{df}e", "Gro\u{308}\u{df}e"];
+    vec![
+        Case {
+            kind: 7,
+            name: "class-of-a-mac",
+            run: |case| {
+                let data = base(case);
+                for (seed, (part, at)) in (70..).zip([("train", 0), ("val", 1), ("test", 0)]) {
+                    write(&data, &format!("{part}/{}/x.png", CLASS[at]), &png(seed));
+                }
+                write(&data, "classes.txt", format!("b\n{}\na\n", CLASS[1]).as_bytes());
+                convert_folders(case)
+            },
+            expected: &["exit 0", "3 train, 3 validation, 3 test"],
+        },
+        Case {
+            kind: 7,
+            name: "table-of-a-mac",
+            run: |case| {
+                let [composed, decomposed] = CLASS.map(|name| format!("{name}.png"));
+                table(case, &format!("file,class,part\n{composed},a,train\n"), &[(&*decomposed, png(9))])
+            },
+            expected: &["exit 0", "2 train"],
+        },
+        Case {
+            kind: 7,
+            name: "names-not-utf-8",
+            run: |case| {
+                let folder = base(case).join("train/a");
+                for (seed, name) in (70..).zip([b"caf\xe9.png", b"caf\xe8.png"]) {
+                    fs::write(folder.join(OsStr::from_bytes(name)), png(seed))
+                        .expect("Linux takes such names");
+                }
+                convert_folders(case)
+            },
+            expected: &["exit 0", "4 train"],
+        },
+        Case {
+            kind: 7,
+            name: "equal-stems",
+            run: |case| {
+                let data = base(case);
+                write(&data, "train/a/x.png", &png(9));
+                write(&data, "train/a/x.jpg", &jpeg());
+                convert_folders(case)
+            },
+            expected: &["exit 0", "4 train"],
+        },
+        Case {
+            kind: 7,
+            name: "classes-of-two-cases",
+            run: |case| {
+                let data = base(case);
+                for (seed, part) in (70..).zip(["train", "val", "test"]) {
+                    write(&data, &format!("{part}/A/x.png"), &png(seed));
+                }
+                convert_folders(case)
+            },
+            expected: &["exit 2", "`A` and `a`", "rename"],
+        },
+        Case {
+            kind: 7,
+            name: "class-with-a-blank-at-its-end",
+            run: |case| {
+                let data = base(case);
+                for (seed, part) in (70..).zip(["train", "val", "test"]) {
+                    write(&data, &format!("{part}/c /x.png"), &png(seed));
+                }
+                convert_folders(case)
+            },
+            expected: &["exit 2", "\"c \"", "rename"],
+        },
+        Case {
+            kind: 7,
+            name: "class-of-two-lines",
+            run: |case| table(case, "file,class,part\nx.png,\"a\nb\",train\n", &[("x.png", png(9))]),
+            expected: &["exit 2", "a\\nb", "rename"],
+        },
+        Case {
+            kind: 7,
+            name: "class-with-a-slash",
+            run: |case| {
+                let written = table_with(case, "t-shirt/top", "file,class,part\n", &[]);
+                let out = case.path.join("out");
+                let mut again = command("headwater-train");
+                again.args(["convert", "--data", "folders", "--data-dir"]).arg(&out);
+                again.arg("--out").arg(case.path.join("again"));
+                format!("first {written}again {}", ran(case, &mut again))
+            },
+            expected: &["first exit 0", "again exit 0", "1 train, 1 validation, 1 test"],
+        },
+    ]
+}
+
+/// Kinds 7 and 12: tables and arrays.
+fn tables_and_arrays() -> Vec<Case> {
+    const READ: &[&str] = &["exit 0", "2 train, 1 validation, 1 test"];
+    vec![
+        Case {
+            kind: 7,
+            name: "csv-of-an-old-mac",
+            run: |case| table_with(case, "a", "file,class,part\rx.png,a,train\r", &[("x.png", png(9))]),
+            expected: READ,
+        },
+        Case {
+            kind: 7,
+            name: "csv-of-windows",
+            run: |case| {
+                let head = "\u{feff}file,class,part\r\n\"x.png\",\"a\",train\r\n";
+                table_with(case, "a", head, &[("x.png", png(9))])
+            },
+            expected: READ,
+        },
+        Case {
+            kind: 7,
+            name: "csv-with-semicolons",
+            run: |case| table_with(case, "a", "file;class;part\nx.png;a;train\n", &[("x.png", png(9))]),
+            expected: &["exit 2", "labels.csv:1", "expected columns"],
+        },
+        Case {
+            kind: 7,
+            name: "csv-in-utf-16",
+            run: |case| {
+                let data = case.path.join("data");
+                let text = "\u{feff}file,class,part\n";
+                let bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+                write(&data, "labels.csv", &bytes);
+                convert(case, "table", &data, &["--shape", "3x45x61"])
+            },
+            expected: &["exit 2", "labels.csv:1", "UTF-8"],
+        },
+        Case { kind: 12, name: "npz-u1", run: |case| mvmc(case, "|u1", 1), expected: MVMC },
+        Case { kind: 12, name: "npz-u2", run: |case| mvmc(case, "<u2", 2), expected: MVMC },
+        Case { kind: 12, name: "npz-u4", run: |case| mvmc(case, "<u4", 4), expected: MVMC },
+        Case { kind: 12, name: "npz-u8", run: |case| mvmc(case, "<u8", 8), expected: MVMC },
+        Case { kind: 12, name: "npz-i8-big-endian", run: |case| mvmc(case, ">i8", 8), expected: MVMC },
+        Case {
+            kind: 12,
+            name: "npz-objects",
+            run: |case| mvmc(case, "|O", 8),
+            expected: &["exit 2", "array `y`"],
+        },
+        Case {
+            kind: 12,
+            name: "zip-as-data",
+            run: |case| {
+                write(&case.path, "data.tar.gz", &zip(&[("train/a/x.png", png(1))]));
+                convert(case, "folders", &case.path.join("data.tar.gz"), &[])
+            },
+            expected: &["exit 2", "expected a .tar.gz archive", "unpack it"],
+        },
+    ]
+}
+
+fn make_folder(path: &Path) {
+    fs::create_dir_all(path).expect("the folder can be written");
+}
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) {
+    let path = folder.join(name);
+    make_folder(path.parent().expect("a file in a folder"));
+    fs::write(path, bytes).expect("the folder can be written");
+}
+
+/// A file of [`HUGE`] bytes that takes no room.
+fn huge(folder: &Path, name: &str) {
+    let file = File::create(folder.join(name)).expect("the folder can be written");
+    file.set_len(HUGE).expect("a file with a hole");
+}
+
+fn pipe(folder: &Path, name: &str) {
+    let made = Command::new("mkfifo").arg(folder.join(name)).status();
+    assert!(made.is_ok_and(|status| status.success()), "mkfifo is a program of every Linux");
+}
+
+fn link_to_nothing(folder: &Path, name: &str) {
+    symlink("/nowhere/at/all", folder.join(name)).expect("the folder can be written");
+}
+
+/// Runs `headwater-train convert`; the result is the folder `out` of the case.
+fn convert(case: &CaseFolder<'_>, data: &str, path: &Path, more: &[&str]) -> String {
+    let mut train = command("headwater-train");
+    train.args(["convert", "--data", data, "--data-dir"]).arg(path);
+    train.arg("--out").arg(case.path.join("out")).args(more);
+    ran(case, &mut train)
+}
+
+/// A sound data set: the classes a and b, with an image of each in each part.
+fn base(case: &CaseFolder<'_>) -> PathBuf {
+    let data = case.path.join("data");
+    let folders = ["train/a", "train/b", "val/a", "val/b", "test/a", "test/b"];
+    for (seed, folder) in (1..).zip(folders) {
+        write(&data, &format!("{folder}/f0.png"), &png(seed));
+    }
+    data
+}
+
+fn convert_folders(case: &CaseFolder<'_>) -> String {
+    convert(case, "folders", &case.path.join("data"), &["--shape", "3x45x61"])
+}
+
+/// Packs the data set, and converts the archive.
+fn convert_archive(case: &CaseFolder<'_>) -> String {
+    let archive = case.path.join("data.tar.gz");
+    let mut tar = Command::new("tar");
+    let packed = tar.arg("-czf").arg(&archive).arg("-C").arg(case.path.join("data")).arg(".").status();
+    assert!(packed.is_ok_and(|status| status.success()), "tar packs a folder");
+    convert(case, "folders", &archive, &["--shape", "3x45x61"])
+}
+
+/// Converts the sound data set with another file in the class a of train.
+fn with_image(case: &CaseFolder<'_>, name: &str, bytes: &[u8]) -> String {
+    write(&base(case), &format!("train/a/{name}"), bytes);
+    convert_folders(case)
+}
+
+/// Converts the sound data set with something beside its images.
+fn beside(case: &CaseFolder<'_>, add: fn(&Path)) -> String {
+    add(&base(case));
+    convert_folders(case)
+}
+
+fn other_formats(case: &CaseFolder<'_>, more: &[&str]) -> String {
+    let data = base(case);
+    for name in ["x.bmp", "y.BMP", "x.gif", "x.heic", "notes"] {
+        write(&data, &format!("train/a/{name}"), BMP);
+    }
+    convert(case, "folders", &data, &[&["--shape", "3x45x61"][..], more].concat())
+}
+
+/// Converts a table with these rows, and a row of each part that is sound.
+fn table(case: &CaseFolder<'_>, rows: &str, files: &[(&str, Vec<u8>)]) -> String {
+    table_with(case, "a", rows, files)
+}
+
+/// As [`table`], whose sound rows have this class. They have the separator and the line ends of the given rows.
+fn table_with(case: &CaseFolder<'_>, class: &str, rows: &str, files: &[(&str, Vec<u8>)]) -> String {
+    let data = case.path.join("data");
+    let separator = if rows.contains(';') { ";" } else { "," };
+    let end = ["\r\n", "\r", "\n"].into_iter().find(|end| rows.ends_with(end)).expect("rows end");
+    let mut text = rows.to_owned();
+    for (seed, part) in (80..).zip(["train", "val", "test"]) {
+        let file = format!("{part}.png");
+        write(&data, &file, &png(seed));
+        text += &([&*file, class, part].join(separator) + end);
+    }
+    write(&data, "labels.csv", text.as_bytes());
+    for (name, bytes) in files {
+        write(&data, name, bytes);
+    }
+    convert(case, "table", &data, &["--shape", "3x45x61"])
+}
+
+/// Converts one picture with each Exif orientation, and compares the pixels with those that a viewer shows.
+fn orientations(case: &CaseFolder<'_>, ending: &str, turned: fn(u8) -> Vec<u8>) -> String {
+    let stored = roi::decode(&turned(1), SHAPE, None).expect("a picture");
+    let (mut upright, mut seen) = (0, String::new());
+    // The upright picture has the shape of the stored one, or its sides are exchanged.
+    for (orientations, shape) in [(1..=4, "3x45x61"), (5..=8, "3x61x45")] {
+        let [data, out] = ["data", "out"].map(|folder| case.path.join(format!("{folder}-{shape}")));
+        for (seed, part) in (1..).zip(["train", "val", "test"]) {
+            write(&data, &format!("{part}/a/z.png"), &png(10 * seed));
+        }
+        for orientation in orientations.clone() {
+            write(&data, &format!("train/a/{orientation}.{ending}"), &turned(orientation));
+        }
+        let mut train = command("headwater-train");
+        train.args(["convert", "--data", "folders", "--shape", shape, "--data-dir"]).arg(&data);
+        seen += &ran(case, train.arg("--out").arg(&out));
+        for (index, orientation) in orientations.enumerate() {
+            let expected = pictures::upright(&stored, orientation);
+            let file = fs::read(out.join(format!("train/a/{index:06}.png"))).unwrap_or_default();
+            let found = roi::decode(&file, expected.shape, None);
+            upright += usize::from(found.is_ok_and(|found| found == expected));
+        }
+    }
+    format!("{upright} of 8 are upright\n{seen}")
+}
+
+const MVMC: &[&str] = &["exit 0", "15 train, 1 validation, 4 test"];
+
+/// Converts a recording of twenty samples whose labels have this type.
+fn mvmc(case: &CaseFolder<'_>, descr: &str, label_bytes: usize) -> String {
+    const SAMPLES: usize = 20;
+    /// Cameras 0 and 3 see a car; 3 is "not in view".
+    const LABELS: [u8; 6] = [0, 3, 3, 0, 3, 3];
+    let label = |label: u8| {
+        let mut bytes = vec![0; label_bytes];
+        let at = if descr.starts_with('>') { label_bytes - 1 } else { 0 };
+        bytes[at] = label;
+        bytes
+    };
+    let labels = LABELS.repeat(SAMPLES).into_iter().flat_map(label).collect::<Vec<_>>();
+    let views = (0..SAMPLES as u8 * 6).flat_map(|fill| [fill; 3 * 32 * 32]).collect::<Vec<_>>();
+    let file = zip(&[
+        ("y.npy", npy(descr, &format!("{SAMPLES}, 6"), &labels)),
+        ("X.npy", npy("|u1", &format!("{SAMPLES}, 6, 3, 32, 32"), &views)),
+    ]);
+    let data = case.path.join("data");
+    write(&data, "MVMC.npz", &file);
+    convert(case, "mvmc", &data, &["--slots", "6"])
+}
+
+/// An array as `NumPy` writes it.
+fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}\n");
+    [&b"\x93NUMPY\x01\x00"[..], &(header.len() as u16).to_le_bytes(), header.as_bytes(), data].concat()
+}
+
+/// A zip of stored members (APPNOTE, sections 4.3.7, 4.3.12 and 4.3.16).
+fn zip(members: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let (mut file, mut directory) = (Vec::new(), Vec::new());
+    for (name, bytes) in members {
+        let [length, offset] = [bytes.len(), file.len()].map(|number| (number as u32).to_le_bytes());
+        let sum = pictures::crc32(bytes).to_le_bytes();
+        let same = [&[20, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &sum, &length, &length].concat();
+        let same = [&same[..], &(name.len() as u16).to_le_bytes(), &[0, 0]].concat();
+        file.extend([&b"PK\x03\x04"[..], &same, name.as_bytes(), bytes].concat());
+        directory.extend([&b"PK\x01\x02"[..], &[20, 0], &same, &[0; 10], &offset, name.as_bytes()].concat());
+    }
+    let count = (members.len() as u16).to_le_bytes();
+    let [bytes, offset] = [directory.len(), file.len()].map(|number| (number as u32).to_le_bytes());
+    [&file[..], &directory, b"PK\x05\x06", &[0; 4], &count, &count, &bytes, &offset, &[0; 2]].concat()
+}

@@ -1,0 +1,537 @@
+//! Frames that `headwater-device` gets on a pipe, in folders, and from cameras.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Command;
+use std::thread;
+
+use headwater_transport::held_port;
+use serde_json::Value;
+
+use super::pictures::{self, flat_png, half, jpeg, numbered, png, unended, webp, without_tables};
+use super::running::{Ended, Running, http, metric, ran};
+use super::{Case, CaseFolder, wait};
+use crate::programs::command;
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = streams();
+    cases.extend(folders());
+    cases.extend(sloppy_cameras());
+    cases.extend(cameras());
+    cases.extend(still_cameras());
+    cases
+}
+
+/// Kinds 2 and 5: a stream of images, good and bad.
+fn streams() -> Vec<Case> {
+    vec![
+        Case {
+            kind: 2,
+            name: "stream-cut",
+            run: |case| stream(case, &[png(1), half(&jpeg())], &[]),
+            expected: &["exit 0", "frames 1\n", "faults {\"cut\":1}"],
+        },
+        Case {
+            kind: 2,
+            name: "stream-raw-cut",
+            run: |case| {
+                let source = ["--source-kind", "stdin", "--source-stdin-size", "4x4", "--capture", "source"];
+                frames_of(&Running::start(case, device(case).args(source), &[7; 48 + 20]).ended())
+            },
+            expected: &["exit 0", "frames 1\n", "faults {\"cut\":1}", "20 of 48 bytes"],
+        },
+        Case {
+            kind: 5,
+            name: "stream-bad-good-bad-good",
+            run: |case| stream(case, &[half(&jpeg()), jpeg(), half(&jpeg()), jpeg()], &[]),
+            expected: &["exit 0", "frames 2\n", "faults {\"cut\":2}"],
+        },
+        Case {
+            kind: 5,
+            name: "stream-head-then-good-good",
+            run: |case| stream(case, &[jpeg()[..100].to_vec(), jpeg(), jpeg()], &[]),
+            expected: &["exit 0", "frames 2\n", "faults {\"cut\":1}"],
+        },
+        Case {
+            kind: 5,
+            name: "stream-without-ends",
+            run: |case| stream(case, &[0, 1, 2, 3].map(|number| unended(&numbered(&jpeg(), number))), &[]),
+            expected: &["exit 0", "frames 4\n", "faults {}"],
+        },
+        Case {
+            kind: 5,
+            name: "stream-without-tables",
+            run: |case| stream(case, &[without_tables(&jpeg()), jpeg()], &[]),
+            expected: &["exit 0", "frames 2\n", "faults {}"],
+        },
+        Case {
+            kind: 5,
+            name: "stream-with-thumbnail",
+            run: |case| stream(case, &[pictures::jpeg_with_thumbnail(), jpeg()], &[]),
+            expected: &["exit 0", "frames 2\n", "faults {}"],
+        },
+        Case {
+            kind: 5,
+            name: "stream-of-all-formats",
+            run: |case| {
+                let restarts = pictures::file("restarts-422.jpg");
+                let progressive = pictures::file("progressive-420.jpg");
+                let grey = pictures::file("grey-optimized.jpg");
+                stream(case, &[png(1), jpeg(), webp(2), restarts, progressive, grey, png(3)], &[])
+            },
+            expected: &["exit 0", "frames 7\n", "faults {}"],
+        },
+        Case {
+            kind: 5,
+            name: "stream-half-png-then-png",
+            run: |case| stream(case, &[half(&png(1)), png(2), half(&webp(3)), webp(4)], &[]),
+            expected: &["exit 0", "frames 2\n", "faults {\"cut\":2}"],
+        },
+    ]
+}
+
+/// Kinds 2, 4 and 6: folders that are played or watched.
+fn folders() -> Vec<Case> {
+    vec![
+        Case {
+            kind: 2,
+            name: "played-cut",
+            run: |case| {
+                played(case, &[("a.jpg", half(&jpeg())), ("b.png", half(&png(1))), ("c.png", png(2))])
+            },
+            expected: &["exit 0", "frames 1\n", "faults {\"cut\":2}"],
+        },
+        Case {
+            kind: 4,
+            name: "played-pipe",
+            run: |case| {
+                let folder = case.path.join("frames");
+                fs::create_dir_all(&folder).expect("the folder can be written");
+                let made = Command::new("mkfifo").arg(folder.join("b.jpg")).status();
+                assert!(made.is_ok_and(|status| status.success()), "mkfifo is a program of every Linux");
+                played(case, &[("a.png", png(1)), ("c.png", png(2)), (".part/d.png", half(&png(3)))])
+            },
+            expected: &["exit 0", "frames 2\n", "faults {}", "passed over {\"no_file\":1}", "b.jpg"],
+        },
+        Case {
+            kind: 4,
+            name: "played-other-names",
+            run: |case| played(case, &[("a.png", png(1)), ("notes.txt", vec![7]), ("b.png.part", vec![7])]),
+            expected: &["exit 0", "frames 1\n", "faults {}", "passed over {\"other_name\":2}"],
+        },
+        Case {
+            kind: 6,
+            name: "played-12-megapixels",
+            run: |case| played(case, &[("a.jpg", pictures::large_jpeg(4032, 3024))]),
+            expected: &["exit 0", "frames 1\n", "faults {}"],
+        },
+        Case {
+            kind: 6,
+            name: "played-above-64-megapixels",
+            run: |case| played(case, &[("a.jpg", pictures::large_jpeg(8200, 8192)), ("b.png", png(1))]),
+            expected: &["exit 0", "frames 1\n", "faults {\"oversize\":1}", "64 megapixels"],
+        },
+        Case {
+            kind: 6,
+            name: "watched-folders-by-date",
+            run: |case| {
+                let files = [
+                    ("2026-11-25/23/x.jpg", numbered(&jpeg(), 1)),
+                    ("2026-11-26/00/x.jpg", numbered(&jpeg(), 2)),
+                    ("y.png", png(1)),
+                ];
+                watched(case, &files, 3)
+            },
+            expected: &["exit 0", "frames 3\n", "faults {}"],
+        },
+    ]
+}
+
+const FRAME: &[&str] = &["exit 0", "\na frame\n", "faults []"];
+
+/// Kinds 5 and 6: answers with a whole image, from cameras that do not know HTTP well.
+fn sloppy_cameras() -> Vec<Case> {
+    vec![
+        Case {
+            kind: 6,
+            name: "camera-folded-line",
+            run: |case| camera(case, |_| answer("Server: cam| build 7|Content-Type: image/jpeg", &jpeg())),
+            expected: FRAME,
+        },
+        Case {
+            kind: 6,
+            name: "camera-space-before-colon",
+            run: |case| {
+                camera(case, |_| answer("X-Frame-Options : SAMEORIGIN|Content-Type: image/jpeg", &jpeg()))
+            },
+            expected: FRAME,
+        },
+        Case {
+            kind: 6,
+            name: "camera-line-without-colon",
+            run: |case| camera(case, |_| answer("Wed, 01 Jan 2020|Content-Type: image/jpeg", &jpeg())),
+            expected: FRAME,
+        },
+        Case {
+            kind: 6,
+            name: "camera-status-line-twice",
+            run: |case| camera(case, |_| answer("HTTP/1.0 200 OK|Content-Type: image/jpeg", &jpeg())),
+            expected: FRAME,
+        },
+        Case {
+            kind: 6,
+            name: "camera-http-1-0",
+            run: |case| camera(case, |_| [&b"HTTP/1.0 200 OK\r\n\r\n"[..], &jpeg()].concat()),
+            expected: FRAME,
+        },
+        Case {
+            kind: 6,
+            name: "camera-bare-line-feeds",
+            run: |case| {
+                camera(case, |_| [&b"HTTP/1.1 200 OK\nContent-Type: image/jpeg\n\n"[..], &jpeg()].concat())
+            },
+            expected: FRAME,
+        },
+        Case {
+            kind: 6,
+            name: "camera-jpeg-as-text",
+            run: |case| camera(case, |_| answer("Content-Type: text/plain", &jpeg())),
+            expected: FRAME,
+        },
+        Case {
+            kind: 6,
+            name: "camera-jpeg-as-stream",
+            run: |case| camera(case, |_| answer("content-type: application/octet-stream", &jpeg())),
+            expected: FRAME,
+        },
+        Case {
+            kind: 6,
+            name: "camera-jpeg-as-multipart",
+            run: |case| {
+                camera(case, |_| answer("Content-Type: multipart/x-mixed-replace;boundary=b", &jpeg()))
+            },
+            expected: FRAME,
+        },
+        Case {
+            kind: 6,
+            name: "camera-line-break-before-jpeg",
+            run: |case| {
+                camera(case, |_| answer("Content-Type: image/jpg", &[&b"\r\n"[..], &jpeg()].concat()))
+            },
+            expected: FRAME,
+        },
+        Case {
+            kind: 6,
+            name: "camera-multipart",
+            run: |case| {
+                camera(case, |_| {
+                    answer(
+                        "Content-Type: multipart/x-mixed-replace; boundary=\"--b\"",
+                        &[&b"----b\r\nContent-Type: image/jpeg\r\n\r\n"[..], &jpeg(), b"\r\n----b\r\n"]
+                            .concat(),
+                    )
+                })
+            },
+            expected: FRAME,
+        },
+        Case {
+            kind: 5,
+            name: "camera-bad-part-then-good",
+            run: |case| {
+                camera(case, |_| {
+                    let parts = [&b"--b\r\n\r\n"[..], &half(&jpeg()), b"\r\n--b\r\n\r\n", &jpeg()];
+                    answer("Content-Type: multipart/x-mixed-replace; boundary=b", &parts.concat())
+                })
+            },
+            expected: FRAME,
+        },
+        Case {
+            kind: 6,
+            name: "camera-chunks",
+            run: |case| {
+                camera(case, |_| {
+                    let (first, rest) = (jpeg()[..100].to_vec(), jpeg()[100..].to_vec());
+                    let length = format!("{:x}\r\n", rest.len());
+                    let chunks =
+                        [&b"64\r\n"[..], &first, b"\r\n", length.as_bytes(), &rest, b"\r\n0\r\n\r\n"]
+                            .concat();
+                    answer("Transfer-Encoding: chunked", &chunks)
+                })
+            },
+            expected: FRAME,
+        },
+        Case {
+            kind: 6,
+            name: "camera-without-tables",
+            run: |case| camera(case, |_| answer("Content-Type: image/jpeg", &without_tables(&jpeg()))),
+            expected: FRAME,
+        },
+        Case {
+            kind: 6,
+            name: "camera-without-end",
+            run: |case| camera(case, |_| answer("Content-Type: image/jpeg", &unended(&jpeg()))),
+            expected: FRAME,
+        },
+    ]
+}
+
+/// Kinds 2, 6 and 12: passwords, addresses, and answers without an image.
+fn cameras() -> Vec<Case> {
+    /// Answers a request with digest authentication, and asks other ones for it.
+    fn digest(head: &str, algorithm: &str) -> Vec<u8> {
+        if head.contains("Digest username=\"user\"") && head.contains("response=\"") {
+            return answer("Content-Type: image/jpeg", &jpeg());
+        }
+        let ask = format!("WWW-Authenticate: Digest realm=\"cam\", qop=\"auth\", nonce=\"1\"{algorithm}");
+        refusal("401 Unauthorized", &ask)
+    }
+    vec![
+        Case {
+            kind: 6,
+            name: "camera-digest-md5",
+            run: |case| camera_at(case, SNAPSHOT, true, |head| digest(head, "")),
+            expected: FRAME,
+        },
+        Case {
+            kind: 6,
+            name: "camera-digest-sha-256",
+            run: |case| camera_at(case, SNAPSHOT, true, |head| digest(head, ", algorithm=SHA-256")),
+            expected: FRAME,
+        },
+        Case {
+            kind: 12,
+            name: "camera-digest-without-password",
+            run: |case| camera(case, |head| digest(head, "")),
+            expected: &["exit 0", "\nno frame\n", "faults [\"status\"]", "401", "source.http.auth_file"],
+        },
+        Case {
+            kind: 6,
+            name: "camera-address-as-pasted",
+            run: |case| {
+                camera_at(case, " HTTP://127.0.0.1:PORT/snap?user=a b&n=\u{e4}", false, |head| {
+                    match head.contains("/snap?user=a%20b&n=%C3%A4") {
+                        true => answer("Content-Type: image/jpeg", &jpeg()),
+                        false => refusal("404 Not Found", "X: y"),
+                    }
+                })
+            },
+            expected: FRAME,
+        },
+        Case {
+            kind: 12,
+            name: "camera-moved",
+            run: |case| camera(case, |_| refusal("302 Found", "Location: http://cam.local/other?pw=s3cret")),
+            expected: &["\nno frame\n", "faults [\"status\"]", "http://cam.local:80/other", "!s3cret"],
+        },
+        Case {
+            kind: 12,
+            name: "camera-login-page",
+            run: |case| camera(case, |_| answer("Content-Type: text/html", b"<html>please log in</html>")),
+            expected: &["\nno frame\n", "faults [\"not_an_image\"]", "text/html", "please log in"],
+        },
+        Case {
+            kind: 12,
+            name: "camera-of-rtsp",
+            run: |case| camera(case, |_| b"RTSP/1.0 400 Bad Request\r\n\r\n".to_vec()),
+            expected: &["\nno frame\n", "faults [\"not_an_image\"]", "that begin \"RTSP/1.0 400 Bad Request"],
+        },
+        Case {
+            kind: 2,
+            name: "camera-cut",
+            run: |case| camera(case, |_| answer("Content-Type: image/jpeg", &half(&jpeg()))),
+            expected: &["\nno frame\n", "faults [\"cut\"]"],
+        },
+        Case {
+            kind: 12,
+            name: "camera-address-of-rtsp",
+            run: |case| {
+                let source = ["--source-kind", "http", "--source-http-url", "rtsp://u:s3cret@cam/1"];
+                ran(case, device(case).args(source))
+            },
+            expected: &["exit 2", "source.http.url", "ffmpeg", "!s3cret"],
+        },
+    ]
+}
+
+/// Kind 11: a camera that is frozen or covered gives no answers, and a still scene does.
+fn still_cameras() -> Vec<Case> {
+    const FIVE: &[&str] = &["--source-frozen-frames", "5"];
+    vec![
+        Case {
+            kind: 11,
+            name: "camera-frozen",
+            run: |case| stream(case, &[0; 10].map(|_| jpeg()), FIVE),
+            expected: &[
+                "exit 0",
+                "frames 4\n",
+                "faults {\"frozen\":6}",
+                "5 frames are equal: the camera is frozen",
+            ],
+        },
+        Case {
+            kind: 11,
+            name: "camera-alive-again",
+            run: |case| {
+                let frames = [0, 0, 0, 0, 0, 0, 1, 2, 3, 4].map(|number| numbered(&jpeg(), number));
+                stream(case, &frames, FIVE)
+            },
+            expected: &["exit 0", "frames 8\n", "faults {\"frozen\":2}", "frames answer again"],
+        },
+        Case {
+            kind: 11,
+            name: "camera-covered",
+            // The noise of a sensor: no frame equals the one before.
+            run: |case| {
+                stream(case, &[0, 1, 0, 1, 0, 1, 0, 1, 0, 1].map(|noise| flat_png(100 + noise)), FIVE)
+            },
+            expected: &["exit 0", "frames 4\n", "faults {\"frozen\":6}", "dark or covered"],
+        },
+        Case {
+            kind: 11,
+            name: "camera-still-scene",
+            run: |case| {
+                stream(case, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(|number| numbered(&jpeg(), number)), FIVE)
+            },
+            expected: &["exit 0", "frames 10\n", "faults {}"],
+        },
+        Case {
+            kind: 11,
+            name: "recording-of-equal-frames",
+            run: |case| {
+                let names = ["0.jpg", "1.jpg", "2.jpg", "3.jpg", "4.jpg", "5.jpg", "6.jpg"];
+                played(case, &names.map(|name| (name, jpeg())))
+            },
+            expected: &["exit 0", "frames 7\n", "faults {}"],
+        },
+    ]
+}
+
+/// A device of the network of one device.
+fn device(case: &CaseFolder<'_>) -> Command {
+    let mut device = command("headwater-device");
+    device.args(["--site", "inputs", "--group", case.name, "--id", "cam-0", "--slot", "0", "--json"]);
+    // No leader settles the samples, so the device waits for the whole grace period at its end.
+    device.args(["--grace-ms", "100", "--broker-address", &case.shared.broker.to_string()]);
+    device.arg("--bundle").arg(&case.shared.bundles[0]);
+    device
+}
+
+fn report(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.output).unwrap_or_default()
+}
+
+/// The numbers of frames and faults, and the log.
+fn frames_of(ended: &Ended) -> String {
+    let report = report(ended);
+    let [frames, faults, passed_over] =
+        ["source_frames", "frame_faults", "passed_over"].map(|key| report[key].to_string());
+    format!("{}\nframes {frames}\nfaults {faults}\npassed over {passed_over}\n{}", ended.exit, ended.log)
+}
+
+/// Gives a device image files one after the other.
+fn stream(case: &CaseFolder<'_>, files: &[Vec<u8>], more: &[&str]) -> String {
+    let mut device = device(case);
+    device.args(["--source-kind", "stdin", "--source-stdin-format", "mjpeg", "--capture", "source"]);
+    frames_of(&Running::start(case, device.args(more), &files.concat()).ended())
+}
+
+/// Writes files into the folder `frames`.
+fn write_frames(case: &CaseFolder<'_>, files: &[(&str, Vec<u8>)]) {
+    for (name, bytes) in files {
+        let path = case.path.join("frames").join(name);
+        fs::create_dir_all(path.parent().expect("a file in a folder")).expect("the folder can be written");
+        fs::write(path, bytes).expect("the folder can be written");
+    }
+}
+
+/// Plays a folder of files once.
+fn played(case: &CaseFolder<'_>, files: &[(&str, Vec<u8>)]) -> String {
+    write_frames(case, files);
+    let mut device = device(case);
+    device.args(["--source-kind", "folder", "--source-folder-end", "end", "--source-folder-period-ms", "1"]);
+    device.args(["--capture", "source", "--source-path"]).arg(case.path.join("frames"));
+    frames_of(&Running::start(case, &mut device, &[]).ended())
+}
+
+/// Watches a folder into which files come, until there are so many frames and faults.
+fn watched(case: &CaseFolder<'_>, files: &[(&str, Vec<u8>)], count: u64) -> String {
+    fs::create_dir_all(case.path.join("frames")).expect("the folder can be written");
+    let port = held_port().expect("a free port");
+    let mut device = device(case);
+    device.args([
+        "--source-kind",
+        "watch",
+        "--source-watch-existing",
+        "take",
+        "--source-watch-poll-ms",
+        "10",
+    ]);
+    device.args(["--capture", "source", "--admin-listen", &format!("127.0.0.1:{port}"), "--source-path"]);
+    let running = Running::start(case, device.arg(case.path.join("frames")), &[]);
+    wait(|| !http(port, "GET /live", "", &[]).is_empty());
+    write_frames(case, files);
+    wait(|| counted(port) >= count);
+    frames_of(&running.terminate())
+}
+
+/// Frames and faults of a device that runs.
+fn counted(port: u16) -> u64 {
+    metric(port, "headwater_device_source_frames_total") + metric(port, "headwater_device_frame_faults_total")
+}
+
+/// Answer of a camera to a request whose head it is given.
+type CameraAnswer = fn(&str) -> Vec<u8>;
+
+const SNAPSHOT: &str = "http://127.0.0.1:PORT/snap.jpg";
+
+/// Status 200, header lines with `|` between them, and a body that ends with the connection.
+fn answer(lines: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 200 OK\r\n{}\r\n\r\n", lines.replace('|', "\r\n"));
+    [head.as_bytes(), body].concat()
+}
+
+fn refusal(status: &str, line: &str) -> Vec<u8> {
+    format!("HTTP/1.1 {status}\r\n{line}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+}
+
+fn camera(case: &CaseFolder<'_>, answer: CameraAnswer) -> String {
+    camera_at(case, SNAPSHOT, false, answer)
+}
+
+/// Gives a device this camera until there is a frame or a fault. `PORT` in the URL becomes the camera's port.
+fn camera_at(case: &CaseFolder<'_>, url: &str, has_password: bool, answer: CameraAnswer) -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let camera_port = listener.local_addr().expect("a bound listener has an address").port();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let (mut head, mut byte) = (Vec::<u8>::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
+                head.push(byte[0]);
+            }
+            // The device may have given the request up.
+            let _ = stream.write_all(&answer(&String::from_utf8_lossy(&head)));
+        }
+    });
+    let port = held_port().expect("a free port");
+    let mut device = device(case);
+    device.args([
+        "--source-kind",
+        "http",
+        "--source-http-url",
+        &url.replace("PORT", &camera_port.to_string()),
+    ]);
+    device.args(["--capture", "clock", "--period-ms", "1000", "--source-http-timeout-ms", "900"]);
+    device.args(["--admin-listen", &format!("127.0.0.1:{port}")]);
+    if has_password {
+        device.env("HEADWATER_DEVICE_SOURCE_HTTP_AUTH", "user:s3cret");
+    }
+    let running = Running::start(case, &mut device, &[]);
+    wait(|| counted(port) > 0);
+    let ended = running.terminate();
+    let report = report(&ended);
+    let frame = if report["source_frames"].as_u64() > Some(0) { "a frame" } else { "no frame" };
+    let faults: Vec<_> =
+        report["frame_faults"].as_object().into_iter().flat_map(serde_json::Map::keys).collect();
+    format!("{}\n{frame}\nfaults {faults:?}\n{}", ended.exit, ended.log)
+}

@@ -1,0 +1,434 @@
+//! The load: a real aggregator that leads many groups of simulated devices over Mosquitto with TLS, and what it costs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tokio::time::sleep;
+
+use super::simulated::{Answers, Clock, SIMULATED_PERIOD, SimulatedGroup, connected};
+use super::{DEVICES, LIMIT, Part, Site};
+
+/// Time from the first capture to the first sample that counts.
+const WARM_UP: Duration = Duration::from_secs(10);
+
+/// Time between two looks at the memory of the aggregator.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Share of the run, from its beginning, in which memory may still grow: 3 of 10 minutes.
+const SETTLING: f64 = 0.3;
+
+/// Clock ticks of `/proc/PID/stat` in a second, which Linux fixes.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Most percent of one processor for the simulation. Above it the figures are those of the simulation.
+const MAX_SIMULATION_PERCENT: f64 = 40.0;
+
+/// Largest growth of the aggregator's resident memory, MB a minute.
+const MAX_GROWTH_MB_A_MINUTE: f64 = 1.0;
+
+/// Largest 99th percentiles in ms from capture to journalled decision: exit `local`, escalated.
+const MAX_P99_MS: [f64; 2] = [100.0, 250.0];
+
+/// Largest share of missing views in all views.
+const MAX_MISSING_SHARE: f64 = 1e-4;
+
+/// Most MB of resident memory of an aggregator with 1,000 groups of one bundle.
+pub const MAX_GROUPS_MB: f64 = 200.0;
+
+/// Size of a load.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Groups, each with [`DEVICES`] devices.
+    pub groups: usize,
+    /// Time in which samples count.
+    pub time: Duration,
+    /// When the groups capture.
+    pub phases: Phases,
+}
+
+/// When the groups capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phases {
+    /// Evenly over a period.
+    Spread,
+    /// All at the same moment.
+    Equal,
+}
+
+/// Times from capture to decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Latency {
+    /// Decisions.
+    pub decisions: usize,
+    /// Median, ms.
+    pub p50_ms: f64,
+    /// 99th percentile, ms.
+    pub p99_ms: f64,
+    /// The longest, ms.
+    pub max_ms: f64,
+}
+
+/// Results of a load.
+#[derive(Clone, Debug, Serialize)]
+pub struct LoadReport {
+    /// Groups of six devices.
+    pub groups: usize,
+    /// Seconds in which samples counted.
+    pub seconds: f64,
+    /// Whether all groups captured at the same moment.
+    pub in_phase: bool,
+    /// Captured samples that count.
+    pub captured: u64,
+    /// Captured samples that the leader never named as settled.
+    pub unsettled: u64,
+    /// Samples with two decisions.
+    pub contradicted: u64,
+    /// Missing views in all views of the decisions.
+    pub missing_share: f64,
+    /// Decisions by the reason of their degradation.
+    pub degraded: BTreeMap<&'static str, u64>,
+    /// From capture to the arrival of the decision at an operator, without a request for features.
+    pub local: Latency,
+    /// The same, with a request for features and the cloud's answer or its absence.
+    pub escalated: Latency,
+    /// Percent of one processor that the simulation used.
+    pub simulation_percent: f64,
+    /// Percent of one processor that the aggregator used.
+    pub aggregator_percent: f64,
+    /// Microseconds of the aggregator's processor time for each decision.
+    pub us_a_decision: f64,
+    /// Growth of the aggregator's resident memory in MB a minute, by least squares; `None` with fewer than three looks.
+    pub growth_mb_a_minute: Option<f64>,
+    /// Resident memory of the aggregator at each look: seconds since the first sample that counts, MB.
+    pub resident_mb: Vec<(f64, f64)>,
+    /// Messages of devices that their link did not take.
+    pub unsent: u64,
+}
+
+impl LoadReport {
+    /// Marks that the load did not keep, each with what was found; none for a good load. Without `figures_count` only the account counts: that
+    /// every sample is settled once and no message was left behind.
+    #[must_use]
+    pub fn misses(&self, figures_count: bool) -> Vec<String> {
+        let mut misses = Vec::new();
+        let mut check = |name: &str, limit: f64, found: f64| {
+            if found > limit || found.is_nan() {
+                misses.push(format!("{name}: expected at most {limit}, found {found:.3}"));
+            }
+        };
+        check("samples that were captured and not settled", 0.0, self.unsettled as f64);
+        check("samples with two decisions", 0.0, self.contradicted as f64);
+        check("messages that a link did not take", 0.0, self.unsent as f64);
+        if figures_count {
+            check(
+                "percent of a processor for the simulation (above it the run is void)",
+                MAX_SIMULATION_PERCENT,
+                self.simulation_percent,
+            );
+            check("share of missing views", MAX_MISSING_SHARE, self.missing_share);
+            for (name, limit, latency) in
+                [("local", MAX_P99_MS[0], self.local), ("escalated", MAX_P99_MS[1], self.escalated)]
+            {
+                check(&format!("p99 of {name} decisions, ms"), limit, latency.p99_ms);
+                check(
+                    &format!("1 if no decision was {name}"),
+                    0.0,
+                    f64::from(u8::from(latency.decisions == 0)),
+                );
+            }
+            let growth = self.growth_mb_a_minute.unwrap_or(f64::NAN);
+            check("growth of resident memory, MB a minute", MAX_GROWTH_MB_A_MINUTE, growth);
+        }
+        misses
+    }
+
+    /// Row of a Markdown table.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let latency =
+            |of: Latency| format!("{}: {:.1} / {:.1} / {:.1}", of.decisions, of.p50_ms, of.p99_ms, of.max_ms);
+        let growth = self.growth_mb_a_minute.map_or("too short".to_owned(), |growth| format!("{growth:+.3}"));
+        let resident = self.resident_mb.last().map_or(0.0, |(_, mb)| *mb);
+        let degraded: Vec<_> =
+            self.degraded.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        format!(
+            "| {} | {} | {:.0} | {} | {} | {:.2e} | {} | {} | {} | {:.1} | {:.1} | {:.0} | {resident:.1} | {growth} |",
+            self.groups,
+            if self.in_phase { "equal" } else { "spread" },
+            self.seconds,
+            self.captured,
+            self.unsettled,
+            self.missing_share,
+            if degraded.is_empty() { "0".to_owned() } else { degraded.join(", ") },
+            latency(self.local),
+            latency(self.escalated),
+            self.simulation_percent,
+            self.aggregator_percent,
+            self.us_a_decision,
+        )
+    }
+}
+
+/// Head of the Markdown table.
+pub const HEAD: &str = "\
+| groups | phases | s | captured | of these not settled | missing views | degraded | local: p50 / p99 / max ms | escalated: p50 / p99 / max ms | simulation, % of a processor | aggregator, % | us a decision | resident, MB | MB a minute |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |";
+
+/// Runs a load on a site of its own, whose files are in `folder`.
+///
+/// # Panics
+/// When a part does not start, or a simulated device ends.
+pub async fn run(folder: &Path, load: Load, answers: &Arc<Answers>) -> LoadReport {
+    let mut site = Site::enroll_groups(folder, load.groups);
+    for part in [Part::Broker, Part::Cloud, Part::Aggregator] {
+        site.start(part);
+    }
+    let phase = |group: usize| match load.phases {
+        Phases::Spread => SIMULATED_PERIOD * group as u32 / load.groups as u32,
+        Phases::Equal => Duration::ZERO,
+    };
+    let mut groups: Vec<_> = site
+        .groups
+        .iter()
+        .enumerate()
+        .map(|(index, group)| SimulatedGroup::start(&site, group, answers, Clock::new(phase(index))))
+        .collect();
+    connected(&groups).await;
+    until_all_devices(&site).await;
+    sleep(WARM_UP).await;
+    let aggregator = site.program(Part::Aggregator).id();
+    let unsent_before: u64 = groups.iter().map(SimulatedGroup::unsent).sum();
+    let (begin, before) =
+        (Instant::now(), (processor_seconds("self"), processor_seconds(&aggregator.to_string())));
+    groups.iter().for_each(SimulatedGroup::begin);
+    let mut resident_mb = Vec::new();
+    while begin.elapsed() < load.time {
+        sleep(LOOK.min(load.time.saturating_sub(begin.elapsed()))).await;
+        if let Some((_, kib)) = site.resident_kib().get(&Part::Aggregator) {
+            resident_mb.push((begin.elapsed().as_secs_f64(), *kib as f64 / 1000.0 * 1.024));
+        }
+        assert!(groups.iter_mut().all(SimulatedGroup::runs), "a simulated device ended");
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    let after = (processor_seconds("self"), processor_seconds(&aggregator.to_string()));
+    groups.iter().for_each(SimulatedGroup::end);
+    until_settled(&groups).await;
+    let unsent = groups.iter().map(SimulatedGroup::unsent).sum::<u64>() - unsent_before;
+    report(&load, &groups, Figures { seconds, processor: (before, after), resident_mb, unsent })
+}
+
+/// Waits until the leaders have a device in every slot, by the metric of the filled slots.
+async fn until_all_devices(site: &Site) {
+    let until = Instant::now() + LIMIT;
+    loop {
+        let metrics = site.metrics();
+        let filled =
+            metrics.iter().filter(|(name, _)| name.starts_with("headwater_aggregator_filled_slots{"));
+        let found = filled.map(|(_, slots)| *slots).sum::<f64>();
+        let expected = (site.groups.len() * DEVICES) as f64;
+        if found == expected {
+            return;
+        }
+        assert!(
+            Instant::now() < until,
+            "filled slots: expected {expected}, found {found}; see {}",
+            site.folder.display()
+        );
+        sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Waits until every sample is settled, at most 10 s: then those that are not are lost.
+async fn until_settled(groups: &[SimulatedGroup]) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < until && groups.iter().any(|group| !group.seen.lock().unsettled.is_empty()) {
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Figures of a run beside those of the groups.
+struct Figures {
+    seconds: f64,
+    /// Seconds of processor time of simulation and aggregator, before and after.
+    processor: ((f64, f64), (f64, f64)),
+    resident_mb: Vec<(f64, f64)>,
+    unsent: u64,
+}
+
+fn report(load: &Load, groups: &[SimulatedGroup], figures: Figures) -> LoadReport {
+    let Figures { seconds, processor: (before, after), resident_mb, unsent } = figures;
+    let (mut captured, mut unsettled, mut contradicted, mut missing, mut decided) = (0, 0, 0, 0, 0);
+    let (mut degraded, mut latencies) = (BTreeMap::<&str, u64>::new(), [const { Vec::<u32>::new() }; 2]);
+    for group in groups {
+        let seen = group.seen.lock();
+        captured += seen.captured;
+        unsettled += seen.unsettled.len() as u64;
+        contradicted += seen.contradicted;
+        missing += seen.missing_views;
+        decided += seen.decided.len() as u64;
+        for (reason, count) in &seen.degraded {
+            *degraded.entry(*reason).or_default() += count;
+        }
+        for (all, of_group) in latencies.iter_mut().zip(&seen.latencies_us) {
+            all.extend(of_group);
+        }
+    }
+    let [local, escalated] = latencies.map(latency);
+    let settled_from = SETTLING * load.time.as_secs_f64();
+    let late: Vec<_> = resident_mb.iter().copied().filter(|(at, _)| *at >= settled_from).collect();
+    LoadReport {
+        groups: load.groups,
+        seconds,
+        in_phase: load.phases == Phases::Equal,
+        captured,
+        unsettled,
+        contradicted,
+        missing_share: missing as f64 / (decided * DEVICES as u64).max(1) as f64,
+        degraded,
+        local,
+        escalated,
+        simulation_percent: 100.0 * (after.0 - before.0) / seconds,
+        aggregator_percent: 100.0 * (after.1 - before.1) / seconds,
+        us_a_decision: 1e6 * (after.1 - before.1) / decided.max(1) as f64,
+        growth_mb_a_minute: slope(&late).map(|a_second| 60.0 * a_second),
+        resident_mb,
+        unsent,
+    }
+}
+
+fn latency(mut us: Vec<u32>) -> Latency {
+    us.sort_unstable();
+    let at = |share: f64| {
+        let index = (us.len() as f64 * share).ceil() as usize;
+        us.get(index.saturating_sub(1)).map_or(0.0, |us| f64::from(*us) / 1000.0)
+    };
+    Latency { decisions: us.len(), p50_ms: at(0.5), p99_ms: at(0.99), max_ms: at(1.0) }
+}
+
+/// Slope of the line through the points by least squares; `None` for fewer than three points or none apart.
+fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let count = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let covariance: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+    let variance: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+    (points.len() >= 3 && variance > 0.0).then(|| covariance / variance)
+}
+
+/// Seconds of processor time that a process has used, without its children; `process` is its id or `self`.
+fn processor_seconds(process: &str) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name before the last bracket may hold spaces. User and system time are the fields 14 and 15 of the line.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok());
+    ticks.sum::<f64>() / TICKS_PER_SECOND
+}
+
+/// Resident memory in MB of an aggregator that leads this number of groups of one bundle, without devices and without TLS: the largest of 10 s
+/// after it has become the leader of all of them.
+///
+/// # Panics
+/// When it does not become their leader in time.
+pub async fn resident_mb_of_groups(folder: &Path, groups: usize) -> f64 {
+    let mut site = Site::groups_without_identity(folder, groups);
+    site.start(Part::Broker);
+    site.start(Part::Aggregator);
+    let until = Instant::now() + LIMIT;
+    loop {
+        let metrics = site.metrics();
+        let leads = |(name, state): &(&String, &f64)| {
+            name.starts_with("headwater_aggregator_leader_state{") && **state == 1.0
+        };
+        let found = metrics.iter().filter(leads).count();
+        if found == groups {
+            break;
+        }
+        let log = site.log(Part::Aggregator);
+        assert!(
+            Instant::now() < until,
+            "groups led: expected {groups}, found {found}; see {}",
+            log.display()
+        );
+        sleep(Duration::from_secs(1)).await;
+    }
+    let mut largest: u64 = 0;
+    for _ in 0..10 {
+        sleep(Duration::from_secs(1)).await;
+        let resident = site.resident_kib();
+        largest = largest.max(resident.get(&Part::Aggregator).map_or(0, |(_, kib)| *kib));
+    }
+    largest as f64 * 1.024 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slope_of_a_line_with_noise_is_that_of_the_line() {
+        let points: Vec<_> =
+            (0..40).map(|at| (f64::from(at), 5.0 + 0.25 * f64::from(at) + f64::from(at % 2))).collect();
+        let found = slope(&points).unwrap();
+        assert!((found - 0.25).abs() < 0.01, "{found}");
+        assert_eq!(slope(&points[..2]), None);
+        assert_eq!(slope(&[(1.0, 1.0); 5]), None);
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_sorted_times() {
+        let found = latency((1..=1000).rev().collect());
+        assert_eq!(found, Latency { decisions: 1000, p50_ms: 0.5, p99_ms: 0.99, max_ms: 1.0 });
+        assert_eq!(latency(Vec::new()), Latency::default());
+    }
+
+    #[test]
+    fn this_process_has_used_time_and_an_unknown_one_none() {
+        let begin = Instant::now();
+        while processor_seconds("self") == 0.0 {
+            assert!(begin.elapsed() < Duration::from_secs(60), "no processor time in a minute of work");
+        }
+        assert_eq!(processor_seconds("0"), 0.0);
+    }
+
+    #[test]
+    fn each_mark_that_is_missed_is_named() {
+        let good = LoadReport {
+            groups: 50,
+            seconds: 600.0,
+            in_phase: false,
+            captured: 300_000,
+            unsettled: 0,
+            contradicted: 0,
+            missing_share: 0.0,
+            degraded: BTreeMap::new(),
+            local: Latency { decisions: 1, ..Latency::default() },
+            escalated: Latency { decisions: 1, ..Latency::default() },
+            simulation_percent: 30.0,
+            aggregator_percent: 50.0,
+            us_a_decision: 900.0,
+            growth_mb_a_minute: Some(0.1),
+            resident_mb: Vec::new(),
+            unsent: 0,
+        };
+        assert_eq!(good.misses(true), Vec::<String>::new());
+        let slow = Latency { decisions: 9, p99_ms: 101.0, ..Latency::default() };
+        let check = |report: LoadReport, figures_count: bool, expected: &str| {
+            let misses = report.misses(figures_count).join("; ");
+            assert!(misses.contains(expected), "{expected} in {misses}");
+        };
+        check(LoadReport { unsettled: 1, ..good.clone() }, false, "not settled");
+        check(LoadReport { simulation_percent: 41.0, ..good.clone() }, true, "void");
+        check(LoadReport { local: slow, ..good.clone() }, true, "p99 of local");
+        check(
+            LoadReport { escalated: Latency::default(), ..good.clone() },
+            true,
+            "no decision was escalated",
+        );
+        check(LoadReport { growth_mb_a_minute: None, ..good.clone() }, true, "growth");
+        let slow_only = LoadReport { local: slow, ..good };
+        assert_eq!(slow_only.misses(false), Vec::<String>::new());
+    }
+}
