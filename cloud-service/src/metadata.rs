@@ -1,4 +1,4 @@
-//! What the service tells of itself, its model and its work: the answers over HTTP. The messages of gRPC have the same words.
+//! Answers over HTTP about the service, its model and its work: metadata, statistics, repository index. gRPC sends the same fields.
 
 use headwater_inference::bundle::PerNetwork;
 use serde_json::{Value, json};

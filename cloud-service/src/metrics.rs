@@ -39,7 +39,7 @@ report! {
             "headwater_cloud_request_duration_seconds",
             "Time from the head of an inference request to its answer, refusals included."
         ) => |durations| *durations;
-        /// Those of `request_durations` whose requests were refused.
+        /// Durations of the refused requests; `request_durations` has these too.
         refused_durations: DurationCounts;
         /// Of each network's model.
         models: BTreeMap<NetworkId, ModelCounts>;

@@ -31,7 +31,7 @@ pub(crate) enum Admission {
     Refuse,
 }
 
-/// What a request has shown of the cloud itself, whatever became of the sample.
+/// The state of the cloud that a request has shown, apart from what became of the sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// The cloud answers; a refusal of a model or client is an answer too.

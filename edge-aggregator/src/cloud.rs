@@ -397,7 +397,7 @@ impl CloudModel {
     /// Reason of an answer without logits. A refusal is counted by its code, and some give reason for a check of the cloud's networks.
     async fn refusal(&self, response: Response<Incoming>) -> Failure {
         let status = response.status();
-        // What the cloud says of a model or a client concerns this group alone.
+        // A refusal of a model or a client concerns this group alone, so it does not count against the cloud.
         let shown = if status.is_server_error() { Shown::Absent } else { Shown::Present };
         if status == Fault::DeadlineExceeded.http_status() {
             return Failure { reason: Degraded::CloudTimeout, shown };

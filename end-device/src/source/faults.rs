@@ -61,7 +61,7 @@ impl SharedReport {
         }
     }
 
-    /// What was found; a missing frame of the source `name` is counted.
+    /// Returns the frame; counts a missing frame of the source `name` as a fault.
     pub(crate) fn counted<T>(&self, name: impl fmt::Display, found: Result<T, Missing>) -> Option<T> {
         found.map_err(|(fault, detail)| self.count_fault(fault, format_args!("{name}: {detail}"))).ok()
     }

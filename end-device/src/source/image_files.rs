@@ -80,7 +80,7 @@ enum EntryKind {
     Other(&'static str),
 }
 
-/// What an entry is, without opening it. A link to a file is a file; links to folders could lead in circles.
+/// The kind of an entry, which is not opened. A link to a file counts as a file; a link to a folder is passed over, since it could lead in a circle.
 fn kind_of(entry: &DirEntry, name: &str) -> EntryKind {
     let kind = entry.file_type().and_then(|kind| match kind.is_symlink() {
         true => Ok((true, fs::metadata(entry.path())?.file_type())),

@@ -57,7 +57,7 @@ impl Format {
     }
 }
 
-/// What the next byte of the stream is.
+/// The part of an image to which the next byte of the stream belongs.
 #[derive(Clone, Copy)]
 enum Place {
     /// No byte of an image, as far as is known.
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn an_image_without_its_end_leaves_the_next_one_whole() {
-        // Behind the thumbnail: within it, the start of an image is part of the thumbnail.
+        // The cut comes after the thumbnail, since the start of an image inside a thumbnail begins no image.
         for (file, next) in
             [(jpeg(), jpeg()), (jpeg(), png()), (png(), png()), (webp(), webp()), (webp(), png())]
         {

@@ -21,7 +21,7 @@ const FIRST_BYTES: usize = 8;
 /// Reason code "unspecified error", which every packet of a broker may have.
 const UNSPECIFIED: u8 = 0x80;
 
-/// What a link has seen of the broker's bytes on its latest connection.
+/// First bytes and unknown reason codes that the broker sent on the latest connection.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Whether the connection was opened, with TLS where the address asks for it.
@@ -35,7 +35,7 @@ pub(crate) struct Seen {
     pub(crate) certificate: Mutex<Option<Certificate>>,
 }
 
-/// What the first bytes of the other end are.
+/// The protocol that the first bytes of the other end belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FirstAnswer {
     /// No byte has come.

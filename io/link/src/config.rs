@@ -33,7 +33,7 @@ pub struct LinkConfig {
     pub incoming_messages: usize,
     /// Longest time in milliseconds for an attempt to connect, and again for the broker's answer to the subscriptions.
     pub connect_timeout_ms: u64,
-    /// What the owner needs of the broker. A broker that cannot give it is refused like one that refuses the client.
+    /// Limits of the broker that the owner needs. A broker with lower limits is treated as one that refuses the client.
     pub needs: BrokerNeeds,
 }
 

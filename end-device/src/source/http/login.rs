@@ -78,7 +78,7 @@ impl Login {
     }
 }
 
-/// What a camera asks for, for an error.
+/// The schemes of authentication that a camera names, as the end of an error message.
 pub(super) fn found(headers: &HeaderMap) -> String {
     let of = |challenge: &Challenge| match challenge.parameter("algorithm") {
         Some(algorithm) => format!("{} with {algorithm}", challenge.scheme),
