@@ -93,25 +93,21 @@ async fn repository_index(State(state): State<CloudState>, request: Request) -> 
     let (shared, headers) = (&state.shared, request.headers().clone());
     let body = body::read(request, MAX_INDEX_BYTES, Instant::now() + shared.max_deadline).await?;
     let body = body::decoded(body, &headers, body::CONTENT_ENCODING, MAX_INDEX_BYTES)?;
-    let only_ready = match body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&body) {
-        [] => false,
-        body => only_ready(body)?,
+    let asked = match body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&body) {
+        [] => None,
+        body => serde_json::from_slice::<Option<Map<String, Value>>>(body)
+            .map_err(|error| Refusal::new(Fault::Malformed, format!("body: {error}")))?,
     };
-    Ok(json_answer(&shared.index(only_ready)))
-}
-
-fn only_ready(body: &[u8]) -> Result<bool, Refusal> {
-    let refuse = |reason| Refusal::new(Fault::Malformed, format!("body: {reason}"));
-    let asked: Option<Map<String, Value>> =
-        serde_json::from_slice(body).map_err(|error| refuse(error.to_string()))?;
-    match asked.unwrap_or_default().get("ready") {
-        None | Some(Value::Null) => Ok(false),
-        Some(Value::Bool(only_ready)) => Ok(*only_ready),
+    let only_ready = match asked.unwrap_or_default().remove("ready") {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(only_ready)) => only_ready,
         Some(other) => {
             let found = clipped(&other.to_string());
-            Err(refuse(format!("`ready`: expected true or false, found {found}")))
+            let message = format!("`ready`: expected true or false, found {found}");
+            return Err(Refusal::new(Fault::Malformed, message));
         }
-    }
+    };
+    Ok(json_answer(&shared.index(only_ready)))
 }
 
 /// The page that describes this interface.

@@ -1,9 +1,10 @@
 //! The body of a request: read within bounds, and freed of its `Content-Encoding`.
 
 use std::fmt::Display;
+use std::future::Future;
 use std::io::Read;
 
-use axum::body::{Body, HttpBody, to_bytes};
+use axum::body::{HttpBody, to_bytes};
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use bytes::Bytes;
@@ -22,25 +23,32 @@ pub(crate) const CONTENT_ENCODING: &str = "content-encoding";
 /// connection.
 pub(crate) async fn read(request: Request, limit: usize, until: Instant) -> Result<Bytes, Refusal> {
     let (parts, body) = request.into_parts();
-    let reading = read_within(body, limit, until);
-    match parts.extensions.get::<RequestConnection>() {
-        Some(connection) => connection.while_reading(reading).await,
-        None => reading.await,
-    }
-}
-
-async fn read_within(body: Body, limit: usize, until: Instant) -> Result<Bytes, Refusal> {
     let announced = body.size_hint().lower();
     if announced > limit as u64 {
         return Err(oversize(limit, announced));
     }
-    let late = |_| Refusal::new(Fault::DeadlineExceeded, "body: it did not arrive within http.deadline_ms");
-    let read = timeout_at(until, to_bytes(body, limit)).await.map_err(late)?;
+    let reading = in_time("body", until, to_bytes(body, limit));
+    let read = match parts.extensions.get::<RequestConnection>() {
+        Some(connection) => connection.while_reading(reading).await?,
+        None => reading.await?,
+    };
     // Any other error than that of the limit is a broken connection.
     read.map_err(|error| match error.into_inner().is::<LengthLimitError>() {
         true => oversize(limit, "more"),
         false => Refusal::new(Fault::Malformed, "body: ended early"),
     })
+}
+
+/// The result of `reading`, if it is there until `until`; a refusal says what is late.
+pub(crate) async fn in_time<T>(
+    what: &str,
+    until: Instant,
+    reading: impl Future<Output = T>,
+) -> Result<T, Refusal> {
+    let late = |_| {
+        Refusal::new(Fault::DeadlineExceeded, format!("{what}: it did not arrive within http.deadline_ms"))
+    };
+    timeout_at(until, reading).await.map_err(late)
 }
 
 /// The body without the encoding that the header of that name says, at most `limit` bytes long.

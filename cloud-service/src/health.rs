@@ -30,13 +30,12 @@ pub(crate) struct Healths {
 impl Healths {
     /// Whether every thread answers and the service is not stopping.
     pub(crate) fn is_ready(&self) -> bool {
-        !*self.is_stopping.borrow()
-            && self.threads.iter().all(|(_, health)| *health.borrow() == Health::Ready)
+        self.unready_reason().is_none()
     }
 
     /// Whether no thread has failed, and none hangs.
     pub(crate) fn is_live(&self) -> bool {
-        !self.has_failed() && self.work_loops.hanging().is_none()
+        self.liveness() == Liveness::Live
     }
 
     fn has_failed(&self) -> bool {

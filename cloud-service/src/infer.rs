@@ -38,7 +38,7 @@ async fn answer_http(shared: &Shared, model: ModelName, request: Request) -> Res
     shared.metrics.counts().body_received_bytes += body.len() as u64;
     let body = body::decoded(body, &headers, body::CONTENT_ENCODING, limit)?;
     let question = Question { client, body: &body, head_bytes, arrived, longest: shared.max_deadline };
-    let Answer { response, form, network } = question.ask(shared).await?;
+    let (response, form, network) = question.ask(shared).await?;
     let (body, head_bytes) = encode_response(response, form, &network.labels);
     shared.metrics.counts().body_sent_bytes += body.len() as u64;
     let Some(head_bytes) = head_bytes else {
@@ -82,15 +82,9 @@ pub(crate) struct Question<'a> {
     pub(crate) longest: Duration,
 }
 
-/// Logits, and the form in which the request wants them.
-pub(crate) struct Answer<'a> {
-    pub(crate) response: InferResponse,
-    pub(crate) form: Form,
-    pub(crate) network: &'a Network,
-}
-
 impl Question<'_> {
-    pub(crate) async fn ask(self, shared: &Shared) -> Result<Answer<'_>, Refusal> {
+    /// The answer, the form in which the request wants it, and the network that gave it.
+    pub(crate) async fn ask(self, shared: &Shared) -> Result<(InferResponse, Form, &Network), Refusal> {
         let opened = open_request(self.body, self.head_bytes)?;
         let asked = opened.network();
         let network = shared.network(asked).inspect_err(|_| {
@@ -113,7 +107,7 @@ impl Question<'_> {
         let logits = network.queue.ask(request.batch, self.arrived + time).await?;
         let (id, model_name) = (request.id, shared.model_name.clone());
         let response = InferResponse { id, model_name, network: Some(network.id), logits };
-        Ok(Answer { response, form, network })
+        Ok((response, form, network))
     }
 }
 

@@ -17,24 +17,15 @@ const MAX_CLIENTS: usize = 256;
 /// Time of the last line in the log about each client and reason.
 #[derive(Debug, Default)]
 pub(crate) struct RefusedClients {
-    /// Locked for single updates, never across an await.
-    logged: Mutex<HashMap<(IpAddr, Reason), Instant>>,
-}
-
-/// Why a client is refused.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Reason {
-    /// The client asks for this network, which the service does not have.
-    Network(NetworkId),
-    /// The client shows no certificate or key that is accepted. The text is the holder of its certificate, empty without one.
-    Unauthorized(String),
+    /// A reason is the network that a client asks for, or the holder of its certificate. Locked for single updates, never across an await.
+    logged: Mutex<HashMap<(IpAddr, String), Instant>>,
 }
 
 impl RefusedClients {
     /// Logs a request for another network than those that are served.
     pub(crate) fn log_network(&self, client: IpAddr, asked: NetworkId, served: &str) {
-        if self.is_time(client, &Reason::Network(asked), Instant::now()) {
-            let asked = asked.short();
+        let asked = asked.short();
+        if self.is_time(client, &asked, Instant::now()) {
             warn!(
                 %client, asked, served,
                 "a client asks for a network that this service does not have: give all tiers the same bundle"
@@ -44,23 +35,23 @@ impl RefusedClients {
 
     /// Logs a request of a client that is not admitted. `holder` is the holder of its certificate; empty if the client showed none.
     pub(crate) fn log_unauthorized(&self, client: IpAddr, holder: &str, reason: &str) {
-        if self.is_time(client, &Reason::Unauthorized(holder.to_owned()), Instant::now()) {
+        if self.is_time(client, holder, Instant::now()) {
             warn!(%client, holder, reason, "a client is not admitted");
         }
     }
 
-    fn is_time(&self, client: IpAddr, reason: &Reason, now: Instant) -> bool {
-        let mut logged = self.logged.lock();
+    fn is_time(&self, client: IpAddr, reason: &str, now: Instant) -> bool {
+        let (client, mut logged) = ((client, reason.to_owned()), self.logged.lock());
         if logged.len() >= MAX_CLIENTS {
             logged.retain(|_, at| now.saturating_duration_since(*at) < PAUSE);
         }
-        let last = logged.get(&(client, reason.clone()));
+        let last = logged.get(&client);
         let is_time = match last {
             Some(last) => now.saturating_duration_since(*last) >= PAUSE,
             None => logged.len() < MAX_CLIENTS,
         };
         if is_time {
-            logged.insert((client, reason.clone()), now);
+            logged.insert(client, now);
         }
         is_time
     }
@@ -79,20 +70,17 @@ mod tests {
     #[test]
     fn each_client_and_reason_has_a_line_a_minute() {
         let (networks, now) = (RefusedClients::default(), Instant::now());
-        let [first, second] = [1, 2].map(|byte| Reason::Network(NetworkId([byte; 32])));
-        assert!(networks.is_time(client(1), &first, now));
-        assert!(!networks.is_time(client(1), &first, now + PAUSE - Duration::from_millis(1)));
-        assert!(networks.is_time(client(1), &second, now) && networks.is_time(client(2), &first, now));
-        assert!(networks.is_time(client(1), &first, now + PAUSE));
+        assert!(networks.is_time(client(1), "first", now));
+        assert!(!networks.is_time(client(1), "first", now + PAUSE - Duration::from_millis(1)));
+        assert!(networks.is_time(client(1), "second", now) && networks.is_time(client(2), "first", now));
+        assert!(networks.is_time(client(1), "first", now + PAUSE));
     }
 
     #[test]
     fn a_flood_of_clients_takes_bounded_memory_and_log() {
         let (networks, now) = (RefusedClients::default(), Instant::now());
-        let asked = Reason::Unauthorized(String::new());
-        let lines = |from: usize, at| {
-            (from..from + 1000).filter(|&n| networks.is_time(client(n), &asked, at)).count()
-        };
+        let lines =
+            |from: usize, at| (from..from + 1000).filter(|&n| networks.is_time(client(n), "", at)).count();
         assert_eq!((lines(0, now), lines(1000, now)), (MAX_CLIENTS, 0));
         assert_eq!(lines(2000, now + PAUSE), MAX_CLIENTS);
         assert_eq!(networks.logged.lock().len(), MAX_CLIENTS);

@@ -96,8 +96,11 @@ impl CloudService {
         let tls = state.shared.admission.identity().is_some();
         info!(%addr, grpc = grpc_addr.map(display), tls, model = config.model.name, network, next_network, "serving");
         let stop = watch::Sender::new(false);
-        let http = serve_until(listener, state.clone(), &config, stop.subscribe());
-        let grpc = grpc.map(|listener| serve_grpc_until(listener, state, &config, stop.subscribe()));
+        let limits = limits(&config);
+        let bound = |tcp| HttpListener { tcp, identity: state.shared.admission.identity().cloned() };
+        let until_stopped = || stopped(state.clone(), ms(config.stop_delay_ms), stop.subscribe());
+        let http = serve_http(bound(listener), state.clone(), limits, until_stopped());
+        let grpc = grpc.map(|listener| serve_grpc(bound(listener), state.clone(), limits, until_stopped()));
         let server = tokio::spawn(async move {
             match grpc {
                 Some(grpc) => {
@@ -171,65 +174,43 @@ impl CloudSettings {
     }
 }
 
-/// Serves until `stop` turns true or its sender is dropped. Dropping the future cuts every connection at once.
-fn serve_until(
-    listener: TcpListener,
+/// Serves until `stopped` ends. Dropping the future cuts every connection at once.
+async fn serve_http(
+    listener: HttpListener,
     state: CloudState,
-    config: &CloudConfig,
-    stop: watch::Receiver<bool>,
-) -> impl Future<Output = ()> + use<> {
-    let limits = limits(config);
-    let (router, metrics) = (app(state.clone()), Arc::clone(&state.shared.metrics));
-    let closed = Arc::clone(&metrics.closed);
+    limits: ServerLimits,
+    stopped: impl Future<Output = ()>,
+) {
+    let metrics = Arc::clone(&state.shared.metrics);
+    let (router, closed) = (app(state), Arc::clone(&metrics.closed));
     let service = move || {
         metrics.counts().connections += 1;
         TowerToHyperService::new(router.clone())
     };
-    let identity = state.shared.admission.identity().cloned();
-    let stopped = stopped(state, ms(config.stop_delay_ms), stop);
-    serve(HttpListener { tcp: listener, identity }, service, limits, closed, stopped)
+    serve(listener, service, limits, closed, stopped).await;
 }
 
 /// Serves gRPC likewise.
 #[cfg(feature = "grpc")]
-fn serve_grpc_until(
-    listener: TcpListener,
+async fn serve_grpc(
+    listener: HttpListener,
     state: CloudState,
-    config: &CloudConfig,
-    stop: watch::Receiver<bool>,
-) -> impl Future<Output = ()> + use<> {
-    let limits = headwater_transport::GrpcLimits {
-        server: limits(config),
-        message_bytes: state.shared.body_limit(false),
-        message_timeout: state.shared.max_deadline,
-    };
-    let identity = state.shared.admission.identity().cloned();
+    server: ServerLimits,
+    stopped: impl Future<Output = ()>,
+) {
+    let limits = headwater_transport::GrpcLimits { server, message_bytes: state.shared.body_limit(false) };
     let closed = Arc::clone(&state.shared.metrics.closed);
-    let stopped = stopped(state.clone(), ms(config.stop_delay_ms), stop);
     let service = move || {
         state.shared.metrics.counts().connections += 1;
         let state = state.clone();
         move |call| crate::grpc::answer(state.clone(), call)
     };
-    headwater_transport::serve_grpc(
-        HttpListener { tcp: listener, identity },
-        service,
-        limits,
-        closed,
-        stopped,
-    )
+    headwater_transport::serve_grpc(listener, service, limits, closed, stopped).await;
 }
 
 /// No gRPC: the check of the settings refuses an address.
 #[cfg(not(feature = "grpc"))]
-fn serve_grpc_until(
-    _: TcpListener,
-    _: CloudState,
-    _: &CloudConfig,
-    _: watch::Receiver<bool>,
-) -> impl Future<Output = ()> + use<> {
-    std::future::ready(())
-}
+async fn serve_grpc(_: HttpListener, _: CloudState, _: ServerLimits, _: impl Future<Output = ()>) {}
 
 /// Ends when the service stops, after the time in which the service says that it is not ready.
 async fn stopped(state: CloudState, delay: Duration, mut stop: watch::Receiver<bool>) {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use headwater_protocol::{GroupId, SiteId};
 use headwater_telemetry::{
-    AdminServer, Health, Metrics, Program, ReloadSignal, ReportMetric, ServiceManager, WorkLoops,
-    certificate_metrics,
+    AdminServer, Health, IntGaugeVec, Metrics, Program, ReloadSignal, ReportMetric, ServiceManager,
+    WorkLoops, certificate_metrics,
 };
 use headwater_transport::tls::CertificateState;
 use tokio::sync::watch;
@@ -24,15 +24,14 @@ use tracing::{error, warn};
 
 use crate::error::AggregatorError;
 use crate::group::edge::GroupEdge;
-use crate::group::health::{CloudView, FailedGroups, GroupsHealth};
+use crate::group::health::{CloudView, GroupsHealth};
 use crate::group::leader::GroupLeader;
 use crate::group::member::{Member, MemberReport};
 use crate::group::shared::Shared;
 use crate::group::status::WatchedGroup;
 use crate::report::GroupReport;
 use crate::settings::config::{AggregatorConfig, OpenedGroup};
-use crate::settings::group::GroupSettings;
-use crate::settings::group::Role;
+use crate::settings::group::{GroupSettings, Role};
 use crate::settings::group_policy::SharedPolicy;
 use crate::settings::live::{GroupDevices, ListedDevices, start_policy};
 
@@ -44,7 +43,8 @@ pub struct Aggregator {
     stop: watch::Sender<bool>,
     running: JoinSet<GroupEnd>,
     ended: Vec<GroupEnd>,
-    failed: FailedGroups,
+    /// The metric of groups that failed.
+    failed: IntGaugeVec,
     admin: Option<AdminServer>,
     policies: Vec<SharedPolicy>,
     devices: Vec<GroupDevices>,
@@ -95,6 +95,8 @@ impl Aggregator {
     }
 
     fn without_groups(metrics: &Metrics) -> Self {
+        let help =
+            "1 once the group has ended by itself or did not start; only a new process leads it again.";
         Self {
             groups: Vec::new(),
             work_loops: WorkLoops::default(),
@@ -102,7 +104,7 @@ impl Aggregator {
             stop: watch::Sender::new(false),
             running: JoinSet::new(),
             ended: Vec::new(),
-            failed: FailedGroups::new(metrics),
+            failed: metrics.gauges("headwater_aggregator_group_failed", help, &["site", "group"]),
             admin: None,
             policies: Vec::new(),
             devices: Vec::new(),
@@ -118,7 +120,6 @@ impl Aggregator {
     /// Health of all groups that were started.
     pub fn health(&self) -> Arc<dyn Health> {
         Arc::new(GroupsHealth {
-            failed: self.failed.clone(),
             groups: self.groups.clone(),
             work_loops: self.work_loops.clone(),
             cloud: self.cloud.clone(),
@@ -154,8 +155,7 @@ impl Aggregator {
             Err(failure) if !matches!(failure, AggregatorError::Config(_)) => {
                 let (site, group) = (config.settings.site.clone(), config.settings.group.clone());
                 error!(%site, %group, %failure, "the group does not start; the others go on");
-                self.failed.watch(&config);
-                self.failed.add(&site, &group, &failure);
+                self.failed.with_label_values(&[site.as_str(), group.as_str()]).set(1);
                 let watched = WatchedGroup::not_started(&config);
                 watched.fail(failure.to_string());
                 self.groups.push(watched);
@@ -177,14 +177,15 @@ impl Aggregator {
         let read = member.reader();
         let watched = WatchedGroup::new(config, move || read().into_group_report());
         self.groups.push(watched.clone());
-        self.failed.watch(config);
-        let (mut stop, failed) = (self.stop.subscribe(), self.failed.clone());
+        // The metric exists before a failure, with value 0.
+        let failed = self.failed.with_label_values(&[site.as_str(), group.as_str()]);
+        let mut stop = self.stop.subscribe();
         let stop = async move { _ = stop.wait_for(|stop| *stop).await };
         self.running.spawn(async move {
             let outcome = member.run(stop).await.map(R::into_group_report);
             if let Err(failure) = &outcome {
                 error!(%site, %group, %failure, "the group ended; the others go on");
-                failed.add(&site, &group, failure);
+                failed.set(1);
                 watched.fail(failure.to_string());
             }
             GroupEnd { site, group, outcome }

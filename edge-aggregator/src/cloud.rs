@@ -159,9 +159,7 @@ impl CloudConnection {
             log: Mutex::new(LogLimit::new(1)),
         }
     }
-}
 
-impl CloudConnection {
     /// Name of the state of the connection, for the status.
     pub(crate) fn state(&self) -> &'static str {
         self.breaker.lock().state_name()
@@ -195,18 +193,12 @@ impl CloudClient {
     /// # Errors
     /// The reason why no request goes out: no cloud, an open breaker, or a cloud that asked this group to wait. Such a request has no reply.
     pub(crate) fn ask(&mut self, question: CloudQuestion, now: Instant) -> Result<(), Degraded> {
-        let model = self.model.as_ref().ok_or(Degraded::CloudUnreachable);
-        let admitted = model.and_then(|model| Ok((Arc::clone(model), model.admit(now)?)));
-        match admitted {
-            Ok((model, admitted)) => {
-                self.pending.spawn(model.run(question, admitted, now));
-                Ok(())
-            }
-            Err(reason) => {
-                *self.report.lock().cloud.failed.entry(reason).or_default() += 1;
-                Err(reason)
-            }
-        }
+        let started = self.model.as_ref().ok_or(Degraded::CloudUnreachable).and_then(|model| {
+            let admitted = model.admit(now)?;
+            self.pending.spawn(Arc::clone(model).run(question, admitted, now));
+            Ok(())
+        });
+        started.inspect_err(|reason| *self.report.lock().cloud.failed.entry(*reason).or_default() += 1)
     }
 
     /// The next reply; never returns while no request is pending.
@@ -239,18 +231,15 @@ impl CloudModel {
         formats: Arc<PerNetwork<MessageFormat>>,
         report: Arc<Mutex<LeaderReport>>,
     ) -> Result<Self, String> {
-        let (uri, metadata_uri) = (infer_endpoint(cloud, model)?, model_endpoint(cloud, model, "")?);
-        let (group, model, check_networks) = (group.clone(), model.to_owned(), Notify::new());
-        let paused_until = Mutex::new(None);
         Ok(Self {
+            uri: infer_endpoint(cloud, model)?,
+            metadata_uri: model_endpoint(cloud, model, "")?,
             connection,
-            group,
-            uri,
-            metadata_uri,
+            group: group.clone(),
             formats,
-            model,
-            paused_until,
-            check_networks,
+            model: model.to_owned(),
+            paused_until: Mutex::new(None),
+            check_networks: Notify::new(),
             report,
         })
     }
@@ -327,7 +316,10 @@ impl CloudModel {
         sent_in_time: &AtomicBool,
     ) -> Result<Vec<f32>, Failure> {
         let of_ours = |reason| Failure { reason, shown: Shown::Nothing };
-        let of_answer = |reason| Failure { reason, shown: Shown::Present };
+        let refused = |code| {
+            self.count_refusal(code);
+            Failure { reason: Degraded::CloudRefused, shown: Shown::Present }
+        };
         let absent = Failure { reason: Degraded::CloudUnreachable, shown: Shown::Absent };
         let permit = self.connection.permits.acquire().await;
         let _permit = permit.map_err(|_closed_never| of_ours(Degraded::CloudUnreachable))?;
@@ -352,32 +344,23 @@ impl CloudModel {
         let max_bytes = MAX_JSON_BYTES + 16 * format.classes;
         let body = Limited::new(response.into_body(), max_bytes).collect().await;
         let body = body.map_err(|error| {
-            if !error.is::<LengthLimitError>() {
-                return absent;
-            }
-            self.count_refusal(Fault::Malformed.code());
-            of_answer(Degraded::CloudRefused)
+            if error.is::<LengthLimitError>() { refused(Fault::Malformed.code()) } else { absent }
         })?;
         let body = body.to_bytes();
         self.report.lock().cloud.body_received_bytes += body.len() as u64;
         match decode_response(&body, head_bytes, 1, format.classes) {
             Ok(answer) if answer.network.is_some_and(|network| network != format.network) => {
-                self.count_refusal(Fault::WrongNetwork.code());
                 self.check_networks.notify_one();
-                Err(of_answer(Degraded::CloudRefused))
+                Err(refused(Fault::WrongNetwork.code()))
             }
             Ok(answer)
                 if answer.id.as_ref().is_some_and(|found| *found != id)
                     || answer.model_name != self.model =>
             {
-                self.count_refusal("of_another_request");
-                Err(of_answer(Degraded::CloudRefused))
+                Err(refused("of_another_request"))
             }
             Ok(answer) => Ok(answer.logits),
-            Err(_) => {
-                self.count_refusal(Fault::Malformed.code());
-                Err(of_answer(Degraded::CloudRefused))
-            }
+            Err(_) => Err(refused(Fault::Malformed.code())),
         }
     }
 

@@ -8,10 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::error::AggregatorError;
 use crate::group::leader::local_edges;
 use crate::open_files;
-use crate::settings::config::infer_endpoint;
-use crate::settings::config::{AggregatorConfig, OpenedGroup};
-use crate::settings::group::GroupSettings;
-use crate::settings::group::Role;
+use crate::settings::config::{AggregatorConfig, OpenedGroup, infer_endpoint};
+use crate::settings::group::{GroupSettings, Role};
 
 impl AggregatorConfig {
     /// Every setting that cannot work, with key, expected and found. The check opens no connection and changes no file. If a member, an

@@ -74,7 +74,10 @@ impl Device {
         let network = bundle.network_id();
         let boot = next_boot(state.as_ref(), network, SystemTime::now())?;
         let spool = open_spool(settings, network, &report)?;
-        let frame_ids = frame_ids(settings.capture(), state.as_ref(), &spool)?;
+        // Ids of a device that makes a sample of each frame.
+        let frame_ids = (settings.capture() == Capture::Source)
+            .then(|| FrameIds::open(state.as_ref(), spool.newest()))
+            .transpose()?;
         let limits = bundle.manifest().limits();
         let scores = ScoreCoder::of(bundle.manifest(), settings.slot);
         let maps = MapCoder::of(&bundle, settings.slot)
@@ -305,21 +308,5 @@ fn open_spool(
         }
         // Without a state folder, or for a spool of 0 bytes, which holds only the ids of given-up samples.
         _ => Ok(Spool::in_memory(spool.max_bytes, network, report.clone())),
-    }
-}
-
-/// Ids of a device that makes a sample of each frame; they continue after the highest id in the spool. `None` for any other capture.
-fn frame_ids(
-    capture: Capture,
-    state: Option<&StateFolder>,
-    spool: &Spool,
-) -> Result<Option<FrameIds>, DeviceError> {
-    match capture {
-        Capture::Source => {
-            let mut ids = FrameIds::open(state)?;
-            ids.continue_after(spool.newest().unwrap_or_default());
-            Ok(Some(ids))
-        }
-        Capture::Trigger | Capture::Clock { .. } => Ok(None),
     }
 }

@@ -1,5 +1,7 @@
 //! The files and folders that the settings name, opened and checked.
 
+use std::fmt::Display;
+
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{LivePolicy, Policy, PolicyChanges, PolicyFileError};
 use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId, Slot};
@@ -87,13 +89,12 @@ impl DeviceSettings {
                 "expected a folder, found a file",
             ));
         }
-        let bundle = Bundle::open(&self.bundle)
-            .map_err(|error| DeviceError::unusable("loading the bundle", self.bundle.display(), error))?;
+        let unusable =
+            |error: &dyn Display| DeviceError::unusable("loading the bundle", self.bundle.display(), error);
+        let bundle = Bundle::open(&self.bundle).map_err(|error| unusable(&error))?;
         let trust = self.security.trust(&self.full_name(), Some(&self.site)).map_err(DeviceError::Unfit)?;
         if let Some(trust) = trust {
-            bundle
-                .check_signature(&trust)
-                .map_err(|error| DeviceError::unusable("loading the bundle", self.bundle.display(), error))?;
+            bundle.check_signature(&trust).map_err(|error| unusable(&error))?;
         }
         if let Some(file) = &self.policy {
             let policy = PolicyChanges::policy_of(file, bundle.policies());

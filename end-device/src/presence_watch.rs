@@ -54,8 +54,10 @@ pub(crate) struct Correction {
 /// The device's own retained messages, and when to publish them again.
 #[derive(Debug)]
 pub(crate) struct PresenceWatch {
-    birth: Bytes,
-    status: Bytes,
+    /// The birth that the broker should keep.
+    pub(crate) birth: Bytes,
+    /// The status that the broker should keep.
+    pub(crate) status: Bytes,
     other_birth: Option<Disturbance>,
     other_status: Option<Disturbance>,
     due_us: u64,
@@ -84,16 +86,6 @@ impl PresenceWatch {
             has_own_birth: false,
             is_birth_refused: false,
         }
-    }
-
-    /// Replaces the birth that the broker should keep.
-    pub(crate) fn set_birth(&mut self, birth: Bytes) {
-        self.birth = birth;
-    }
-
-    /// Takes another status of this device.
-    pub(crate) fn set_status(&mut self, status: Bytes) {
-        self.status = status;
     }
 
     /// Notes a birth that the broker sent; returns what should be logged at once.

@@ -17,44 +17,26 @@ pub(crate) struct RecentSamples {
     unconfirmed: Vec<SampleId>,
 }
 
-/// Verdict on a trigger, by its sample's id and the ids before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admission {
-    /// A new sample near the newest one, or the first sample.
-    New,
-    /// A new sample whose trigger confirms the trigger of this earlier sample: the earlier sample's answer may be sent now.
-    Confirms(SampleId),
-    /// A new sample far above the newest one. It is captured, and answered once a second trigger near it has come.
-    Unconfirmed,
-    /// The sample was captured before.
-    Repeated,
-    /// The id is not above the newest id: ids of a group only grow.
-    Backwards,
-    /// The id is above [`Trigger::MAX_ID`](headwater_protocol::Trigger::MAX_ID).
-    TooHigh,
-}
-
 impl RecentSamples {
-    /// Classifies a sample, and remembers it unless it is repeated, backwards or too high.
-    pub(crate) fn admit(&mut self, sample: SampleId) -> Admission {
+    /// Judges the trigger of a sample, and remembers the sample unless its trigger is refused. `None`: it was captured before.
+    pub(crate) fn admit(&mut self, sample: SampleId) -> Option<JudgedTrigger> {
         if self.ids.contains(&sample) {
-            return Admission::Repeated;
+            return None;
         }
-        let admission = match self.triggers.judge(sample) {
-            JudgedTrigger::Believed => Admission::New,
+        let judged = self.triggers.judge(sample);
+        match judged {
+            JudgedTrigger::Believed => self.remember(sample),
             JudgedTrigger::Confirms(first) => {
                 self.unconfirmed.retain(|id| *id != first);
-                Admission::Confirms(first)
+                self.remember(sample);
             }
-            JudgedTrigger::Unconfirmed => Admission::Unconfirmed,
-            JudgedTrigger::Below => return Admission::Backwards,
-            JudgedTrigger::TooHigh => return Admission::TooHigh,
-        };
-        self.remember(sample);
-        if admission == Admission::Unconfirmed {
-            self.unconfirmed.push(sample);
+            JudgedTrigger::Unconfirmed => {
+                self.remember(sample);
+                self.unconfirmed.push(sample);
+            }
+            JudgedTrigger::Below | JudgedTrigger::TooHigh => {}
         }
-        admission
+        Some(judged)
     }
 
     /// Remembers a captured sample. An id of the device's own clock may be lower than the id before, after the clock was set back.
@@ -66,9 +48,12 @@ impl RecentSamples {
         self.ids.push_back(sample);
     }
 
-    /// Takes the highest settled id of the leader's account. A device that followed a wrong trigger far above this id goes back to it.
-    pub(crate) fn settle(&mut self, highest: SampleId) {
+    /// Takes the highest settled id of the leader's account. A device that followed a wrong trigger far above this id goes back to it;
+    /// returns whether it did.
+    pub(crate) fn settle(&mut self, highest: SampleId) -> bool {
+        let before = self.triggers.newest();
         self.triggers.settle(highest);
+        self.triggers.newest() != before
     }
 
     /// Whether a captured sample's trigger still waits for a second trigger that confirms it.
@@ -91,11 +76,15 @@ impl RecentSamples {
 mod tests {
     use headwater_protocol::Trigger;
 
-    use super::Admission::{Backwards, Confirms, New, Repeated, TooHigh, Unconfirmed};
     use super::*;
 
+    const NEW: Option<JudgedTrigger> = Some(JudgedTrigger::Believed);
+    const UNCONFIRMED: Option<JudgedTrigger> = Some(JudgedTrigger::Unconfirmed);
+    const BELOW: Option<JudgedTrigger> = Some(JudgedTrigger::Below);
+    const TOO_HIGH: Option<JudgedTrigger> = Some(JudgedTrigger::TooHigh);
+
     #[track_caller]
-    fn check(recent: &mut RecentSamples, triggers: &[(u64, Admission)]) {
+    fn check(recent: &mut RecentSamples, triggers: &[(u64, Option<JudgedTrigger>)]) {
         for &(sample, expected) in triggers {
             assert_eq!(recent.admit(SampleId(sample)), expected, "{sample}");
         }
@@ -109,42 +98,39 @@ mod tests {
         let mut recent = RecentSamples::default();
         check(
             &mut recent,
-            &[(5, New), (FAR, Unconfirmed), (6, New), (FAR + 1, Unconfirmed), (7, New), (6, Repeated)],
+            &[(5, NEW), (FAR, UNCONFIRMED), (6, NEW), (FAR + 1, UNCONFIRMED), (7, NEW), (6, None)],
         );
         let found = [5, FAR, 6, FAR + 1, 7].map(|id| recent.is_unconfirmed(SampleId(id)));
         assert_eq!(found, [false, true, false, true, false]);
         assert_eq!((recent.newest(), recent.waits()), (SampleId(7), false));
-        check(&mut recent, &[(FAR + 2000, Unconfirmed)]);
+        check(&mut recent, &[(FAR + 2000, UNCONFIRMED)]);
         assert_eq!((recent.newest(), recent.waits()), (SampleId(7), true));
         check(
             &mut RecentSamples::default(),
-            &[(Trigger::MAX_ID.0 + 1, TooHigh), (5, New), (u64::MAX, TooHigh)],
+            &[(Trigger::MAX_ID.0 + 1, TOO_HIGH), (5, NEW), (u64::MAX, TOO_HIGH)],
         );
     }
 
     #[test]
     fn a_second_trigger_confirms_the_one_before_and_a_repeated_one_is_no_second() {
         let mut recent = RecentSamples::default();
-        let first = Confirms(SampleId(FAR));
-        check(
-            &mut recent,
-            &[(5, New), (FAR, Unconfirmed), (FAR, Repeated), (FAR + 1, first), (6, Backwards)],
-        );
+        let first = Some(JudgedTrigger::Confirms(SampleId(FAR)));
+        check(&mut recent, &[(5, NEW), (FAR, UNCONFIRMED), (FAR, None), (FAR + 1, first), (6, BELOW)]);
         assert!(!recent.is_unconfirmed(SampleId(FAR)) && !recent.is_unconfirmed(SampleId(FAR + 1)));
     }
 
     #[test]
     fn a_device_whose_first_trigger_was_wrong_follows_the_leader_s_account() {
         let mut recent = RecentSamples::default();
-        check(&mut recent, &[(FAR, New), (5, Backwards)]);
-        recent.settle(SampleId(4));
-        check(&mut recent, &[(5, New), (6, New), (FAR, Repeated), (FAR + 1, Unconfirmed)]);
+        check(&mut recent, &[(FAR, NEW), (5, BELOW)]);
+        assert!(recent.settle(SampleId(4)) && !recent.settle(SampleId(4)));
+        check(&mut recent, &[(5, NEW), (6, NEW), (FAR, None), (FAR + 1, UNCONFIRMED)]);
     }
 
     #[test]
     fn a_repeated_trigger_is_distinguished_from_one_that_goes_backwards() {
         let mut recent = RecentSamples::default();
-        check(&mut recent, &[(0, New), (5, New), (5, Repeated), (0, Repeated), (4, Backwards), (6, New)]);
+        check(&mut recent, &[(0, NEW), (5, NEW), (5, None), (0, None), (4, BELOW), (6, NEW)]);
     }
 
     #[test]

@@ -19,10 +19,8 @@ pub(crate) struct ReplyRule {
 /// Reply of a device for one sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Reply {
-    /// Scores. The leader may request the features.
+    /// Scores. The leader may request the features, unless they follow unasked ([`ReplyRule::sends_features_unasked`]).
     Summary,
-    /// Scores and features together: the next exit needs the features.
-    SummaryAndFeatures,
     /// The view itself.
     Input,
     /// The device's own decision alone.
@@ -75,7 +73,7 @@ impl ReplyRule {
         let Some((exit, policy)) = &self.exit else { return Ok(Reply::Summary) };
         let assessment = exit.assess(ExitInput::of_device(&output.scores));
         if !assessment.leaves {
-            return Ok(Reply::SummaryAndFeatures);
+            return Ok(Reply::Summary);
         }
         let (class, confidence) = (assessment.class, assessment.confidence);
         Ok(Reply::Decided(DeviceDecision { class, confidence, policy: *policy }))
@@ -110,7 +108,9 @@ mod tests {
         for configuration in [Configuration::B, Configuration::D] {
             let sure = reply_rule(configuration, 0.5).reply_to(&output());
             assert!(matches!(sure, Ok(Reply::Decided(DeviceDecision { class: 1, .. }))), "{sure:?}");
-            assert_eq!(reply_rule(configuration, 0.0).reply_to(&output()), Ok(Reply::SummaryAndFeatures));
+            let unsure = reply_rule(configuration, 0.0);
+            assert_eq!(unsure.reply_to(&output()), Ok(Reply::Summary));
+            assert!(unsure.sends_features_unasked());
         }
     }
 
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn another_policy_holds_for_the_outputs_that_follow() {
         let mut rule = reply_rule(Configuration::B, 0.0);
-        assert_eq!(rule.reply_to(&output()), Ok(Reply::SummaryAndFeatures));
+        assert_eq!(rule.reply_to(&output()), Ok(Reply::Summary));
         let id = PolicyId([7; 8]);
         rule.set_policy(policy(1.0).of(Exit::DEVICE).clone(), id);
         let reply = rule.reply_to(&output());

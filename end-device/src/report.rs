@@ -174,6 +174,10 @@ pub(crate) struct Latest {
     pub(crate) notice: Option<Instant>,
     /// Why the leader refuses the device, by its latest notice; `None` if it does not refuse the device.
     pub(crate) refusal: Option<String>,
+    /// Why the latest trigger is not answered; `None` once a later one is, or the leader's account has put the device back.
+    pub(crate) refused_trigger: Option<String>,
+    /// Faults in a row, without a frame between them, of a camera that gives no frames.
+    pub(crate) away_faults: u64,
 }
 
 impl SharedReport {
@@ -211,11 +215,12 @@ impl SharedReport {
         }
     }
 
-    /// The counts, with bytes and connections from the link.
+    /// The counts, with bytes and connections from the link and with the states that the latest values tell.
     pub(crate) fn with_link(&self, link: &Link) -> DeviceCounts {
         let mut counts = self.lock().clone();
         (counts.wire_sent, counts.wire_received) = (link.wire().sent, link.wire().received);
         counts.connected = link.counts().connected;
+        (counts.frozen, counts.is_refused) = (self.frozen().is_some(), self.latest().refusal.is_some());
         counts
     }
 }

@@ -88,6 +88,7 @@ impl Health for DeviceStatus {
                 shed: counts.shed,
                 clock_steps: counts.clock_steps,
                 last_capture_s: seconds_since(latest.capture),
+                refused_trigger: latest.refused_trigger,
             },
             spool: SpoolStatus {
                 samples: counts.spooled,

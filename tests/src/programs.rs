@@ -1,6 +1,8 @@
-//! Our programs as a user starts them: their commands, and their logs in files.
+//! Our programs as a user starts them: their commands, their answers over HTTP, and their logs in files.
 
 use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,6 +16,9 @@ use crate::shipped;
 
 /// Time between two checks of a log.
 const POLL: Duration = Duration::from_millis(20);
+
+/// Longest wait for the bytes of an answer.
+const HTTP_LIMIT: Duration = Duration::from_secs(20);
 
 /// The command of a program.
 ///
@@ -43,6 +48,23 @@ pub fn device(slot: usize, broker: &Endpoint, bundle: &Path) -> Command {
     command.args(["--id", &format!("cam-{slot}"), "--slot", &slot.to_string()]);
     command.arg("--source-path").arg(shipped::frames_path());
     command
+}
+
+/// Answer of an HTTP server on loopback: head and body. Empty where nobody answers.
+#[must_use]
+pub fn http(port: u16, request: &str, headers: &str, body: &[u8]) -> String {
+    let head = format!(
+        "{request} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n",
+        body.len()
+    );
+    let mut answer = Vec::new();
+    if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
+        // A server may answer and close before it has read the whole body.
+        let _ = stream.set_read_timeout(Some(HTTP_LIMIT));
+        let _ = stream.write_all(&[head.as_bytes(), body].concat());
+        let _ = stream.read_to_end(&mut answer);
+    }
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 /// A file with the log of a program.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use headwater_protocol::Fault;
 use headwater_protocol::v2::Output;
 use headwater_transport::GrpcCall;
@@ -12,34 +13,32 @@ use tokio::time::Instant;
 use super::inference::infer_parameter::ParameterChoice;
 use super::inference::model_infer_response::InferOutputTensor;
 use super::inference::{InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse};
-use super::{check_model, read};
+use super::{MAX_FIELDS, check_model, decode, receive};
 use crate::body;
-use crate::infer::{Answer, Question, counted};
-use crate::refusal::Refusal;
+use crate::infer::{Question, counted};
+use crate::refusal::{Refusal, clipped};
 use crate::state::{Shared, VERSION};
 
-/// Tensors and parameters of a request, more than any has: each takes far more room as JSON than in its message.
-const MAX_PARTS: usize = 64;
-
-pub(super) async fn answer(shared: &Shared, call: &GrpcCall) -> Result<ModelInferResponse, Refusal> {
+pub(super) async fn answer(shared: &Shared, call: &mut GrpcCall) -> Result<ModelInferResponse, Refusal> {
     counted(shared, ask(shared, call)).await
 }
 
-async fn ask(shared: &Shared, call: &GrpcCall) -> Result<ModelInferResponse, Refusal> {
+async fn ask(shared: &Shared, call: &mut GrpcCall) -> Result<ModelInferResponse, Refusal> {
     let arrived = Instant::now();
-    shared.metrics.counts().body_received_bytes += call.message.len() as u64;
-    let request: ModelInferRequest = read(shared, call)?;
+    let sent = receive(shared, call).await?;
+    shared.metrics.counts().body_received_bytes += sent.0.len() as u64;
+    let request: ModelInferRequest = decode(shared, &call.head.headers, sent)?;
     check_model(shared, &request.model_name, &request.model_version)?;
     let (body, head_bytes) = http_body(request)?;
-    let limit = shared.body_limit(head_bytes.is_some());
+    let limit = shared.body_limit(true);
     if body.len() > limit {
         return Err(body::oversize(limit, body.len()));
     }
-    let timeout = call.headers.get("grpc-timeout").and_then(|value| time(value.to_str().ok()?));
+    let timeout = call.head.headers.get("grpc-timeout").and_then(|value| time(value.to_str().ok()?));
     let longest = timeout.into_iter().fold(shared.max_deadline, Duration::min);
     let client = Some(call.connection.peer().ip());
-    let question = Question { client, body: &body, head_bytes, arrived, longest };
-    let Answer { response, form, network } = question.ask(shared).await?;
+    let question = Question { client, body: &body, head_bytes: Some(head_bytes), arrived, longest };
+    let (response, form, network) = question.ask(shared).await?;
     let output = Output::new(response.logits, form, &network.labels);
     let id = ParameterChoice::StringParam(network.id.to_string());
     let network = InferParameter { parameter_choice: Some(id) };
@@ -60,75 +59,81 @@ async fn ask(shared: &Shared, call: &GrpcCall) -> Result<ModelInferResponse, Ref
     })
 }
 
-/// The body of the HTTP interface that asks the same, and the length of its JSON part where tensors follow.
-fn http_body(request: ModelInferRequest) -> Result<(Vec<u8>, Option<usize>), Refusal> {
-    let of_inputs = request.inputs.iter().map(|input| 1 + input.parameters.len());
-    let of_outputs = request.outputs.iter().map(|output| 1 + output.parameters.len());
-    let parts = request.parameters.len() + of_inputs.chain(of_outputs).sum::<usize>();
-    if parts > MAX_PARTS {
-        let reason = format!("message: expected at most {MAX_PARTS} tensors and parameters, found {parts}");
-        return Err(Refusal::new(Fault::Malformed, reason));
-    }
-    let raw = request.raw_input_contents;
-    let (inputs, found) = (request.inputs.len(), raw.len());
+/// The body of the HTTP interface that asks the same by binary tensors, and the length of its JSON part.
+fn http_body(request: ModelInferRequest) -> Result<(Vec<u8>, usize), Refusal> {
+    let (inputs, found) = (request.inputs.len(), request.raw_input_contents.len());
     if found != 0 && found != inputs {
         let reason =
             format!("raw_input_contents: expected one for each of {inputs} inputs, or none, found {found}");
         return Err(Refusal::new(Fault::Malformed, reason));
     }
-    let inputs = request.inputs.into_iter().enumerate().map(|(at, input)| {
+    let (mut raw, mut tensors) = (request.raw_input_contents.into_iter(), Vec::new());
+    let inputs = request.inputs.into_iter().map(|mut input| -> Result<Value, Refusal> {
+        // Any other shape is refused, however long it is.
+        input.shape.truncate(MAX_FIELDS);
         let mut parameters = json_parameters(input.parameters);
-        if let Some(bytes) = raw.get(at) {
-            parameters.insert("binary_data_size".into(), bytes.len().into());
+        let values = byte_values(&input.name, input.contents.unwrap_or_default())?;
+        let (raw, values) = (raw.next(), Some(values).filter(|values| !values.is_empty()));
+        // With an empty `data` beside the binary tensor the reader refuses values in two places.
+        let data = (raw.is_some() && values.is_some()).then(|| json!([]));
+        if let Some(tensor) = raw.or(values) {
+            parameters.insert("binary_data_size".into(), tensor.len().into());
+            tensors.push(tensor);
         }
-        json!({
+        Ok(json!({
             "name": input.name,
             "datatype": input.datatype,
             "shape": input.shape,
             "parameters": parameters,
-            "data": input.contents.map(values).filter(|values| found == 0 || !values.is_empty()),
-        })
+            "data": data,
+        }))
     });
+    let inputs: Vec<_> = inputs.collect::<Result<_, _>>()?;
     let outputs = request.outputs.into_iter();
     let outputs = outputs
         .map(|output| json!({ "name": output.name, "parameters": json_parameters(output.parameters) }));
     let head = json!({
         "id": Some(request.id).filter(|id| !id.is_empty()),
         "parameters": json_parameters(request.parameters),
-        "inputs": inputs.collect::<Vec<_>>(),
+        "inputs": inputs,
         "outputs": outputs.collect::<Vec<_>>(),
     });
     let mut body = head.to_string().into_bytes();
-    let head_bytes = (found != 0).then_some(body.len());
-    raw.iter().for_each(|tensor| body.extend_from_slice(tensor));
+    let head_bytes = body.len();
+    tensors.iter().for_each(|tensor| body.extend_from_slice(tensor));
     Ok((body, head_bytes))
 }
 
+/// The parameters that are given, at most [`MAX_FIELDS`]. The reader knows fewer names, so it refuses the rest by name.
 fn json_parameters(parameters: BTreeMap<String, InferParameter>) -> Map<String, Value> {
-    let value = |parameter: InferParameter| match parameter.parameter_choice {
-        None => Value::Null,
-        Some(ParameterChoice::BoolParam(value)) => value.into(),
-        Some(ParameterChoice::Int64Param(value)) => value.into(),
-        Some(ParameterChoice::Uint64Param(value)) => value.into(),
-        Some(ParameterChoice::DoubleParam(value)) => value.into(),
-        Some(ParameterChoice::StringParam(value)) => value.into(),
+    let value = |choice| match choice {
+        ParameterChoice::BoolParam(value) => Value::from(value),
+        ParameterChoice::Int64Param(value) => Value::from(value),
+        ParameterChoice::Uint64Param(value) => Value::from(value),
+        ParameterChoice::DoubleParam(value) => Value::from(value),
+        ParameterChoice::StringParam(value) => Value::from(value),
     };
-    parameters.into_iter().map(|(name, parameter)| (name, value(parameter))).collect()
+    let parameters = parameters.into_iter();
+    let given = parameters.filter_map(|(name, parameter)| Some((name, value(parameter.parameter_choice?))));
+    given.take(MAX_FIELDS).collect()
 }
 
-/// The values of a tensor that is no binary one, whichever type they have.
-fn values(contents: InferTensorContents) -> Vec<Value> {
-    let mut values: Vec<Value> = contents.bool_contents.into_iter().map(Value::from).collect();
-    values.extend(contents.int_contents.into_iter().map(Value::from));
-    values.extend(contents.int64_contents.into_iter().map(Value::from));
-    values.extend(contents.uint_contents.into_iter().map(Value::from));
-    values.extend(contents.uint64_contents.into_iter().map(Value::from));
-    values.extend(contents.fp32_contents.into_iter().map(Value::from));
-    values.extend(contents.fp64_contents.into_iter().map(Value::from));
-    let texts =
-        contents.bytes_contents.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned().into());
-    values.extend(texts);
-    values
+/// The values of a tensor that is no binary one, whichever type they have, as those of a binary one: every input has bytes or booleans.
+fn byte_values(name: &str, contents: InferTensorContents) -> Result<Bytes, Refusal> {
+    let InferTensorContents { bool_contents, int_contents, int64_contents, uint_contents, uint64_contents } =
+        contents;
+    let values = bool_contents.into_iter().map(i128::from);
+    let values = values.chain(int_contents.into_iter().map(i128::from));
+    let values = values.chain(int64_contents.into_iter().map(i128::from));
+    let values = values.chain(uint_contents.into_iter().map(i128::from));
+    let values = values.chain(uint64_contents.into_iter().map(i128::from));
+    let byte = |(at, value): (usize, i128)| {
+        u8::try_from(value).map_err(|_| {
+            let (name, expected) = (clipped(name), "a value that fits a byte");
+            Refusal::new(Fault::Malformed, format!("{name}: value {at}: expected {expected}, found {value}"))
+        })
+    };
+    values.enumerate().map(byte).collect()
 }
 
 /// The time of a header `grpc-timeout`: up to eight digits and a unit.

@@ -91,7 +91,7 @@ pub mod infer_parameter {
         Uint64Param(u64),
     }
 }
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct InferTensorContents {
     #[prost(bool, repeated, tag = "1")]
     pub bool_contents: ::prost::alloc::vec::Vec<bool>,
@@ -103,12 +103,6 @@ pub struct InferTensorContents {
     pub uint_contents: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint64, repeated, tag = "5")]
     pub uint64_contents: ::prost::alloc::vec::Vec<u64>,
-    #[prost(float, repeated, tag = "6")]
-    pub fp32_contents: ::prost::alloc::vec::Vec<f32>,
-    #[prost(double, repeated, tag = "7")]
-    pub fp64_contents: ::prost::alloc::vec::Vec<f64>,
-    #[prost(bytes = "bytes", repeated, tag = "8")]
-    pub bytes_contents: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ModelInferRequest {

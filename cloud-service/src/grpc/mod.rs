@@ -6,11 +6,15 @@ mod infer;
 #[expect(unreachable_pub, clippy::enum_variant_names, reason = "generated")]
 mod inference;
 
+use axum::http::HeaderMap;
+use bytes::{Buf, Bytes};
 use headwater_protocol::Fault;
-use headwater_transport::{GrpcCall, GrpcStatus};
-use prost::Message;
+use headwater_transport::{GrpcCall, GrpcMessageError, GrpcStatus};
+use prost::encoding::{DecodeContext, decode_key};
+use prost::{DecodeError, Message};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use self::inference as messages;
 use crate::body;
@@ -24,6 +28,10 @@ const SERVICE: &str = "/inference.GRPCInferenceService/";
 /// Header of a call whose message may be compressed.
 const ENCODING: &str = "grpc-encoding";
 
+/// Fields of a message, its tensors and parameters among them; more than any has. An empty tensor is two bytes of the message, and takes
+/// hundreds once it is decoded.
+const MAX_FIELDS: usize = 64;
+
 /// Methods that everybody may call who gets a connection.
 const HEALTH: [&str; 2] = ["ServerLive", "ServerReady"];
 
@@ -31,44 +39,45 @@ const HEALTH: [&str; 2] = ["ServerLive", "ServerReady"];
 ///
 /// # Errors
 /// The status of a call without an answer.
-pub(crate) async fn answer(state: CloudState, call: GrpcCall) -> Result<Vec<u8>, GrpcStatus> {
-    answer_call(&state.shared, &call).await.map_err(|refusal| GrpcStatus {
+pub(crate) async fn answer(state: CloudState, mut call: GrpcCall) -> Result<Vec<u8>, GrpcStatus> {
+    answer_call(&state.shared, &mut call).await.map_err(|refusal| GrpcStatus {
         code: refusal.fault.grpc_status(),
         message: format!("{} ({})", refusal.message, refusal.fault.code()),
     })
 }
 
-async fn answer_call(shared: &Shared, call: &GrpcCall) -> Result<Vec<u8>, Refusal> {
-    let method = call.path.strip_prefix(SERVICE).unwrap_or_default();
+async fn answer_call(shared: &Shared, call: &mut GrpcCall) -> Result<Vec<u8>, Refusal> {
+    let path = call.head.uri.path().to_owned();
+    let method = path.strip_prefix(SERVICE).unwrap_or_default();
     if !HEALTH.contains(&method) {
-        shared.admit(Some(&call.connection), &call.headers)?;
+        shared.admit(Some(&call.connection), &call.head.headers)?;
     }
     let answer = match method {
         "ServerLive" => {
-            let messages::ServerLiveRequest {} = read(shared, call)?;
+            let messages::ServerLiveRequest {} = read(shared, call).await?;
             messages::ServerLiveResponse { live: shared.healths.is_live() }.encode_to_vec()
         }
         "ServerReady" => {
-            let messages::ServerReadyRequest {} = read(shared, call)?;
+            let messages::ServerReadyRequest {} = read(shared, call).await?;
             messages::ServerReadyResponse { ready: shared.healths.is_ready() }.encode_to_vec()
         }
         "ModelReady" => {
-            let messages::ModelReadyRequest { name, version } = read(shared, call)?;
+            let messages::ModelReadyRequest { name, version } = read(shared, call).await?;
             check_model(shared, &name, &version)?;
             messages::ModelReadyResponse { ready: shared.healths.is_ready() }.encode_to_vec()
         }
         "ServerMetadata" => {
-            let messages::ServerMetadataRequest {} = read(shared, call)?;
+            let messages::ServerMetadataRequest {} = read(shared, call).await?;
             message::<messages::ServerMetadataResponse>(metadata::server())
         }
         "ModelMetadata" => {
-            let messages::ModelMetadataRequest { name, version } = read(shared, call)?;
+            let messages::ModelMetadataRequest { name, version } = read(shared, call).await?;
             check_model(shared, &name, &version)?;
             message::<messages::ModelMetadataResponse>(shared.model_metadata())
         }
         "ModelInfer" => infer::answer(shared, call).await?.encode_to_vec(),
         "ModelStatistics" => {
-            let messages::ModelStatisticsRequest { name, version } = read(shared, call)?;
+            let messages::ModelStatisticsRequest { name, version } = read(shared, call).await?;
             // Without a name the statistics of all models, which are one.
             if !name.is_empty() {
                 check_model(shared, &name, &version)?;
@@ -76,11 +85,12 @@ async fn answer_call(shared: &Shared, call: &GrpcCall) -> Result<Vec<u8>, Refusa
             message::<messages::ModelStatisticsResponse>(shared.model_statistics())
         }
         "RepositoryIndex" => {
-            let messages::RepositoryIndexRequest { ready, .. } = read(shared, call)?;
+            let messages::RepositoryIndexRequest { ready, .. } = read(shared, call).await?;
             message::<messages::RepositoryIndexResponse>(json!({ "models": shared.index(ready) }))
         }
         _ => {
-            let path = clipped(&call.path);
+            shared.metrics.counts().count_refused(Fault::WrongMethod);
+            let path = clipped(&path);
             let reason = format!("no method {path:?}: docs/protocol.md lists those of this service");
             return Err(Refusal::new(Fault::WrongMethod, reason));
         }
@@ -89,17 +99,49 @@ async fn answer_call(shared: &Shared, call: &GrpcCall) -> Result<Vec<u8>, Refusa
 }
 
 /// Reads the message of a call.
-fn read<M: Message + Default>(shared: &Shared, call: &GrpcCall) -> Result<M, Refusal> {
-    let message = call.message.clone();
-    let message = match (call.is_compressed, call.headers.contains_key(ENCODING)) {
-        (true, true) => body::decoded(message, &call.headers, ENCODING, shared.body_limit(false))?,
+async fn read<M: Message + Default>(shared: &Shared, call: &mut GrpcCall) -> Result<M, Refusal> {
+    let sent = receive(shared, call).await?;
+    decode(shared, &call.head.headers, sent)
+}
+
+/// The message of a call as it was sent, and whether it is compressed.
+async fn receive(shared: &Shared, call: &mut GrpcCall) -> Result<(Bytes, bool), Refusal> {
+    let sent = body::in_time("message", Instant::now() + shared.max_deadline, call.message()).await?;
+    sent.map_err(|error| {
+        let fault = match error {
+            GrpcMessageError::Oversize(_) => Fault::Oversize,
+            GrpcMessageError::Malformed(_) => Fault::Malformed,
+        };
+        Refusal::new(fault, error.to_string())
+    })
+}
+
+/// Decodes a message that was sent, as [`Message::decode`] does, but for messages of too many fields.
+fn decode<M: Message + Default>(
+    shared: &Shared,
+    headers: &HeaderMap,
+    (message, is_compressed): (Bytes, bool),
+) -> Result<M, Refusal> {
+    let malformed = |reason: String| Refusal::new(Fault::Malformed, reason);
+    let mut message = match (is_compressed, headers.contains_key(ENCODING)) {
+        (true, true) => body::decoded(message, headers, ENCODING, shared.body_limit(false))?,
         (true, false) => {
             let reason = format!("{ENCODING}: expected gzip or deflate for a compressed message, found none");
-            return Err(Refusal::new(Fault::Malformed, reason));
+            return Err(malformed(reason));
         }
         (false, _) => message,
     };
-    M::decode(message).map_err(|error| Refusal::new(Fault::Malformed, format!("message: {error}")))
+    let undecoded = |error: DecodeError| malformed(format!("message: {error}"));
+    let (mut decoded, mut fields) = (M::default(), 0);
+    while message.has_remaining() {
+        fields += 1;
+        if fields > MAX_FIELDS {
+            return Err(malformed(format!("message: expected at most {MAX_FIELDS} fields, found more")));
+        }
+        let (tag, wire_type) = decode_key(&mut message).map_err(undecoded)?;
+        decoded.merge_field(tag, wire_type, &mut message, DecodeContext::default()).map_err(undecoded)?;
+    }
+    Ok(decoded)
 }
 
 /// Checks the model of a call; an empty version is any.

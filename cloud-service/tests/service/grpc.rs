@@ -7,7 +7,8 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzEncoder;
-use h2::client::SendRequest;
+use h2::SendStream;
+use h2::client::{ResponseFuture, SendRequest};
 use headwater_cloud_service::CloudService;
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -45,6 +46,14 @@ impl Client {
 
     async fn call(&self, method: &str, message: &impl Message) -> Outcome {
         self.send(method, framed(0, &message.encode_to_vec()), &[]).await
+    }
+
+    /// Sends the head of a call for inference, and no message.
+    async fn begin(&self) -> (ResponseFuture, SendStream<Bytes>) {
+        let request = Request::post("http://cloud/inference.GRPCInferenceService/ModelInfer")
+            .header("content-type", "application/grpc");
+        let mut client = self.0.clone().ready().await.unwrap();
+        client.send_request(request.body(()).unwrap(), false).unwrap()
     }
 
     async fn send(&self, method: &str, body: Bytes, headers: &[(&str, &str)]) -> Outcome {
@@ -238,16 +247,26 @@ async fn what_http_refuses_is_refused_with_the_same_words() {
         client.call("ModelInfer", &request).await.is_refused(status, text);
     }
     client.call("ModelConfig", &infer_request(1, 1, true)).await.is_refused("12", "no method");
-    let report = service.shutdown().await;
-    assert_eq!((report.requests["not_found"], report.requests["malformed"]), (2, 8));
+    let requests = service.shutdown().await.requests;
+    assert_eq!((requests["not_found"], requests["malformed"], requests["wrong_method"]), (2, 8, 1));
 }
 
 #[tokio::test]
-async fn a_request_of_too_many_parts_is_refused_before_it_is_copied() {
+async fn a_message_of_many_empty_tensors_is_refused_before_it_is_decoded() {
+    let (_service, client) = started("").await;
+    let outcome = client.send("ModelInfer", framed(0, &b"\x2a\0".repeat(9_000)), &[]).await;
+    outcome.is_refused("3", "message: expected at most 64 fields, found more");
+}
+
+#[tokio::test]
+async fn a_long_shape_and_many_parameters_are_refused() {
     let (_service, client) = started("").await;
     let mut request = infer_request(1, 1, true);
-    request.outputs = vec![InferRequestedOutputTensor::default(); 100];
-    client.call("ModelInfer", &request).await.is_refused("3", "at most 64 tensors and parameters, found 102");
+    request.inputs[0].shape = vec![1; 5_000];
+    client.call("ModelInfer", &request).await.is_refused("3", "with n from 1 to 64, found [1,1,1");
+    let mut request = infer_request(1, 1, true);
+    request.inputs[0].parameters = (0..1_000).map(|name| (name.to_string(), number(1))).collect();
+    client.call("ModelInfer", &request).await.is_refused("3", "found \"0\": 1");
 }
 
 #[tokio::test]
@@ -267,8 +286,8 @@ async fn large_messages_of_one_connection_arrive_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_none_is_refused() {
-    let (_service, client) = started("").await;
+async fn a_message_that_is_none_is_refused_and_counted() {
+    let (service, client) = started("").await;
     for body in [&b""[..], b"\0\0\0", b"\0\0\0\0\x09\x01", b"\x02\0\0\0\0", b"\0\0\0\0\x02\xff\xff"] {
         client.send("ModelInfer", Bytes::from_static(body), &[]).await.is_refused("3", "");
     }
@@ -277,15 +296,24 @@ async fn a_message_that_is_none_is_refused() {
     for large in [framed(0, &[0; 1_000_000]), Bytes::from_static(b"\0\x00\x0f\x42\x40")] {
         client.send("ModelInfer", large, &[]).await.is_refused("8", "found 1000000");
     }
+    let requests = service.report().requests;
+    assert_eq!((requests["malformed"], requests["oversize"]), (5, 2));
+}
+
+#[tokio::test]
+async fn a_call_that_is_not_one_of_grpc_is_refused_and_counted() {
+    let (service, client) = started("").await;
+    let request = Request::post("http://cloud/inference.GRPCInferenceService/ModelInfer").body(());
+    let mut client = client.0.ready().await.unwrap();
+    let (response, _) = client.send_request(request.unwrap(), true).unwrap();
+    assert_eq!(response.await.unwrap().status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    assert_eq!(service.report().requests["malformed"], 1);
 }
 
 #[tokio::test]
 async fn a_message_that_does_not_arrive_is_refused_in_time() {
     let (_service, client) = started("http.deadline_ms = 50").await;
-    let request = Request::post("http://cloud/inference.GRPCInferenceService/ModelInfer")
-        .header("content-type", "application/grpc");
-    let mut client = client.0.ready().await.unwrap();
-    let (response, _stream) = client.send_request(request.body(()).unwrap(), false).unwrap();
+    let (response, _stream) = client.begin().await;
     assert_eq!(response.await.unwrap().headers()["grpc-status"], "4");
 }
 
@@ -294,10 +322,7 @@ async fn the_messages_of_one_connection_have_the_room_of_the_largest() {
     use inference::{ServerLiveRequest, ServerLiveResponse};
     // The time limit for messages is longer than the test.
     let (_service, client) = started("http.deadline_ms = 600000").await;
-    let request = Request::post("http://cloud/inference.GRPCInferenceService/ModelInfer")
-        .header("content-type", "application/grpc");
-    let mut slow = client.0.clone().ready().await.unwrap();
-    let (_response, mut stream) = slow.send_request(request.body(()).unwrap(), false).unwrap();
+    let (_response, mut stream) = client.begin().await;
     // Announces 18,000 of at most 18,752 bytes.
     stream.send_data(Bytes::from_static(b"\0\0\0\x46\x50"), false).unwrap();
     // A field that is unknown, with 1,000 bytes.
@@ -318,10 +343,7 @@ async fn a_call_that_does_not_arrive_shuts_nobody_out() {
     use inference::{ServerLiveRequest, ServerLiveResponse};
     // The time limit for messages is longer than the test.
     let (service, client) = started("http.max_connections = 1\nhttp.deadline_ms = 600000").await;
-    let request = Request::post("http://cloud/inference.GRPCInferenceService/ModelInfer")
-        .header("content-type", "application/grpc");
-    let mut slow = client.0.clone().ready().await.unwrap();
-    let (_response, _stream) = slow.send_request(request.body(()).unwrap(), false).unwrap();
+    let (_response, _stream) = client.begin().await;
     // The connection reads heads in their order, so the answer says that the slow call has begun.
     let _: ServerLiveResponse = client.call("ServerLive", &ServerLiveRequest {}).await.answer();
     let other = Client::connect(service.grpc_addr().unwrap()).await;
@@ -373,7 +395,11 @@ async fn a_key_is_needed_as_over_http() {
     let folder = tempfile::tempdir().unwrap();
     let keys = folder.path().join("keys");
     std::fs::write(&keys, "0123456789abcdef\n").unwrap();
-    let (_service, client) = started(&format!("http.keys_file = {keys:?}")).await;
+    let (service, client) = started(&format!("http.keys_file = {keys:?}")).await;
+    // The head alone is judged: no message follows.
+    let (response, _stream) = client.begin().await;
+    assert_eq!(response.await.unwrap().headers()["grpc-status"], "16");
+    assert_eq!(service.report().requests["unauthorized"], 1);
     let message = framed(0, &infer_request(1, 1, true).encode_to_vec());
     client.send("ModelInfer", message.clone(), &[]).await.is_refused("16", "expected a key");
     let _: ModelInferResponse =

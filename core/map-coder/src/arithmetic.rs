@@ -35,15 +35,10 @@ pub(crate) struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    /// An encoder with room for a code of `bytes.len()` bytes.
-    pub(crate) fn new(bytes: &'a mut [u8]) -> Self {
-        let room = bytes.len();
+    /// An encoder of a code of at most `room` bytes: with a buffer of that length, or with an empty one, which writes nothing and only
+    /// finds out whether the code is short enough.
+    pub(crate) fn new(bytes: &'a mut [u8], room: usize) -> Self {
         Self { shifted: ShiftedBytes { bytes, room, count: 0 }, low: 0, range: u32::MAX }
-    }
-
-    /// An encoder that writes nothing, to find out whether the code takes at most `room` bytes.
-    pub(crate) fn without_bytes(room: usize) -> Self {
-        Self { shifted: ShiftedBytes { bytes: &mut [], room, count: 0 }, low: 0, range: u32::MAX }
     }
 
     /// Whether more bytes were shifted out than there is room for.
@@ -221,7 +216,7 @@ mod tests {
 
     fn encode(bits: &[(u8, bool)], room: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0xaa; room];
-        let mut encoder = Encoder::new(&mut bytes);
+        let mut encoder = Encoder::new(&mut bytes, room);
         bits.iter().for_each(|&(probability, bit)| encoder.encode(Probability(probability), bit));
         let length = encoder.finish()?;
         bytes.truncate(length);

@@ -26,18 +26,7 @@ impl MapCounts {
     /// # Errors
     /// [`MapError`] unless `map` is a packed map of the shape with clear tail bits.
     pub fn add(&mut self, map: &[u8]) -> Result<(), MapError> {
-        self.shape.check_map(map)?;
-        for (channel, counts) in self.counts.chunks_exact_mut(CONTEXTS).enumerate() {
-            for row in 0..self.shape.height() {
-                let bits = read_row(map, self.shape.row_start(channel, row), self.shape.width());
-                NearRows::read(map, self.shape, channel, row).visit(self.shape.width(), |column, context| {
-                    let bit = bits >> column & 1 == 1;
-                    counts[context][usize::from(bit)] += 1;
-                    bit
-                });
-            }
-        }
-        Ok(())
+        each_bit(self.shape, map, |context, bit| self.counts[context][usize::from(bit)] += 1)
     }
 
     /// Calls `visit` for each bit of the map, in order, with the counts `[zeros, ones]` of the bit's context.
@@ -45,17 +34,7 @@ impl MapCounts {
     /// # Errors
     /// [`MapError`] unless `map` is a packed map of the shape with clear tail bits.
     pub fn at_each_bit(&self, map: &[u8], mut visit: impl FnMut([u64; 2])) -> Result<(), MapError> {
-        self.shape.check_map(map)?;
-        for (channel, counts) in self.counts.chunks_exact(CONTEXTS).enumerate() {
-            for row in 0..self.shape.height() {
-                let bits = read_row(map, self.shape.row_start(channel, row), self.shape.width());
-                NearRows::read(map, self.shape, channel, row).visit(self.shape.width(), |column, context| {
-                    visit(counts[context]);
-                    bits >> column & 1 == 1
-                });
-            }
-        }
-        Ok(())
+        each_bit(self.shape, map, |context, _| visit(self.counts[context]))
     }
 
     /// Counts `[zeros, ones]` for each context, [`CONTEXTS`] a channel.
@@ -68,6 +47,22 @@ impl MapCounts {
     pub fn table(&self) -> Vec<u8> {
         self.counts.iter().map(|&[zeros, ones]| nearest_byte(zeros, ones)).collect()
     }
+}
+
+/// Calls `visit` for each bit of a packed map, in order, with the bit and the index of its context among those of all channels.
+fn each_bit(shape: MapShape, map: &[u8], mut visit: impl FnMut(usize, bool)) -> Result<(), MapError> {
+    shape.check_map(map)?;
+    for channel in 0..shape.channels() {
+        for row in 0..shape.height() {
+            let bits = read_row(map, shape.row_start(channel, row), shape.width());
+            NearRows::read(map, shape, channel, row).visit(shape.width(), |column, context| {
+                let bit = bits >> column & 1 == 1;
+                visit(channel * CONTEXTS + context, bit);
+                bit
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The byte `v` whose `(2v + 1) / 512` is nearest to the probability: the probability in 256ths, rounded down. If two are equally near,

@@ -15,14 +15,11 @@ pub struct ShapeError {
 
 /// A table that does not belong to the shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TableError {
-    /// The table has another number of bytes than the shape's channels need.
-    Length {
-        /// Bytes expected.
-        expected: usize,
-        /// Bytes found.
-        found: usize,
-    },
+pub struct TableError {
+    /// Bytes that the shape's channels need.
+    pub expected: usize,
+    /// Bytes found.
+    pub found: usize,
 }
 
 /// Why a map cannot be encoded or counted.
@@ -89,7 +86,7 @@ impl fmt::Display for ShapeError {
 
 impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Length { expected, found } = self;
+        let Self { expected, found } = self;
         write!(f, "context table: expected {expected} bytes, found {found}")
     }
 }

@@ -19,12 +19,12 @@ impl<'a> ContextTable<'a> {
     /// A table for maps of a shape; every value of a byte is allowed.
     ///
     /// # Errors
-    /// [`TableError::Length`] unless `bytes` has `channels * CONTEXTS` bytes.
+    /// [`TableError`] unless `bytes` has `channels * CONTEXTS` bytes.
     pub fn new(shape: MapShape, bytes: &'a [u8]) -> Result<Self, TableError> {
         let (channels, rest) = bytes.as_chunks();
         if channels.len() != shape.channels() || !rest.is_empty() {
             let expected = shape.channels() * CONTEXTS;
-            return Err(TableError::Length { expected, found: bytes.len() });
+            return Err(TableError { expected, found: bytes.len() });
         }
         Ok(Self { shape, channels })
     }
@@ -57,14 +57,14 @@ impl<'a> ContextTable<'a> {
     fn encode_shorter(&self, map: &[u8], body: &mut [u8]) -> Option<usize> {
         let room = self.code_room()?;
         let (check, code) = body.split_first_mut()?;
-        let code_bytes = self.encode_with(Encoder::new(&mut code[..room]), map)?;
+        let code_bytes = self.encode_with(Encoder::new(&mut code[..room], room), map)?;
         *check = check_byte(map);
         Some(1 + code_bytes)
     }
 
     /// Whether the code of a map fits into a body that is shorter than the map.
     fn is_shorter(&self, map: &[u8]) -> bool {
-        let code = self.code_room().and_then(|room| self.encode_with(Encoder::without_bytes(room), map));
+        let code = self.code_room().and_then(|room| self.encode_with(Encoder::new(&mut [], room), map));
         code.is_some()
     }
 

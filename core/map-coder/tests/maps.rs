@@ -317,10 +317,7 @@ fn the_largest_maps_are_coded() {
 #[test]
 fn wrong_lengths_are_refused_and_nothing_is_written() {
     let shape = shape(1, 3, 6);
-    assert!(matches!(
-        ContextTable::new(shape, &[0; 1023]),
-        Err(TableError::Length { expected: 1024, found: 1023 })
-    ));
+    assert!(matches!(ContextTable::new(shape, &[0; 1023]), Err(TableError { expected: 1024, found: 1023 })));
     assert!(ContextTable::new(shape, &[0; 1025]).is_err());
     let table = ContextTable::new(shape, &[1; 1024]).unwrap();
     let mut body = [0xaa; 3];
@@ -340,10 +337,7 @@ fn errors_name_both_sides() {
         assert_eq!(error.to_string(), expected);
     }
     check(MapShape::new(1, 1, 65).unwrap_err(), "shape of a coded map, width: expected 1 to 64, found 65");
-    check(
-        TableError::Length { expected: 8192, found: 8191 },
-        "context table: expected 8192 bytes, found 8191",
-    );
+    check(TableError { expected: 8192, found: 8191 }, "context table: expected 8192 bytes, found 8191");
     check(MapError::MapLength { expected: 256, found: 2 }, "packed map: expected 256 bytes, found 2");
     check(DecodeError::TooLong { max: 256, found: 300 }, "coded map: expected at most 256 bytes, found 300");
     check(

@@ -1,9 +1,10 @@
 //! The exits of a network, and values by exit.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
-use serde::ser::{Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 /// The part of the network in which an exit lies; the parts are in order from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,39 +117,37 @@ impl schemars::JsonSchema for Exit {
 }
 
 /// Values for some of the exits, in order from the input.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ByExit<T>(Vec<(Exit, T)>);
+///
+/// In JSON, an object with the names of the exits as keys.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct ByExit<T>(BTreeMap<Exit, T>);
 
 impl<T> Default for ByExit<T> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self(BTreeMap::new())
     }
 }
 
 impl<T> ByExit<T> {
     /// The value of an exit; `None` if the exit has none.
     pub fn get(&self, exit: Exit) -> Option<&T> {
-        self.iter().find(|(own, _)| *own == exit).map(|(_, value)| value)
+        self.0.get(&exit)
     }
 
     /// The value of an exit; if there is none, `make` makes one.
     pub fn get_or_insert_with(&mut self, exit: Exit, make: impl FnOnce() -> T) -> &mut T {
-        let at = self.0.binary_search_by_key(&exit, |(own, _)| *own).unwrap_or_else(|at| {
-            self.0.insert(at, (exit, make()));
-            at
-        });
-        &mut self.0[at].1
+        self.0.entry(exit).or_insert_with(make)
     }
 
     /// Sets the value of an exit.
     pub fn insert(&mut self, exit: Exit, value: T) {
-        self.remove(exit);
-        self.get_or_insert_with(exit, || value);
+        self.0.insert(exit, value);
     }
 
     /// Removes the value of an exit, if there is one.
     pub fn remove(&mut self, exit: Exit) {
-        self.0.retain(|(own, _)| *own != exit);
+        self.0.remove(&exit);
     }
 
     /// Exits and their values, in order from the input.
@@ -164,9 +163,7 @@ impl<T> ByExit<T> {
 
 impl<T> FromIterator<(Exit, T)> for ByExit<T> {
     fn from_iter<I: IntoIterator<Item = (Exit, T)>>(values: I) -> Self {
-        let mut all = Self::default();
-        values.into_iter().for_each(|(exit, value)| all.insert(exit, value));
-        all
+        Self(values.into_iter().collect())
     }
 }
 
@@ -182,13 +179,6 @@ impl<T> std::ops::Index<Exit> for ByExit<T> {
     }
 }
 
-/// In JSON, an object with the names of the exits as keys.
-impl<T: Serialize> Serialize for ByExit<T> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_map(self.iter())
-    }
-}
-
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for ByExit<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Values<T>(std::marker::PhantomData<T>);
@@ -201,14 +191,13 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for ByExit<T> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ByExit<T>, A::Error> {
-                let mut all = ByExit::default();
+                let mut all = BTreeMap::new();
                 while let Some((exit, value)) = map.next_entry::<Exit, T>()? {
-                    if all.get(exit).is_some() {
+                    if all.insert(exit, value).is_some() {
                         return Err(A::Error::custom(format_args!("exit {} twice", exit.name())));
                     }
-                    all.insert(exit, value);
                 }
-                Ok(all)
+                Ok(ByExit(all))
             }
         }
         from.deserialize_map(Values(std::marker::PhantomData))

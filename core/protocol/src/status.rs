@@ -126,6 +126,8 @@ pub struct CaptureStatus {
     pub clock_steps: u64,
     /// Time since the last capture; `None` before the first.
     pub last_capture_s: Option<f64>,
+    /// Why the latest trigger is not answered; `None` once one is believed or the leader's account puts the device back.
+    pub refused_trigger: Option<String>,
 }
 
 /// Samples of a device that are not settled, and counts of samples given up.

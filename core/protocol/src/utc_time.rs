@@ -6,13 +6,12 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use time::{Date, Month};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::ids::clipped;
 
-const DAY_MS: u64 = 86_400_000;
-/// Julian day of 1 January 1970.
-const EPOCH_DAY: i32 = 2_440_588;
+const MS_NS: i128 = 1_000_000;
 
 /// A point in time in UTC, to the millisecond, from 1970 to 9999.
 ///
@@ -47,11 +46,10 @@ impl From<SystemTime> for UtcTime {
 
 impl fmt::Display for UtcTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (days, of_day) = (self.0 / DAY_MS, self.0 % DAY_MS);
-        let date = Date::from_julian_day(EPOCH_DAY + days as i32).map_err(|_| fmt::Error)?;
-        let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
-        let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
-        let (second, ms) = (of_day / 1000 % 60, of_day % 1000);
+        let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * MS_NS);
+        let time = time.map_err(|_| fmt::Error)?;
+        let (year, month, day) = (time.year(), u8::from(time.month()), time.day());
+        let (hour, minute, second, ms) = time.to_hms_milli();
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
     }
 }
@@ -60,19 +58,10 @@ impl FromStr for UtcTime {
     type Err = TimeError;
 
     fn from_str(text: &str) -> Result<Self, TimeError> {
-        let number = |from: usize, to: usize| text.get(from..to)?.parse::<u16>().ok();
-        let time = || {
-            let month = Month::try_from(u8::try_from(number(5, 7)?).ok()?).ok()?;
-            let day = u8::try_from(number(8, 10)?).ok()?;
-            let date = Date::from_calendar_date(number(0, 4)?.into(), month, day).ok()?;
-            let days = u64::try_from(date.to_julian_day() - EPOCH_DAY).ok()?;
-            let [hour, minute, second, ms] =
-                [(11, 13), (14, 16), (17, 19), (20, 23)].map(|(from, to)| number(from, to));
-            let of_day = ((u64::from(hour?) * 60 + u64::from(minute?)) * 60 + u64::from(second?)) * 1000;
-            Self::from_ms(days * DAY_MS + of_day + u64::from(ms?))
-        };
-        // The text must be exactly what the time prints: this refuses hour 24, second 60 and a missing `Z`.
-        time().filter(|time| time.to_string() == text).ok_or_else(|| TimeError(clipped(text, 80)))
+        let ns = OffsetDateTime::parse(text, &Rfc3339).map(OffsetDateTime::unix_timestamp_nanos).ok();
+        let time = ns.and_then(|ns| Self::from_ms(u64::try_from(ns / MS_NS).ok()?));
+        // The text must be exactly what the time prints: this refuses other offsets, second 60 and a missing `Z`.
+        time.filter(|time| time.to_string() == text).ok_or_else(|| TimeError(clipped(text, 80)))
     }
 }
 

@@ -1,10 +1,11 @@
 //! The claim of a process that leads.
 
 use headwater_protocol::{DeviceState, LeaderClaim};
+use headwater_transport::LogLimit;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{BEAT, LOG_EVERY, RETRY, claim_text, read_claim};
+use super::{BEAT, RETRY, claim_text, read_claim};
 
 /// The claim of a process that leads, and whether the broker has confirmed it on this connection.
 #[derive(Debug)]
@@ -17,7 +18,8 @@ pub(crate) struct HeldClaim {
     /// Time of the next publication; `None` without a connection.
     next: Option<Instant>,
     published: Option<Instant>,
-    alteration_logged: Option<Instant>,
+    /// Limit on log lines about an altered claim.
+    log: LogLimit,
 }
 
 impl HeldClaim {
@@ -29,7 +31,7 @@ impl HeldClaim {
             taken_over: None,
             next: None,
             published: None,
-            alteration_logged: None,
+            log: LogLimit::new(1),
         }
     }
 
@@ -87,8 +89,7 @@ impl HeldClaim {
 
     /// Makes the next publication due soon, since the topic `leader` holds something else than the claim.
     fn repair(&mut self, now: Instant, found: &str) {
-        if self.alteration_logged.is_none_or(|at| now >= at + LOG_EVERY) {
-            self.alteration_logged = Some(now);
+        if self.log.take(now).is_some() {
             warn!(
                 found,
                 "the claim of this leader was altered or cleared at the broker, and is published again"

@@ -42,9 +42,6 @@ pub(crate) const LISTEN: Duration = Duration::from_millis(300);
 /// Longest wait for this process's own claim to come back, and shortest time between two repairs of an altered claim.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Shortest time between two log lines of one kind.
-const LOG_EVERY: Duration = Duration::from_secs(60);
-
 /// A process that leads or waits: the name of its journal, and a random number that two processes with copies of one journal do not share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_protocol::NetworkId;
+use headwater_transport::LogLimit;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Request, StatusCode};
 use serde_json::Value;
@@ -26,9 +27,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Longest wait after a check without an answer.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-
-/// Time between two equal lines in the log, while refusals go on.
-const LOG_PAUSE: Duration = Duration::from_secs(60);
 
 /// Most bytes of a model's metadata.
 const MAX_METADATA_BYTES: usize = 64 * 1024;
@@ -48,15 +46,14 @@ enum CloudNetworks {
 
 /// Checks the cloud's networks, at once and at each notification of `check_networks`. Never ends.
 pub(super) async fn watch(model: Arc<CloudModel>) {
-    let (mut seen, mut logged, mut wait) = (None, None, PAUSE);
+    // While refusals go on, an equal line comes again once a minute.
+    let (mut seen, mut log, mut wait) = (None, LogLimit::new(1), PAUSE);
     loop {
         let at = Instant::now();
         match model.check_networks().await {
             Ok(networks) => {
-                let is_time = logged.is_none_or(|logged| at >= logged + LOG_PAUSE);
-                if seen.as_ref() != Some(&networks) || is_time {
+                if log.take(at).is_some() || seen.as_ref() != Some(&networks) {
                     model.log(&networks, seen.as_ref());
-                    logged = Some(at);
                 }
                 model.report.lock().cloud.serves_other_network =
                     matches!(networks, CloudNetworks::Others { .. } | CloudNetworks::NoModel);
@@ -99,16 +96,12 @@ impl CloudModel {
         match status {
             StatusCode::OK => {
                 let metadata = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
-                Ok(compare(&self.networks(), &metadata))
+                let ours: Vec<_> = self.formats.iter().map(|(_, format)| format.network).collect();
+                Ok(compare(&ours, &metadata))
             }
             StatusCode::NOT_FOUND => Ok(CloudNetworks::NoModel),
             status => Err(status.to_string()),
         }
-    }
-
-    /// Networks of the group.
-    fn networks(&self) -> Vec<NetworkId> {
-        self.formats.iter().map(|(_, format)| format.network).collect()
     }
 
     fn log(&self, networks: &CloudNetworks, before: Option<&CloudNetworks>) {

@@ -50,7 +50,7 @@ pub struct ReportedDevice {
     pub since: Instant,
     /// Arrival of its latest accepted message.
     pub heard: Instant,
-    /// Cause of a state other than `up`; empty for a device that is up.
+    /// Cause of a state other than `up`. For a device that is up: the trigger that it does not answer yet, otherwise empty.
     pub reason: Cow<'static, str>,
     /// Name and version of its software.
     pub software: String,
@@ -125,7 +125,7 @@ impl DeviceWatch {
         self.unanswered = None;
     }
 
-    /// Brings `devices` up to date and logs changes of state. A device that stays `up` costs no allocation.
+    /// Brings `devices` up to date and logs changes of state. A device that stays `up` costs no allocation while no trigger waits.
     pub(crate) fn check(
         &mut self,
         inputs: CheckInputs<'_>,
@@ -181,7 +181,7 @@ impl DeviceWatch {
 }
 
 impl Check<'_> {
-    /// The state of a device, and the cause if the state is not `up`.
+    /// The state of a device, and its reason; empty if the state says all.
     fn state(&self, device: &RegisteredDevice<'_>) -> (ReportedState, Cow<'static, str>) {
         if device.is_flapping {
             return (ReportedState::Flapping, "it lost its slot three times within a minute".into());
@@ -224,7 +224,17 @@ impl Check<'_> {
         }
         match unanswered_since {
             Some(_) => (ReportedState::Late, "its answers come after the window".into()),
-            None => (ReportedState::Up, "".into()),
+            None => (ReportedState::Up, self.unconfirmed_trigger()),
+        }
+    }
+
+    /// The trigger that devices capture and do not answer yet, as a reason; empty without one. Leader and devices judge triggers alike.
+    fn unconfirmed_trigger(&self) -> Cow<'static, str> {
+        match self.inputs.leader.unconfirmed_trigger() {
+            Some(sample) => {
+                format!("its answer to sample {sample} waits for a second trigger near it").into()
+            }
+            None => "".into(),
         }
     }
 
@@ -250,12 +260,9 @@ impl Check<'_> {
 
 /// Whether the registry has a log line for a change: the start and the end of a connection, and refusals.
 fn is_logged_by_registry(was: ReportedState, state: ReportedState) -> bool {
-    use ReportedState::{ClockOff, Down, Flapping, Frozen, Late, Refused, Silent, Unknown, Up, WrongNetwork};
-    match state {
-        Down | Refused | WrongNetwork => true,
-        Up => matches!(was, Down | Refused | WrongNetwork),
-        Late | Silent | Frozen | Flapping | ClockOff | Unknown => false,
-    }
+    use ReportedState::{Down, Refused, Up, WrongNetwork};
+    let changed_to = if state == Up { was } else { state };
+    matches!(changed_to, Down | Refused | WrongNetwork)
 }
 
 fn clock_reason(ClockOff { ahead_ms, max_ms }: ClockOff) -> String {
@@ -278,7 +285,7 @@ mod tests {
     use headwater_inference::bundle::{Bundle, PerNetwork};
     use headwater_inference::leader::{Event, Exits, LeaderConfig, Now};
     use headwater_inference::testing::TinyNetwork;
-    use headwater_protocol::{Birth, Boot, DeviceState, NetworkId, Status};
+    use headwater_protocol::{Birth, Boot, DeviceState, NetworkId, SampleId, Status};
 
     use super::ReportedState::{ClockOff, Down, Flapping, Frozen, Late, Refused, Silent, Up, WrongNetwork};
     use super::*;
@@ -299,8 +306,7 @@ mod tests {
         fn new() -> Self {
             let network = NetworkId([7; 32]);
             let mut registry = Registry::new(Arc::new(PerNetwork::new(format(network))), Arc::default());
-            let bundle = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
-            let mut leader = Leader::new(LeaderConfig::of(&bundle, 4), Exits { local: None, edge: None });
+            let mut leader = leader();
             let now = Now { since_start: Micros(0), wall_ms: 1_782_864_000_000 };
             let numbering = Numbering::Clock { period_ms: 100 };
             leader.handle(now, Generation::Current, Event::Numbering(numbering), &mut Vec::new());
@@ -321,6 +327,24 @@ mod tests {
             self.watch.check(CheckInputs { now, clock, leader, registry }, &mut self.devices);
             let device = self.devices.values().next().expect("a device");
             (device.state, device.reason.to_string())
+        }
+    }
+
+    /// A leader that does not know the numbering of its group.
+    fn leader() -> Leader {
+        let bundle = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
+        Leader::new(LeaderConfig::of(&bundle, 4), Exits { local: None, edge: None })
+    }
+
+    #[test]
+    fn a_device_that_is_up_names_the_far_trigger_that_it_does_not_answer_yet() {
+        let mut group = Group { leader: leader(), ..Group::new() };
+        group.watch.connected(Micros(0));
+        let waits = "its answer to sample 2000 waits for a second trigger near it";
+        for (sample, reason) in [(1, ""), (2000, waits), (2001, "")] {
+            let trigger = Event::Trigger { sample: SampleId(sample) };
+            group.leader.handle(Now::default(), Generation::Current, trigger, &mut Vec::new());
+            assert_eq!(group.checks(0), (Up, reason.to_owned()));
         }
     }
 

@@ -114,11 +114,8 @@ impl Inbox {
 
     /// Whether devices may send batches: a device in a slot can, and no remote edge takes part, since remote edges read no batches.
     pub(crate) fn takes_batches(&self) -> bool {
-        self.devices.any_sends_batches() && !self.has_remote_edges()
-    }
-
-    fn has_remote_edges(&self) -> bool {
-        self.formats.iter().any(|(_, format)| format.has_remote_edges())
+        let has_remote_edges = self.formats.iter().any(|(_, format)| format.has_remote_edges());
+        self.devices.any_sends_batches() && !has_remote_edges
     }
 
     fn route(&mut self, topic: &str, now: Micros) -> Option<Route> {

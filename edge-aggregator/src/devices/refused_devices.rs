@@ -49,11 +49,7 @@ impl RefusedDevices {
 }
 
 fn is_refused(state: ReportedState) -> bool {
-    use ReportedState::{ClockOff, Down, Flapping, Frozen, Late, Refused, Silent, Unknown, Up, WrongNetwork};
-    match state {
-        Refused | WrongNetwork => true,
-        Up | Late | Silent | Frozen | Flapping | ClockOff | Down | Unknown => false,
-    }
+    matches!(state, ReportedState::Refused | ReportedState::WrongNetwork)
 }
 
 #[cfg(test)]

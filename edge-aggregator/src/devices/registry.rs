@@ -36,7 +36,7 @@ use crate::devices::message_format::{Arrival, Change, InboxCounts, MessageFormat
 use device::Device;
 use registered_device::CONNECTION_ENDED;
 pub(crate) use registered_device::{ClaimState, RegisteredDevice};
-use session::{CheckedBirth, DeviceSession, LatestStatus, NetworkSlot, SessionEvent, Sign};
+use session::{DeviceSession, LatestStatus, NetworkSlot, SessionEvent, Sign};
 
 /// Longest time from the end of a device's connection to the end of the leader's, if both end because the broker stops.
 const BROKER_STOP: Duration = Duration::from_secs(10);
@@ -84,7 +84,7 @@ pub(crate) struct Registry {
 }
 
 /// What the registry knows of the devices.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RegistryState {
     devices: Vec<Device>,
     by_id: HashMap<DeviceId, DeviceIndex>,
@@ -119,32 +119,19 @@ struct Holder {
     spoke: Option<Micros>,
 }
 
-impl RegistryState {
-    fn new(slots: usize) -> Self {
-        Self {
-            devices: Vec::new(),
-            by_id: HashMap::new(),
-            numbering: None,
-            holders: vec![None; slots],
-            last_holders: vec![None; slots],
-            told_names: vec![None; slots],
-            contests: Vec::new(),
-            cleared: Vec::new(),
-            owners: Vec::new(),
-            births_to_clear: VecDeque::new(),
-            last_accepted: None,
-            names: 0,
-        }
-    }
-}
-
 impl Registry {
     pub(crate) fn new(formats: Arc<PerNetwork<MessageFormat>>, counts: Arc<Mutex<InboxCounts>>) -> Self {
         let slots = formats.iter().map(|(_, format)| format.slots).max().unwrap_or(0);
+        let state = RegistryState {
+            holders: vec![None; slots],
+            last_holders: vec![None; slots],
+            told_names: vec![None; slots],
+            ..RegistryState::default()
+        };
         Self {
             formats,
             silent_after: SILENT_AFTER,
-            state: RegistryState::new(slots),
+            state,
             counts,
             stranger_log: LogLimit::new(MAX_STRANGER_LINES),
             refusal_log: LogLimit::new(MAX_REFUSAL_LINES),
@@ -154,19 +141,16 @@ impl Registry {
         }
     }
 
-    fn knows(&self, CheckedBirth { claim, .. }: CheckedBirth) -> bool {
-        self.formats.get(claim.generation).is_some()
-    }
-
     /// Whether a state has as many slots as this registry, and names only devices that are in the state and networks that the group has.
     pub(crate) fn fits(&self, state: &RegistryState) -> bool {
         let by_slot = [state.holders.len(), state.last_holders.len(), state.told_names.len()];
         let is_known =
             |index: &DeviceIndex| state.devices.get(index.at).is_some_and(|device| device.index == *index);
         let holders = state.holders.iter().flatten().map(|holder| &holder.device);
+        let mut starts = state.devices.iter().filter_map(|device| device.session.start());
         by_slot == [self.state.holders.len(); 3]
             && state.devices.iter().enumerate().all(|(at, device)| device.index.at == at)
-            && state.devices.iter().filter_map(|device| device.session.start()).all(|start| self.knows(start))
+            && starts.all(|start| self.formats.get(start.claim.generation).is_some())
             && state
                 .by_id
                 .values()
@@ -235,14 +219,21 @@ impl Registry {
 
     fn forget(&mut self, device: &Device, now: Micros) {
         self.state.by_id.remove(&device.id);
+        self.counts.lock().forget(&device.id);
+        if !device.is_crowded_out {
+            self.count_forgotten(
+                &device.id,
+                "too many names of devices without a valid birth: the oldest ones are forgotten",
+                now,
+            );
+        }
+    }
+
+    fn count_forgotten(&mut self, device: &DeviceId, reason: &str, now: Micros) {
         let mut counts = self.counts.lock();
         counts.forgotten_devices += 1;
-        counts.forget(&device.id);
         if self.forgotten_log.take(now).is_some() {
-            warn!(
-                device = %device.id, forgotten = counts.forgotten_devices,
-                "too many names of devices without a valid birth: the oldest ones are forgotten"
-            );
+            warn!(%device, forgotten = counts.forgotten_devices, most = MAX_DEVICES, "{reason}");
         }
     }
 
@@ -261,17 +252,12 @@ impl Registry {
             (speaks, latest, device.heard)
         };
         let Some(least) = accepted().filter(may_go).min_by_key(weight) else { return };
-        let at = least.index.at;
+        let (at, id) = (least.index.at, least.id.clone());
         self.state.devices[at].session.on(SessionEvent::BirthCleared);
-        let mut counts = self.counts.lock();
-        counts.forgotten_devices += 1;
-        if self.forgotten_log.take(now).is_some() {
-            warn!(
-                device = %self.state.devices[at].id, forgotten = counts.forgotten_devices, most = MAX_DEVICES,
-                "too many devices have a birth at the broker: those that do not answer are forgotten; clear births that nobody needs, and \
-                 let the broker's access rules say who may publish one"
-            );
-        }
+        self.state.devices[at].is_crowded_out = true;
+        let reason = "too many devices with a birth at the broker: those that do not answer are forgotten; clear births that nobody needs, and let the \
+                     broker's access rules say who may publish one";
+        self.count_forgotten(&id, reason, now);
     }
 
     /// Takes the birth certificate of a device.
@@ -498,11 +484,10 @@ impl Registry {
     /// Updates the holders of slots after a change of one device.
     fn update_holders(&mut self, index: DeviceIndex, now: Micros, changes: &mut Vec<Change>) {
         let claim = self.state.devices[index.at].session.claimed_slot();
-        let holds =
-            Slot::first(self.state.holders.len()).zip(&self.state.holders).find_map(|(slot, holder)| {
-                let holder = holder.filter(|holder| holder.device == index)?;
-                Some(NetworkSlot { slot, generation: holder.generation })
-            });
+        let holds = self.slot_of(index).and_then(|slot| {
+            let holder = self.state.holders[slot.index()]?;
+            Some(NetworkSlot { slot, generation: holder.generation })
+        });
         if let Some(left) = holds.filter(|holds| claim != Some(*holds)) {
             self.state.holders[left.slot.index()] = None;
             self.state.devices[index.at].note_end(now);

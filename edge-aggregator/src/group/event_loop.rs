@@ -58,7 +58,7 @@ pub(crate) struct EventLoop {
 
 impl EventLoop {
     pub(crate) fn new(clock: Clock, incoming: mpsc::Receiver<Incoming>, work_loop: WorkLoop) -> Self {
-        Self { last: clock.read(), clock, incoming, messages: Vec::with_capacity(ROUND_MESSAGES), work_loop }
+        Self { last: clock.read(), clock, incoming, messages: Vec::new(), work_loop }
     }
 
     /// Reads the clocks, for what happens outside of rounds.

@@ -48,7 +48,7 @@ impl GroupLeader {
     pub async fn start(shared: &Shared, config: OpenedGroup) -> Result<Self, AggregatorError> {
         let config = Arc::new(config);
         let prepared = Prepared::load(&config).await?;
-        let member = Self::new(shared.grace());
+        let mut member = Self::new(shared.grace());
         let group = LedGroup {
             shared: shared.clone(),
             topics: Topics::new(&config.settings.site, &config.settings.group),
@@ -62,7 +62,6 @@ impl GroupLeader {
         // A mistake in the settings of the cloud or of the link is found before anything runs.
         group.cloud_client(prepared.formats())?;
         let link = group.listen()?;
-        let mut member = member;
         member.loops.spawn(async move {
             group.run(prepared, link).await.inspect_err(|error| error!(%error, "stopped"))
         });
@@ -180,7 +179,7 @@ impl LedGroup {
     }
 
     /// The event loop of the leader, with a connection whose last will ends the claim.
-    fn worker(&self, prepared: Prepared, won: Won) -> Result<(Worker, EventLoop), AggregatorError> {
+    fn worker(&self, prepared: Prepared, won: Won) -> Result<(Box<Worker>, EventLoop), AggregatorError> {
         let formats = prepared.formats();
         let Prepared { parts, edges, mut journal, mut recovered, .. } = prepared;
         if won.after_another && !recovered.decisions.is_empty() {
@@ -239,7 +238,8 @@ impl LedGroup {
         let calibrated = self.config.networks.current().policy();
         let work_loop = self.shared.work_loops.add(format!("group {}", self.config.settings.group));
         let rounds = EventLoop::new(clock, incoming, work_loop);
-        let worker = Worker {
+        // A future holds several copies of what it is given.
+        let worker = Box::new(Worker {
             leader,
             edges,
             policy_desk: PolicyDesk::new(&self.topics, policies, self.config.current_policy(), calibrated),
@@ -258,7 +258,7 @@ impl LedGroup {
             grace: self.shared.grace(),
             report: Arc::clone(&self.report),
             actions,
-        };
+        });
         Ok((worker, rounds))
     }
 
@@ -444,7 +444,7 @@ mod tests {
             Self { member, led, network, at }
         }
 
-        async fn leads(&self) -> Worker {
+        async fn leads(&self) -> Box<Worker> {
             let prepared = Prepared::load(&self.led.config).await.unwrap();
             self.led.worker(prepared, Won { term: 1, after_another: false }).unwrap().0
         }

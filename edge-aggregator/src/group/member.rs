@@ -162,8 +162,7 @@ impl<R: MemberReport> Member<R> {
 
     /// Whether every event loop is connected to the broker.
     pub fn is_connected(&self) -> bool {
-        let links = self.connections.links();
-        !links.is_empty() && links.iter().all(Link::is_connected)
+        self.connections.state().is_connected
     }
 
     /// Stops, each step within the grace time: accepts no new samples, finishes the open ones, lets the broker take the last messages.

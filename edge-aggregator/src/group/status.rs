@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use headwater_protocol::DeviceId;
 use headwater_protocol::status::{
     BrokerStatus, CloudRequests, EdgeCounts, EdgeRoleStatus, GroupDevice, GroupState, GroupStatus,
     JournalStatus, LeadStatus, LeaderStatus, RoleStatus, SampleCounts,
 };
-use headwater_protocol::{DeviceId, EdgeId, GroupId, NetworkId, SiteId};
 use tokio::time::Instant;
 
 use crate::devices::device_watch::ReportedDevice;
@@ -18,11 +18,8 @@ use crate::settings::group::Role;
 /// A group of this process, as the status shows it.
 #[derive(Clone)]
 pub(crate) struct WatchedGroup {
-    site: SiteId,
-    group: GroupId,
-    /// Name of the edge; `None` for a leader.
-    edge: Option<EdgeId>,
-    networks: Vec<NetworkId>,
+    /// The status of a group that has not reported yet.
+    blank: GroupStatus,
     journal: Option<PathBuf>,
     /// Reads the counts; `None` for a group that did not start.
     read: Option<Arc<dyn Fn() -> GroupReport + Send + Sync>>,
@@ -42,15 +39,17 @@ impl WatchedGroup {
             Role::Leader { .. } => None,
             Role::Edge { id, .. } => Some(id.clone()),
         };
-        Self {
+        let blank = GroupStatus {
             site: config.settings.site.clone(),
             group: config.settings.group.clone(),
+            role: if edge.is_some() { "edge" } else { "leader" }.into(),
             edge,
             networks: config.networks.bundles().iter().map(|(_, bundle)| bundle.network_id()).collect(),
-            journal: config.settings.journal.path.clone(),
-            read: None,
-            failure: Arc::default(),
-        }
+            state: None,
+            reason: None,
+            counts: None,
+        };
+        Self { blank, journal: config.settings.journal.path.clone(), read: None, failure: Arc::default() }
     }
 
     /// Counts of the group; `None` if it did not start.
@@ -61,6 +60,15 @@ impl WatchedGroup {
     /// Says that the group has failed. The first reason stays.
     pub(crate) fn fail(&self, reason: String) {
         self.failure.get_or_init(|| reason);
+    }
+
+    /// The group's name and why it failed; `None` while it has not.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.get().map(|failure| format!("{}: {failure}", self.name()))
+    }
+
+    fn name(&self) -> String {
+        format!("group {}/{}", self.blank.site, self.blank.group)
     }
 
     /// Why the group cannot work before somebody changes something.
@@ -75,7 +83,7 @@ impl WatchedGroup {
             }
             GroupReport::Edge(report) => (report.broker, None),
         };
-        let group = format!("group {}/{}", self.site, self.group);
+        let group = self.name();
         if broker.is_refused {
             return Some(format!("{group}: {}", broker.failure));
         }
@@ -89,16 +97,7 @@ impl WatchedGroup {
 
     /// State and counts.
     pub(crate) fn status(&self) -> GroupStatus {
-        let mut status = GroupStatus {
-            site: self.site.clone(),
-            group: self.group.clone(),
-            role: if self.edge.is_some() { "edge" } else { "leader" }.into(),
-            edge: self.edge.clone(),
-            networks: self.networks.clone(),
-            state: None,
-            reason: None,
-            counts: None,
-        };
+        let mut status = self.blank.clone();
         match self.report() {
             Some(GroupReport::Leader(report)) => {
                 status.state = Some(lead_state(report.lead));
@@ -200,7 +199,7 @@ fn lead_state(lead: LeadState) -> GroupState {
 mod tests {
     use headwater_inference::bundle::Bundle;
     use headwater_inference::testing::TinyNetwork;
-    use headwater_protocol::InstanceId;
+    use headwater_protocol::{GroupId, InstanceId, SiteId};
 
     use super::*;
 

@@ -79,7 +79,7 @@ impl Worker {
     /// # Errors
     /// [`AggregatorError::Stopped`] when the link ended by itself.
     pub(crate) async fn run(
-        mut self,
+        mut self: Box<Self>,
         mut rounds: EventLoop,
         mut stop: watch::Receiver<bool>,
     ) -> Result<Option<LeaderClaim>, AggregatorError> {
@@ -96,7 +96,7 @@ impl Worker {
         self.act(at).await;
         self.follow_room(at);
         let requested = async move { _ = stop.wait_for(|&stop| stop).await };
-        let end = rounds.run(&mut self, requested).await;
+        let end = rounds.run(&mut *self, requested).await;
         let link_ended = matches!(end, End::LinkEnded);
         match end {
             End::LinkEnded => warn!("the link ended: no more messages will come"),
@@ -107,7 +107,7 @@ impl Worker {
                 while self.has_open_work() && Instant::now() < grace {
                     self.last_sample = last_sample;
                     let soon = Instant::now() + RETRY;
-                    match rounds.run(&mut self, sleep_until(soon.min(grace))).await {
+                    match rounds.run(&mut *self, sleep_until(soon.min(grace))).await {
                         End::Requested => {}
                         End::LinkEnded => break,
                         End::Own(claim) => return Ok(Some(claim)),
@@ -344,7 +344,7 @@ impl Worker {
                 // The leader requests only under networks that it holds.
                 if let Some(format) = self.inbox.formats.get(generation) {
                     let request = encode_request(Session::of_network(format.network), sample, slots);
-                    self.outbox.request(sample, request);
+                    self.outbox.request(request);
                 }
             }
             Action::Collect { generation, sample, slots } => {

@@ -146,33 +146,6 @@ impl<'a> Reader<'a> {
         Ok(Read { torn, damage, is_of_unknown_format: false, closed: self.closed })
     }
 
-    fn next_entry(&mut self) -> Option<Entry> {
-        loop {
-            let start = self.at;
-            let end = self.read_line()?;
-            let entry = Entry::read_line(&self.line);
-            match &entry {
-                Ok(Entry::Format(format)) => self.format = self.format.max(Some(*format)),
-                _ if start == 0 && is_entry_of_1(&self.line) => self.format = Some(1),
-                _ => {}
-            }
-            let is_whole = end == LineEnd::Newline;
-            match entry {
-                Ok(entry) if is_whole => {
-                    note_closed(&mut self.closed, &entry, start, (self.at - start) as usize);
-                    extend(&mut self.readable, start..self.at);
-                    return Some(entry);
-                }
-                entry => {
-                    let error = entry.err();
-                    let is_begun = error.as_ref().is_none_or(serde_json::Error::is_eof);
-                    self.reason = self.reason.take().or(error.map(|error| error.to_string()));
-                    self.give_up(start..self.at, is_begun && !is_whole);
-                }
-            }
-        }
-    }
-
     /// Reads up to the end of a line, a zero byte or the end of the file; `None` if no byte is left. `line` then has the bytes before that
     /// end. For a line of more than [`MAX_LINE_BYTES`] it has a single `?`, which is no entry.
     fn read_line(&mut self) -> Option<LineEnd> {
@@ -245,7 +218,30 @@ impl Iterator for Reader<'_> {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
-        self.next_entry()
+        loop {
+            let start = self.at;
+            let end = self.read_line()?;
+            let entry = Entry::read_line(&self.line);
+            match &entry {
+                Ok(Entry::Format(format)) => self.format = self.format.max(Some(*format)),
+                _ if start == 0 && is_entry_of_1(&self.line) => self.format = Some(1),
+                _ => {}
+            }
+            let is_whole = end == LineEnd::Newline;
+            match entry {
+                Ok(entry) if is_whole => {
+                    note_closed(&mut self.closed, &entry, start, (self.at - start) as usize);
+                    extend(&mut self.readable, start..self.at);
+                    return Some(entry);
+                }
+                entry => {
+                    let error = entry.err();
+                    let is_begun = error.as_ref().is_none_or(serde_json::Error::is_eof);
+                    self.reason = self.reason.take().or(error.map(|error| error.to_string()));
+                    self.give_up(start..self.at, is_begun && !is_whole);
+                }
+            }
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use headwater_protocol::policy_command::{DeviceCommand, PolicyAnswer};
 use headwater_protocol::{
     Decision, DeviceId, DeviceTopic, MemberName, SampleId, Schema, SettledNotice, Topic, Topics,
 };
+use headwater_transport::LogLimit;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -27,8 +28,8 @@ const RETRY: Duration = Duration::from_millis(10);
 /// Time between two checks for acknowledgements, while nothing else happens.
 const ACKNOWLEDGED_EVERY: Duration = Duration::from_millis(100);
 
-/// Shortest time between two log lines about results that were given up.
-const LOG_EVERY: Duration = Duration::from_secs(60);
+/// Time for which other messages wait for the answer to a result that goes alone.
+const ALONE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Encodes and publishes messages.
 ///
@@ -38,8 +39,10 @@ const LOG_EVERY: Duration = Duration::from_secs(60);
 ///                 └── connection lost, marked ─┘
 /// ```
 ///
-/// A result that the broker refuses is given up. A broker that ends the connection because of a message does not say which: from then on
-/// results go one at a time, and one that ends [`MAX_ENDED`] connections is given up too.
+/// A result that the broker refuses is given up. A broker that ends the connection because of a message does not say which message. So each
+/// result that was on its way then goes alone: the broker has answered the claim, and before its answer to the result only later claims and
+/// answers to members are published. A result that ends two connections alone is given up too. Without an answer to it, other messages go
+/// on after [`ALONE_LIMIT`].
 #[derive(Debug)]
 pub(crate) struct Outbox {
     link: Link,
@@ -54,24 +57,28 @@ pub(crate) struct Outbox {
     is_open: bool,
     /// Results that wait for the broker.
     pub(crate) waiting: VecDeque<QueuedResult>,
+    /// Results that go alone come before all others, here and in `waiting`.
     unacknowledged: VecDeque<(QueuedResult, Acknowledgement)>,
-    /// Whether results go one at a time.
-    is_careful: bool,
+    /// Since when a result goes alone, now or as the next one; `None` if none does.
+    alone_since: Option<Instant>,
+    /// Whether other messages wait for that result.
+    is_alone: bool,
     /// Samples whose results were refused, until the leader has taken them.
     pub(crate) refused: Vec<SampleId>,
-    given_up_logged: Option<Instant>,
+    /// Limit on log lines about results that were given up.
+    given_up_log: LogLimit,
     pub(crate) answers: BrokerAnswers,
 }
 
-/// Connections that a result, alone on its way, may end.
-const MAX_ENDED: u8 = 2;
+/// Connections that may end because of a message while a result is on its way: with others, and then twice alone.
+const MAX_ENDED: u8 = 3;
 
 /// A decision as JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct QueuedResult {
     sample: SampleId,
     payload: Bytes,
-    /// Connections that ended because of a message while this result was alone on its way.
+    /// Connections that ended because of a message while this result was on its way. From the first on the result goes alone.
     ended: u8,
     /// Whether the decision may have been published before.
     is_repeat: bool,
@@ -109,9 +116,10 @@ impl Outbox {
             is_open: false,
             waiting: VecDeque::new(),
             unacknowledged: VecDeque::new(),
-            is_careful: false,
+            alone_since: None,
+            is_alone: false,
             refused: Vec::new(),
-            given_up_logged: None,
+            given_up_log: LogLimit::new(1),
             answers,
         }
     }
@@ -130,13 +138,8 @@ impl Outbox {
     }
 
     /// Publishes a request for features. A lost request costs only the wait for features.
-    pub(crate) fn request(&self, sample: SampleId, payload: Vec<u8>) {
-        if !self.is_open {
-            return;
-        }
-        if let Err(error) = self.link.publish(self.request_topic.as_str(), payload, self.request_qos, false) {
-            debug!(%sample, %error, "a request was not sent");
-        }
+    pub(crate) fn request(&self, payload: Vec<u8>) {
+        self.publish(&self.request_topic, Some(payload.into()), self.request_qos, false);
     }
 
     /// Publishes a decision now, or when the broker is back.
@@ -161,54 +164,62 @@ impl Outbox {
 
     /// Publishes the cloud's answer to a sample that was decided without it. A lost revision is not repeated.
     pub(crate) fn revision(&self, decision: &Decision) {
-        let Some(payload) = json(decision).filter(|_| self.is_open) else { return };
-        if let Err(error) = self.link.publish(self.revision_topic.as_str(), payload, QoS::AtLeastOnce, false)
-        {
-            debug!(sample = %decision.sample, %error, "a revision was not sent");
-        }
+        self.publish(&self.revision_topic, json(decision), QoS::AtLeastOnce, false);
     }
 
     /// Publishes the settled samples; returns whether the link took the message. A later message names the samples of a lost one again.
     pub(crate) fn settled(&self, notice: &SettledNotice) -> bool {
-        let Some(payload) = json(notice).filter(|_| self.is_open) else { return false };
-        self.link.publish(self.settled_topic.as_str(), payload, QoS::AtMostOnce, true).is_ok()
+        self.publish(&self.settled_topic, json(notice), QoS::AtMostOnce, true)
     }
 
     /// Sends the policy to a device that decides by itself. The policy desk sends a lost command again.
     pub(crate) fn command(&self, device: &DeviceId, policy: &Policy) {
         let topic = self.topics.device(device, DeviceTopic::Cmd);
         let command = DeviceCommand { schema: Schema, policy: serde_json::json!(policy) };
-        if let Some(payload) = json(&command).filter(|_| self.is_open)
-            && let Err(error) = self.link.publish(topic, payload, QoS::AtLeastOnce, false)
-        {
-            debug!(%device, %error, "a command was not sent");
-        }
+        self.publish(&topic, json(&command), QoS::AtLeastOnce, false);
     }
 
-    /// Publishes the answer to a command of a member.
+    /// Publishes the answer to a command of a member, also beside a result that goes alone: nobody sends it again.
     pub(crate) fn policy_answer(&self, member: &MemberName, answer: &PolicyAnswer) {
         let topic = self.topics.name(&Topic::PolicyAnswer(member.clone()));
-        if let Some(payload) = json(answer).filter(|_| self.is_open)
-            && let Err(error) = self.link.publish(topic, payload, QoS::AtLeastOnce, false)
-        {
-            debug!(%member, %error, "an answer was not sent");
+        if let Some(answer) = json(answer).filter(|_| self.is_open) {
+            self.put(&topic, answer, QoS::AtLeastOnce, false);
         }
     }
 
     /// Clears the retained birth of a device; returns whether the link took the message.
     pub(crate) fn clear_birth(&self, device: &DeviceId) -> bool {
         let topic = self.topics.device(device, DeviceTopic::Birth);
-        self.is_open && self.link.publish(topic, Bytes::new(), QoS::AtLeastOnce, true).is_ok()
+        self.publish(&topic, Some(Bytes::new()), QoS::AtLeastOnce, true)
+    }
+
+    /// Publishes a message that is useless later; returns whether the link took it. `None` is a message that could not be encoded.
+    fn publish(&self, topic: &str, payload: Option<Bytes>, qos: QoS, retain: bool) -> bool {
+        let payload = payload.filter(|_| self.is_open && !self.is_alone);
+        payload.is_some_and(|payload| self.put(topic, payload, qos, retain))
+    }
+
+    /// Publishes a message; returns whether the link took it.
+    fn put(&self, topic: &str, payload: Bytes, qos: QoS, retain: bool) -> bool {
+        let sent = self.link.publish(topic, payload, qos, retain);
+        sent.inspect_err(|error| debug!(topic, %error, "a message was not sent")).is_ok()
+    }
+
+    /// Whether a result goes alone, now or as the next one.
+    fn tries_alone(&self) -> bool {
+        let first = self.unacknowledged.front().map(|(message, _)| message).or(self.waiting.front());
+        first.is_some_and(|message| message.ended > 0)
     }
 
     /// Publishes waiting results, oldest first, until the link takes no more.
     pub(crate) fn flush(&mut self, now: Instant) {
         self.answers.poll_claim(now);
         self.forget_answered(now);
-        self.is_careful &= !(self.waiting.is_empty() && self.unacknowledged.is_empty());
-        let most = if self.is_careful { 1 } else { MAX_UNACKNOWLEDGED };
+        self.alone_since = self.tries_alone().then(|| self.alone_since.unwrap_or(now));
+        self.is_alone = self.alone_since.is_some_and(|since| now < since + ALONE_LIMIT);
         while let Some(message) = self.waiting.front().filter(|_| self.is_open) {
-            if self.unacknowledged.len() >= most {
+            let most = if self.tries_alone() { 1 } else { MAX_UNACKNOWLEDGED };
+            if self.unacknowledged.len() >= most || self.is_alone && self.answers.awaits_claim() {
                 return;
             }
             let (topic, payload) = (self.result_topic.as_str(), message.payload.clone());
@@ -237,6 +248,7 @@ impl Outbox {
                 return;
             }
             self.unacknowledged.pop_front();
+            self.alone_since = None;
         }
     }
 
@@ -259,8 +271,7 @@ impl Outbox {
             report.results_unsent += 1;
             report.results_unsent
         });
-        if self.given_up_logged.is_none_or(|at| now >= at + LOG_EVERY) {
-            self.given_up_logged = Some(now);
+        if self.given_up_log.take(now).is_some() {
             warn!(%reason, unsent, "a result cannot be published; further ones are only counted");
         }
     }
@@ -268,7 +279,7 @@ impl Outbox {
     /// The connection was lost: nothing is published before [`Outbox::open`]. Results without an acknowledgement may have arrived, and wait
     /// again, marked as repeats. `by_message` says that the broker ended the connection because of a message.
     pub(crate) fn close(&mut self, now: Instant, by_message: bool) {
-        self.is_open = false;
+        (self.is_open, self.alone_since) = (false, None);
         let mut lost = Vec::new();
         for (message, mut acknowledgement) in std::mem::take(&mut self.unacknowledged) {
             // Answers that came before the loss still count.
@@ -277,10 +288,9 @@ impl Outbox {
                 lost.push(message);
             }
         }
-        self.is_careful |= by_message;
-        let is_alone = lost.len() == 1;
-        for mut message in lost.into_iter().rev() {
-            message.ended += u8::from(by_message && is_alone);
+        for (index, mut message) in lost.into_iter().enumerate().rev() {
+            // The link had not sent further ones yet.
+            message.ended += u8::from(by_message && index < headwater_link::MAX_UNACKNOWLEDGED.into());
             if message.ended < MAX_ENDED {
                 self.waiting.push_front(message.marked());
             } else {

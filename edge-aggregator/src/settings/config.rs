@@ -95,6 +95,13 @@ pub struct OpenedGroup {
 }
 
 impl SharedConfig {
+    /// Default settings with a broker: no cloud, no admin listener.
+    pub fn new(broker: Endpoint) -> Self {
+        let mut config: Self = defaults();
+        config.broker.address = broker;
+        config
+    }
+
     /// Settings that do not fit each other.
     pub(crate) fn check(&self) -> Vec<Misfit> {
         let url = self.cloud.url.as_ref().map(|url| infer_endpoint(url, &self.cloud.model));
@@ -105,8 +112,7 @@ impl SharedConfig {
         let broker = self.security.check_broker(&self.broker).into_iter();
         broker.chain(url).chain(link).chain(key).chain(self.admin.check()).collect()
     }
-}
-impl SharedConfig {
+
     /// Files of the identity, the broker's password and the cloud's key that cannot be used. Empty if settings do not fit each other:
     /// [`Self::check`] names those.
     pub(crate) fn file_mistakes(&self) -> Vec<String> {
@@ -142,15 +148,6 @@ impl fmt::Debug for CloudConfig {
             .field("linger_ms", linger_ms)
             .field("breaker", breaker)
             .finish()
-    }
-}
-
-impl SharedConfig {
-    /// Default settings with a broker: no cloud, no admin listener.
-    pub fn new(broker: Endpoint) -> Self {
-        let mut config: Self = defaults();
-        config.broker.address = broker;
-        config
     }
 }
 

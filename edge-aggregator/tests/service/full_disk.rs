@@ -44,13 +44,22 @@ impl Program {
 
     /// Waits until a metric of the group has this value.
     async fn shows(&self, metric: &str, value: u64) {
-        let line = format!("headwater_aggregator_{metric}{{group=\"gate\",site=\"plant\"}} {value}");
+        self.shows_such(&format!("{metric}{{"), |found| found == value).await;
+    }
+
+    /// Waits until the metric whose name and first labels are these has a value of this kind.
+    async fn shows_such(&self, metric: &str, is_expected: impl Fn(u64) -> bool) {
+        let name = format!("headwater_aggregator_{metric}");
+        let is_shown = |text: &str| {
+            let line = text.lines().find(|line| line.starts_with(&name));
+            line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).is_some_and(&is_expected)
+        };
         let wait = async {
-            while !self.metrics().lines().any(|found| found == line) {
+            while !is_shown(&self.metrics()) {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        timeout(LIMIT, wait).await.unwrap_or_else(|_| panic!("{line} in\n{}", self.metrics()));
+        timeout(LIMIT, wait).await.unwrap_or_else(|_| panic!("{metric} in\n{}", self.metrics()));
     }
 
     /// Text of the metrics; empty while the admin port does not answer.
@@ -91,9 +100,13 @@ async fn a_leader_whose_journal_cannot_grow_decides_nothing_and_goes_on_when_it_
 
     cameras.iter().for_each(|camera| camera.sees(2, 2));
     program.shows("journal_full", 1).await;
-    // The group takes no new samples.
-    cameras.iter().for_each(|camera| camera.sees(3, 2));
-    program.shows("journal_failed_writes_total", 2).await;
+    // The group takes no new samples. The refusals show that it has read these.
+    for camera in &cameras {
+        camera.sees(3, 2);
+        camera.sends_garbage();
+    }
+    program.shows_such("refused_messages_total{code=\"oversize\"", |found| found == 2).await;
+    program.shows_such("journal_failed_writes_total{", |found| found >= 2).await;
     assert_eq!(std::fs::metadata(&journal).unwrap().len(), length, "a part of a line");
 
     assert!(program.limit_files("unlimited"));

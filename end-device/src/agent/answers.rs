@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use headwater_inference::sections::TierOutput;
 use headwater_link::LinkError;
-use headwater_protocol::{Body, SampleId};
+use headwater_protocol::{Body, JudgedTrigger, SampleId};
 use headwater_samples::View;
 use headwater_samples::archive::{BrokenFrame, Frame};
 use tracing::{debug, error, warn};
@@ -15,7 +15,6 @@ use crate::answer::{Age, Answer};
 use crate::capture_clock::{ClockStep, DueCapture};
 use crate::give_up_reason::GiveUpReason;
 use crate::publisher::Encoded;
-use crate::recent_samples::Admission;
 use crate::reply_rule::Reply;
 use crate::section_runner::{JobResult, Submitted};
 use crate::source::SourceEvent;
@@ -30,30 +29,39 @@ const TOO_HIGH: &str =
 
 impl Agent {
     /// Captures a triggered sample unless its trigger is repeated, backwards or too high. If the trigger confirms the trigger of an earlier
-    /// sample, sends the earlier sample's answer first.
+    /// sample, sends the earlier sample's answer first. The status says why the latest trigger is not answered.
     pub(super) fn capture_triggered(&mut self, sample: SampleId, now_us: u64) {
-        match self.recent.admit(sample) {
-            Admission::New => self.capture(sample, now_us),
-            Admission::Confirms(first) => {
-                self.send_confirmed(first);
-                self.capture(sample, now_us);
-            }
-            Admission::Unconfirmed => {
-                self.publisher.report().implausible += 1;
-                self.log_trigger(sample, FAR_AHEAD);
-                self.capture(sample, now_us);
-            }
-            Admission::Repeated => self.publisher.report().repeated += 1,
-            Admission::Backwards => {
-                self.publisher.report().backwards += 1;
-                self.log_trigger(sample, BELOW);
-            }
-            Admission::TooHigh => {
-                self.publisher.report().implausible += 1;
-                self.log_trigger(sample, TOO_HIGH);
-            }
+        let newest = self.recent.newest();
+        let Some(judged) = self.recent.admit(sample) else {
+            self.publisher.report().repeated += 1;
+            return;
+        };
+        let refusal = match judged {
+            JudgedTrigger::Believed | JudgedTrigger::Confirms(_) => None,
+            JudgedTrigger::Unconfirmed => Some(FAR_AHEAD),
+            JudgedTrigger::Below => Some(BELOW),
+            JudgedTrigger::TooHigh => Some(TOO_HIGH),
+        };
+        {
+            let mut report = self.publisher.report();
+            report.trigger_waits = self.recent.waits();
+            report.backwards += u64::from(judged == JudgedTrigger::Below);
+            report.implausible +=
+                u64::from(matches!(judged, JudgedTrigger::Unconfirmed | JudgedTrigger::TooHigh));
         }
-        self.publisher.report().trigger_waits = self.recent.waits();
+        if let Some(reason) = refusal
+            && let Some(not_logged) = self.trigger_log.take(Instant::now().into())
+        {
+            warn!(sample = %sample, newest = %newest, not_logged, reason, "a trigger is not answered");
+        }
+        self.publisher.report.latest().refused_trigger =
+            refusal.map(|reason| format!("the trigger of sample {sample}, newest {newest}: {reason}"));
+        if let JudgedTrigger::Confirms(first) = judged {
+            self.send_confirmed(first);
+        }
+        if !matches!(judged, JudgedTrigger::Below | JudgedTrigger::TooHigh) {
+            self.capture(sample, now_us);
+        }
     }
 
     /// Captures a new sample. A sample that is not in view is answered at once, without the section.
@@ -175,7 +183,7 @@ impl Agent {
         match reply {
             Reply::Decided(decision) => self.answer(sample, captured_us, Body::Decided(decision), Vec::new()),
             Reply::Input => self.answer(sample, captured_us, Body::Input(&features), Vec::new()),
-            Reply::Summary | Reply::SummaryAndFeatures => {
+            Reply::Summary => {
                 let mut body = Vec::new();
                 self.publisher.scores.put(&scores, &mut body);
                 self.answer(sample, captured_us, Body::Summary(&body), features);
@@ -244,14 +252,6 @@ impl Agent {
                 self.publisher.report().shed += 1;
                 self.give_up(job.sample, GiveUpReason::SHED, "the section is behind");
             }
-        }
-    }
-
-    /// Logs a trigger that is not answered now, at most a few times a minute.
-    fn log_trigger(&mut self, sample: SampleId, reason: &str) {
-        if let Some(not_logged) = self.trigger_log.take(Instant::now().into()) {
-            let newest = self.recent.newest();
-            warn!(sample = %sample, newest = %newest, not_logged, reason, "a trigger is not answered");
         }
     }
 }

@@ -97,7 +97,7 @@ impl Agent {
         self.birth.policy = self.reply_rule.policy();
         let Publisher { topics, link, .. } = &self.publisher;
         let birth = json(&topics.birth, &self.birth).payload;
-        self.presence.set_birth(birth.clone());
+        self.presence.birth = birth.clone();
         if let Err(error) = link.replace_retained(&topics.birth, birth) {
             self.publisher.report().count_dropped(&error);
         }
@@ -108,7 +108,7 @@ impl Agent {
         let Publisher { topics, link, boot, .. } = &self.publisher;
         let status = Status { schema: Schema, state: DeviceState::Up, boot: *boot, frozen };
         let status = json(&topics.status, &status).payload;
-        self.presence.set_status(status.clone());
+        self.presence.status = status.clone();
         if let Err(error) = link.replace_retained(&topics.status, status) {
             self.publisher.report().count_dropped(&error);
         }
@@ -158,7 +158,9 @@ impl Agent {
             Ok(notice) => {
                 self.note_leader(&notice);
                 self.note_allowed_wait(&notice);
-                self.recent.settle(notice.account.highest);
+                if self.recent.settle(notice.account.highest) {
+                    self.publisher.report.latest().refused_trigger = None;
+                }
                 self.publisher.report().trigger_waits = self.recent.waits();
                 self.unsettled.settle(&notice);
                 self.send_passed_over(&notice);
@@ -177,8 +179,6 @@ impl Agent {
             return;
         }
         latest.refusal = refusal.cloned();
-        drop(latest);
-        self.publisher.report.lock().is_refused = refusal.is_some();
         match refusal {
             Some(reason) => warn!(reason, "the leader refuses this device: its answers count for nothing"),
             None => info!("the leader takes this device again"),
@@ -228,20 +228,20 @@ impl Agent {
         if self.refusal_log.take(Instant::now().into()).is_none() {
             return;
         }
-        match reason {
-            PublishRefusal::NotAuthorized => warn!(
-                topic,
-                refused,
-                "the broker refuses a message of this device: its access rules do not give this client the role of this device; allow it \
-                 to publish there (`headwater enroll add device` writes the rules); birth and status are tried again, at the latest every 30 s"
+        let (reason, advice) = match reason {
+            PublishRefusal::NotAuthorized => (
+                None,
+                ": its access rules do not give this client the role of this device; allow it to publish there (`headwater enroll add device` \
+                 writes the rules)",
             ),
-            PublishRefusal::Other(reason) => warn!(
-                topic,
-                refused,
-                reason,
-                "the broker refuses a message of this device; its log may say more; birth and status are tried again, at the latest every 30 s"
-            ),
-        }
+            PublishRefusal::Other(reason) => (Some(reason.as_str()), "; its log may say more"),
+        };
+        warn!(
+            topic,
+            refused,
+            reason,
+            "the broker refuses a message of this device{advice}; birth and status are tried again, at the latest every 30 s"
+        );
     }
 
     fn log_disturbance(&self, disturbance: &Disturbance) {

@@ -338,6 +338,9 @@ mod tests {
                 "capture: \"source\" goes with source.kind = \"folder\", \"watch\" or \"stdin\", found \"archive\" (flag --capture)",
             ],
         );
+        let frozen = "source.frozen_frames: expected 0 for no check, or at least 2, found 1: one frame has none before it to be equal to \
+                      (flag --source-frozen-frames)";
+        check(&["--source-kind", "watch", "--source-frozen-frames", "1"], &[frozen]);
         check(
             &["--source-kind", "stdin", "--source-stdin-format", "mjpeg", "--source-stdin-size", "4x4"],
             &[

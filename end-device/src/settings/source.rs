@@ -34,7 +34,7 @@ settings! {
         pub max_age_ms: Option<u64> = optional("1000").within(1..=MAX_MS),
         /// Frames in a row after which a camera (watch, http, stdin) is frozen, dark or covered: all are equal, byte for byte, or all their
         /// views lack contrast. The device then says so and gives no answers until a frame differs. Take more than lie between two key frames
-        /// of a video stream, which may be equal in a still scene. 0: never; 1 counts as 2.
+        /// of a video stream, which may be equal in a still scene. 0: never; else at least 2.
         pub frozen_frames: u64 = default("100").within(0..=1_000_000),
         /// Standard deviation of a view, pixels 0 to 255, below which it lacks contrast.
         pub frozen_deviation: u64 = default("2").within(0..=255),
@@ -204,6 +204,10 @@ impl SourceSettings {
                 mistakes.push(Misfit::new("source.stdin.size", reason).with("source.stdin.format"));
             }
             SourceWord::Archive | SourceWord::Folder | SourceWord::Watch | SourceWord::Stdin => {}
+        }
+        if self.frozen_frames == 1 {
+            let reason = "expected 0 for no check, or at least 2, found 1: one frame has none before it to be equal to";
+            mistakes.push(Misfit::new("source.frozen_frames", reason));
         }
         let has_own_timing = matches!(self.kind, SourceWord::Folder | SourceWord::Watch | SourceWord::Stdin);
         if capture == Capture::Source && !has_own_timing {

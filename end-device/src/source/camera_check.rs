@@ -4,8 +4,11 @@
 //! | --- | --- |
 //! | are equal, byte for byte | is frozen: the noise of a sensor makes frames of a still scene differ |
 //! | have views without contrast | is dark or covered |
+//!
+//! The camera counts as that until a frame differs or has contrast, or until it is away (ten faults in a row without a frame). The counts of
+//! equal and flat frames outlast its absence: a camera that comes back with the same frame is frozen at once.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::Arc;
 
 use headwater_samples::View;
@@ -47,7 +50,7 @@ impl CameraCheck {
         (settings.frozen_frames > 0).then(|| {
             let runs = Runs { latest: None, equal: 0, flat: 0, log: LogLimit::new(MAX_LINES) };
             let min_deviation = settings.frozen_deviation as f64;
-            Self { frames: settings.frozen_frames.max(2), min_deviation, runs: Arc::new(Mutex::new(runs)) }
+            Self { frames: settings.frozen_frames, min_deviation, runs: Arc::new(Mutex::new(runs)) }
         })
     }
 
@@ -78,11 +81,9 @@ impl CameraCheck {
     }
 }
 
-/// Hash of a frame's bytes.
-pub(super) fn hash_of(frame: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    frame.hash(&mut hasher);
-    hasher.finish()
+/// Hash of a frame's bytes or of a path, the same for equal ones.
+pub(super) fn hash_of(value: &(impl Hash + ?Sized)) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
 /// Standard deviation of the channel that varies most: a covered camera may see one colour.

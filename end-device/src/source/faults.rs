@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::{fmt, mem};
 
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::report::{SharedReport, count_first};
+
+/// Faults in a row after which a frozen camera counts as away: one that is slow gives some between two frames.
+const MAX_AWAY_FAULTS: u64 = 10;
 
 /// Reason for which a source gave no frame. The device sends nothing for the sample, so its slot is missing.
 ///
@@ -51,11 +54,33 @@ impl FrameFault {
     pub(crate) const FROZEN: Self = Self("frozen");
     /// Too many requests to the camera are unanswered.
     pub(crate) const BUSY: Self = Self("busy");
+
+    /// Faults of a camera that gives no frames.
+    const AWAY: [Self; 7] = [
+        Self::STALE,
+        Self::UNREADABLE,
+        Self::TIMEOUT,
+        Self::UNREACHABLE,
+        Self::BAD_ANSWER,
+        Self::STATUS,
+        Self::NOT_AN_IMAGE,
+    ];
 }
 
 impl SharedReport {
-    /// Counts a missing frame, and logs the first of each kind.
+    /// Counts a missing frame, and logs the first of each kind. A camera that is away is not frozen any more.
     pub(crate) fn count_fault(&self, fault: FrameFault, detail: impl fmt::Display) {
+        let away_faults = {
+            let away_faults = &mut self.latest().away_faults;
+            match fault {
+                FrameFault::FROZEN => *away_faults = 0,
+                _ => *away_faults += u64::from(FrameFault::AWAY.contains(&fault)),
+            }
+            *away_faults
+        };
+        if away_faults >= MAX_AWAY_FAULTS && self.set_frozen(None) {
+            info!(fault = fault.0, "the camera gives no frames any more, so it is away and not frozen");
+        }
         if count_first(&mut self.lock().frame_faults, fault.0) {
             warn!(fault = fault.0, %detail, "no frame; later faults of this kind are only counted");
         }
@@ -66,9 +91,8 @@ impl SharedReport {
         found.map_err(|(fault, detail)| self.count_fault(fault, format_args!("{name}: {detail}"))).ok()
     }
 
-    /// Notes why the camera's frames answer nothing; `None` where they answer. Returns whether that has changed.
+    /// Notes why the camera's frames answer nothing; `None` where they answer or none come. Returns whether that has changed.
     pub(crate) fn set_frozen(&self, reason: Option<String>) -> bool {
-        self.lock().frozen = reason.is_some();
         self.frozen.send_if_modified(|known| mem::replace(known, reason) != *known)
     }
 
@@ -88,5 +112,6 @@ impl SharedReport {
     /// Counts a frame.
     pub(crate) fn count_frame(&self) {
         self.lock().source_frames += 1;
+        self.latest().away_faults = 0;
     }
 }

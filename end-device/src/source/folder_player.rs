@@ -27,8 +27,8 @@ impl FolderPlayer {
         preprocessor: Preprocessor,
     ) -> Result<Self, DeviceError> {
         let fail = |reason: &str| DeviceError::source_of_frames(path.display(), reason);
-        let files = image_files::list(&path).map_err(|error| fail(&error.to_string()))?;
-        if files.is_more {
+        let files = image_files::list(&path).map_err(|(_, reason)| fail(&reason))?;
+        if files.left_out.any().is_some() {
             let bounds = format!("{MAX_FILES} images and {MAX_FOLDERS} folders");
             return Err(fail(&format!("expected at most {bounds}, found more; split the folder")));
         }
@@ -52,8 +52,8 @@ impl FrameProducer for FolderPlayer {
         let mut due = Instant::now();
         loop {
             // A new list in each round takes files into account that were added or removed meanwhile.
-            let files =
-                image_files::list(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
+            let files = image_files::list(&self.path);
+            let files = files.map_err(|(_, reason)| format!("{}: {reason}", self.path.display()))?;
             frames.faults.note_passed_over(&files.passed_over);
             if files.paths.is_empty() {
                 return Err(format!("{}: there are no images any more", self.path.display()));

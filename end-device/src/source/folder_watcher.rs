@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::faults::FrameFault;
+use super::camera_check::hash_of;
+use super::faults::{FrameFault, Missing};
 use super::frame_channel::{FrameProducer, FrameSender};
-use super::image_files::{self, MAX_FILES, MAX_FOLDERS};
+use super::image_files::{self, LeftOut, MAX_FILES, MAX_FOLDERS};
 use super::preprocess::Preprocessor;
 use crate::error::DeviceError;
+use crate::report::SharedReport;
 use crate::settings::{Existing, WatchSettings};
 
 /// Watcher that scans a folder again and again.
@@ -28,150 +29,135 @@ impl FolderWatcher {
         settings: &WatchSettings,
         preprocessor: Preprocessor,
     ) -> Result<Self, DeviceError> {
-        let files =
-            image_files::list(&path).map_err(|error| DeviceError::source_of_frames(path.display(), error))?;
-        let files = stamped(files.paths);
+        let files = image_files::list(&path)
+            .map_err(|(_, reason)| DeviceError::source_of_frames(path.display(), reason))?;
         let scan = match settings.existing {
-            Existing::Skip => FolderScan::skipping(&files, SystemTime::now()),
+            Existing::Skip => FolderScan::skipping(&stamped(files.paths), files.left_out, SystemTime::now()),
             Existing::Take => FolderScan::default(),
         };
         Ok(Self { path, poll: Duration::from_millis(settings.poll_ms), scan, preprocessor })
     }
 
-    /// Sends the new files; false when the channel is closed.
-    fn send_new_files(&mut self, frames: &FrameSender) -> bool {
-        let name = self.path.display();
-        let files = match image_files::list(&self.path) {
-            Ok(files) => {
-                if files.is_more {
-                    let detail =
-                        format_args!("{name}: more than {MAX_FILES} images or {MAX_FOLDERS} folders");
-                    frames.faults.count_fault(FrameFault::TOO_MANY_FILES, detail);
-                }
-                frames.faults.note_passed_over(&files.passed_over);
-                stamped(files.paths)
-            }
-            // A missing folder, such as a share that is not mounted, may come back.
-            Err(error) => {
-                frames.faults.count_fault(FrameFault::UNREADABLE, format_args!("{name}: {error}"));
-                return true;
-            }
-        };
-        let complete = self.scan.complete_files(&files, SystemTime::now());
-        complete.iter().all(|file| image_files::send_file(file, &self.preprocessor, frames))
+    /// Scans the folder; returns the new files. A scan that fails leaves the known files as they are.
+    fn new_files(&mut self, report: &SharedReport) -> Result<Vec<PathBuf>, Missing> {
+        let files = image_files::list(&self.path)?;
+        report.note_passed_over(&files.passed_over);
+        if let Some(path) = files.left_out.any() {
+            let bounds = format!("{MAX_FILES} images or {MAX_FOLDERS} folders");
+            let detail = format!(
+                "more than {bounds}: those with the lowest names are left out, such as {}",
+                path.display()
+            );
+            report.count_fault(FrameFault::TOO_MANY_FILES, detail);
+        }
+        Ok(self.scan.complete_files(&stamped(files.paths), files.left_out, SystemTime::now()))
     }
 }
 
 impl FrameProducer for FolderWatcher {
     fn run(mut self: Box<Self>, frames: &FrameSender) -> Result<(), String> {
-        while frames.is_open() && self.send_new_files(frames) {
+        while frames.is_open() {
+            let found = self.new_files(&frames.faults);
+            // A missing folder, such as a share that is not mounted, may come back.
+            let files = frames.faults.counted(self.path.display(), found).unwrap_or_default();
+            if !files.iter().all(|file| image_files::send_file(file, &self.preprocessor, frames)) {
+                break;
+            }
             frames.sleep_until(Instant::now() + self.poll);
         }
         Ok(())
     }
 }
 
-/// The files with their stamps. A file that was removed meanwhile is left out.
-fn stamped(files: Vec<PathBuf>) -> Vec<ScannedFile> {
-    let scanned = files.into_iter().filter_map(|path| {
-        let metadata = fs::metadata(&path).ok()?;
-        let stamp = FileStamp { bytes: metadata.len(), written: metadata.modified().ok()? };
-        Some(ScannedFile { path, stamp })
-    });
-    scanned.collect()
-}
-
 /// Size and time of the last write: a file that is written again is a new one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileStamp {
-    bytes: u64,
-    written: SystemTime,
-}
+type FileStamp = (u64, SystemTime);
 
-/// A file of a scan.
-#[derive(Clone, Debug)]
-struct ScannedFile {
-    path: PathBuf,
-    stamp: FileStamp,
+/// The files with their stamps. A file that was removed meanwhile is left out.
+fn stamped(files: Vec<PathBuf>) -> Vec<(PathBuf, FileStamp)> {
+    let stamped = files.into_iter().filter_map(|path| {
+        let metadata = fs::metadata(&path).ok()?;
+        let stamp = (metadata.len(), metadata.modified().ok()?);
+        Some((path, stamp))
+    });
+    stamped.collect()
 }
 
 /// Files of the last scan. Memory: some tens of bytes for each file in the folder.
 #[derive(Debug, Default)]
 struct FolderScan {
-    /// Files by the hash of their paths, which may be long and many.
-    known: HashMap<u64, KnownFile>,
+    /// Stamps of the files, and whether each was taken, by the hash of their paths, which may be long and many.
+    known: HashMap<u64, (FileStamp, bool)>,
+    /// What the last scan left out.
+    left_out: LeftOut,
     last: Option<SystemTime>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct KnownFile {
-    stamp: FileStamp,
-    is_taken: bool,
 }
 
 impl FolderScan {
     /// A scan that skips these files.
-    fn skipping(files: &[ScannedFile], now: SystemTime) -> Self {
-        let known = |file: &ScannedFile| KnownFile { stamp: file.stamp, is_taken: true };
-        Self { known: files.iter().map(|file| (key(&file.path), known(file))).collect(), last: Some(now) }
+    fn skipping(files: &[(PathBuf, FileStamp)], left_out: LeftOut, now: SystemTime) -> Self {
+        let known = files.iter().map(|(path, stamp)| (hash_of(path), (*stamp, true)));
+        Self { known: known.collect(), left_out, last: Some(now) }
     }
 
     /// The files that are new and complete, in the order given. A file is complete when its stamp is the same as at the last scan. A new
-    /// file that was written before the last scan was renamed into the folder: it is complete at once.
-    fn complete_files(&mut self, files: &[ScannedFile], now: SystemTime) -> Vec<PathBuf> {
+    /// file that was written before the last scan was renamed into the folder: it is complete at once. A file that may have been left out
+    /// of the last scan is none of them.
+    fn complete_files(
+        &mut self,
+        files: &[(PathBuf, FileStamp)],
+        left_out: LeftOut,
+        now: SystemTime,
+    ) -> Vec<PathBuf> {
         let mut complete = Vec::new();
         // Files that have left the folder are not in the new map.
         let mut known = HashMap::with_capacity(files.len());
-        for ScannedFile { path, stamp } in files {
-            let key = key(path);
+        for (path, stamp) in files {
+            let key = hash_of(path);
             let (is_complete, is_taken) = match self.known.get(&key) {
+                None if self.left_out.may_hold(path) => (false, true),
                 None => {
-                    let was_renamed_in = self.last.is_some_and(|last| stamp.written < last);
+                    let (_, written) = stamp;
+                    let was_renamed_in = self.last.is_some_and(|last| *written < last);
                     (was_renamed_in, was_renamed_in)
                 }
-                Some(before) => {
-                    let is_unchanged = before.stamp == *stamp;
-                    (is_unchanged && !before.is_taken, is_unchanged)
+                Some((before, was_taken)) => {
+                    let is_unchanged = before == stamp;
+                    (is_unchanged && !was_taken, is_unchanged)
                 }
             };
-            known.insert(key, KnownFile { stamp: *stamp, is_taken });
+            known.insert(key, (*stamp, is_taken));
             if is_complete {
                 complete.push(path.clone());
             }
         }
-        self.known = known;
-        self.last = Some(now);
+        *self = Self { known, left_out, last: Some(now) };
         complete
     }
 }
 
-fn key(path: &Path) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    path.hash(&mut hasher);
-    hasher.finish()
-}
-
 #[cfg(test)]
 mod tests {
+    use headwater_samples::Shape;
+
     use super::*;
 
     fn at(ms: u64) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_millis(ms)
     }
 
-    fn file(name: &str, bytes: u64, written_ms: u64) -> ScannedFile {
-        ScannedFile { path: name.into(), stamp: FileStamp { bytes, written: at(written_ms) } }
+    fn file(name: &str, bytes: u64, written_ms: u64) -> (PathBuf, FileStamp) {
+        (name.into(), (bytes, at(written_ms)))
     }
 
     #[track_caller]
-    fn check(scan: &mut FolderScan, now_ms: u64, folder: &[ScannedFile], expected: &[&str]) {
-        let complete = scan.complete_files(folder, at(now_ms));
+    fn check(scan: &mut FolderScan, now_ms: u64, folder: &[(PathBuf, FileStamp)], expected: &[&str]) {
+        let complete = scan.complete_files(folder, LeftOut::default(), at(now_ms));
         assert_eq!(complete, expected.iter().map(PathBuf::from).collect::<Vec<_>>(), "at {now_ms} ms");
     }
 
     #[test]
     fn a_file_is_taken_once_when_it_no_longer_changes() {
-        let mut scan = FolderScan::skipping(&[], at(0));
+        let mut scan = FolderScan::skipping(&[], LeftOut::default(), at(0));
         check(&mut scan, 100, &[file("a", 10, 90)], &[]);
         check(&mut scan, 200, &[file("a", 20, 190)], &[]);
         check(&mut scan, 300, &[file("a", 20, 190)], &["a"]);
@@ -180,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_file_renamed_in_is_taken_at_once() {
-        let mut scan = FolderScan::skipping(&[], at(100));
+        let mut scan = FolderScan::skipping(&[], LeftOut::default(), at(100));
         check(&mut scan, 200, &[file("a", 10, 90), file("b", 10, 150)], &["a"]);
         check(&mut scan, 300, &[file("a", 10, 90), file("b", 10, 150)], &["b"]);
     }
@@ -188,7 +174,7 @@ mod tests {
     #[test]
     fn files_present_at_the_start_are_skipped_or_taken() {
         let present = [file("a", 10, 50), file("b", 10, 60)];
-        check(&mut FolderScan::skipping(&present, at(100)), 200, &present, &[]);
+        check(&mut FolderScan::skipping(&present, LeftOut::default(), at(100)), 200, &present, &[]);
         let mut taking = FolderScan::default();
         check(&mut taking, 100, &present, &[]);
         check(&mut taking, 200, &present, &["a", "b"]);
@@ -196,26 +182,58 @@ mod tests {
 
     #[test]
     fn a_file_written_again_is_a_new_one() {
-        let mut scan = FolderScan::skipping(&[file("a", 10, 50)], at(100));
+        let mut scan = FolderScan::skipping(&[file("a", 10, 50)], LeftOut::default(), at(100));
         check(&mut scan, 200, &[file("a", 10, 150)], &[]);
         check(&mut scan, 300, &[file("a", 10, 150)], &["a"]);
     }
 
     #[test]
     fn files_of_one_name_in_two_folders_are_two() {
-        let mut scan = FolderScan::skipping(&[file("1/a", 10, 50)], at(100));
+        let mut scan = FolderScan::skipping(&[file("1/a", 10, 50)], LeftOut::default(), at(100));
         check(&mut scan, 200, &[file("1/a", 10, 50), file("2/a", 10, 60)], &["2/a"]);
     }
 
     #[test]
+    fn files_of_a_tree_beyond_the_bound_are_not_new_when_others_are_moved_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = |at: usize| dir.path().join(format!("{at:05}"));
+        fs::create_dir(folder(0)).unwrap();
+        fs::write(folder(0).join("old.jpg"), b"").unwrap();
+        let settings = headwater_settings::defaults::<WatchSettings>();
+        let preprocessor = Preprocessor { shape: Shape::rgb(2, 2), roi: None, camera: None };
+        let mut watcher = FolderWatcher::open(dir.path().into(), &settings, preprocessor).unwrap();
+        (1..=MAX_FOLDERS).for_each(|at| fs::create_dir(folder(at)).unwrap());
+        let report = SharedReport::default();
+        assert_eq!(watcher.new_files(&report), Ok(Vec::new()));
+        assert_eq!(report.lock().frame_faults["too_many_files"], 1);
+        (1..=MAX_FOLDERS).for_each(|at| fs::remove_dir(folder(at)).unwrap());
+        assert_eq!(watcher.new_files(&report), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_file_that_may_have_been_left_out_is_old_and_another_is_new() {
+        let folder = LeftOut { folder: Some("r/2/b".into()), file: None };
+        let files =
+            ["r/1/x", "r/1.jpg", "r/2/a.jpg", "r/2/b/x", "r/2/c", "r/3/a"].map(|name| file(name, 10, 50));
+        check(
+            &mut FolderScan::skipping(&[], folder, at(100)),
+            200,
+            &files,
+            &["r/1.jpg", "r/2/a.jpg", "r/2/c", "r/3/a"],
+        );
+        let last = LeftOut { folder: None, file: Some("r/2/a.jpg".into()) };
+        check(&mut FolderScan::skipping(&[], last, at(100)), 200, &files, &["r/2/b/x", "r/2/c", "r/3/a"]);
+    }
+
+    #[test]
     fn files_that_left_the_folder_are_forgotten() {
-        let mut scan = FolderScan::skipping(&[], at(0));
+        let mut scan = FolderScan::skipping(&[], LeftOut::default(), at(0));
         for round in 0..100 {
             let names: Vec<_> = (0..10).map(|index| file(&format!("{round}-{index}"), 1, round)).collect();
-            scan.complete_files(&names, at(round));
+            scan.complete_files(&names, LeftOut::default(), at(round));
             assert_eq!(scan.known.len(), 10);
         }
-        scan.complete_files(&[], at(1000));
+        scan.complete_files(&[], LeftOut::default(), at(1000));
         assert!(scan.known.is_empty());
     }
 }

@@ -1,12 +1,13 @@
 //! Channel of frames from a source's own thread to the agent.
 
-use std::sync::Arc;
+use std::fmt;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use headwater_samples::View;
 use tokio::sync::{mpsc, watch};
 
+use super::faults::{FrameFault, Missing};
 use crate::config::Capture;
 use crate::error::DeviceError;
 use crate::report::SharedReport;
@@ -26,10 +27,11 @@ pub(crate) trait FrameProducer: Send {
     fn run(self: Box<Self>, frames: &FrameSender) -> Result<(), String>;
 }
 
-/// A view, and the time at which its frame came.
+/// A frame with the time at which it came.
 #[derive(Debug)]
-pub(crate) struct TimedView {
-    pub(crate) view: View,
+pub(crate) struct TimedFrame {
+    /// `None` for a frame of a frozen camera, which answers nothing.
+    pub(crate) view: Option<View>,
     pub(crate) came: Instant,
 }
 
@@ -40,27 +42,39 @@ pub(crate) struct FrameSender {
 }
 
 enum SenderKind {
-    Newest(watch::Sender<Option<Arc<TimedView>>>),
-    Each(mpsc::Sender<TimedView>),
+    Newest(watch::Sender<Option<TimedFrame>>),
+    Each(mpsc::Sender<View>),
 }
 
 /// The agent's end of the channel.
 pub(crate) enum FrameReceiver {
     /// Keeps the newest frame only.
-    Newest(watch::Receiver<Option<Arc<TimedView>>>),
+    Newest(watch::Receiver<Option<TimedFrame>>),
     /// Keeps each frame; the producer waits for the agent.
-    Each(mpsc::Receiver<TimedView>),
+    Each(mpsc::Receiver<View>),
 }
 
 impl FrameSender {
-    /// Sends a frame; false when the channel is closed.
-    pub(crate) fn send(&self, view: View) -> bool {
-        self.faults.count_frame();
-        let frame = TimedView { view, came: Instant::now() };
-        match &self.channel {
-            SenderKind::Newest(sender) => sender.send(Some(Arc::new(frame))).is_ok(),
-            SenderKind::Each(sender) => sender.blocking_send(frame).is_ok(),
+    /// Sends the view of a frame of the source `name`, or counts why the frame gives none; false when the channel is closed.
+    pub(crate) fn send(&self, name: impl fmt::Display, found: Result<View, Missing>) -> bool {
+        let is_frozen = matches!(found, Err((FrameFault::FROZEN, _)));
+        let view = self.faults.counted(name, found);
+        match (&self.channel, view) {
+            (SenderKind::Each(each), Some(view)) => {
+                self.faults.count_frame();
+                return each.blocking_send(view).is_ok();
+            }
+            (SenderKind::Newest(newest), Some(view)) => {
+                newest.send_replace(Some(TimedFrame { view: Some(view), came: Instant::now() }));
+                // Counted last, so that a frame that is counted answers.
+                self.faults.count_frame();
+            }
+            (SenderKind::Newest(newest), None) if is_frozen => {
+                newest.send_replace(Some(TimedFrame { view: None, came: Instant::now() }));
+            }
+            _ => {}
         }
+        self.is_open()
     }
 
     /// Whether the agent's end of the channel is open.

@@ -1,8 +1,8 @@
 //! Image files under a folder: their names, and their bytes within bounds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirEntry, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use headwater_samples::{is_hidden, is_image_name};
@@ -13,33 +13,64 @@ use super::frame_channel::FrameSender;
 use super::preprocess::Preprocessor;
 
 /// Image files that are listed.
-pub(crate) const MAX_FILES: usize = 65_536;
+pub(super) const MAX_FILES: usize = 65_536;
 /// Folders that are listed.
-pub(crate) const MAX_FOLDERS: usize = 4096;
+pub(super) const MAX_FOLDERS: usize = 4096;
 /// Folders from the first to the deepest, such as `2026/11/25/10` below it.
-pub(crate) const MAX_DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// Image files in a folder and in the folders below it, in the order of their paths.
 #[derive(Default)]
 pub(crate) struct ImageFiles {
     pub(crate) paths: Vec<PathBuf>,
-    /// There are more than [`MAX_FILES`] or [`MAX_FOLDERS`]. The folders with the lowest names, most often the oldest dates, are left out.
-    pub(crate) is_more: bool,
+    /// What is left out beyond [`MAX_FILES`] or [`MAX_FOLDERS`]: the lowest names, most often the oldest dates.
+    pub(crate) left_out: LeftOut,
     /// By reason: entries that are passed over, and one of them. Hidden entries and folders of the system are not counted.
     pub(crate) passed_over: BTreeMap<&'static str, (u64, PathBuf)>,
+}
+
+/// The last file and the last folder, in the order of paths, of those that a list leaves out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) folder: Option<PathBuf>,
+}
+
+impl LeftOut {
+    /// One of them; `None` if nothing is left out.
+    pub(crate) fn any(&self) -> Option<&Path> {
+        self.file.as_deref().or(self.folder.as_deref())
+    }
+
+    /// Whether the list may have left the file out.
+    pub(crate) fn may_hold(&self, path: &Path) -> bool {
+        let is_file = self.file.as_deref().is_some_and(|last| path <= last);
+        // The folders above a folder that was found were listed themselves.
+        let was_listed = |last: &Path| {
+            path.parent().is_some_and(|parent| last.starts_with(parent)) && !path.starts_with(last)
+        };
+        is_file
+            || self
+                .folder
+                .as_deref()
+                .is_some_and(|last| (path <= last || path.starts_with(last)) && !was_listed(last))
+    }
 }
 
 /// Lists the image files in a folder and below it.
 ///
 /// # Errors
 /// The error of the file system. A folder that may not be read is passed over, and one that was removed meanwhile is left out.
-pub(crate) fn list(folder: &Path) -> io::Result<ImageFiles> {
+pub(crate) fn list(folder: &Path) -> Result<ImageFiles, Missing> {
+    let unreadable = |error: std::io::Error| (FrameFault::UNREADABLE, error.to_string());
     let mut files = ImageFiles::default();
+    let mut paths = BTreeSet::new();
+    // The last one is listed first.
     let mut folders = vec![(folder.to_path_buf(), 1)];
     let mut listed = 0;
     while let Some((path, depth)) = folders.pop() {
-        if listed == MAX_FOLDERS || files.paths.len() == MAX_FILES {
-            files.is_more = true;
+        if listed == MAX_FOLDERS || paths.len() == MAX_FILES {
+            files.left_out.folder = files.left_out.folder.max(Some(path));
             break;
         }
         listed += 1;
@@ -49,28 +80,37 @@ pub(crate) fn list(folder: &Path) -> io::Result<ImageFiles> {
                 files.pass_over("not_readable", path);
                 continue;
             }
-            entries => entries?,
+            entries => entries.map_err(unreadable)?,
         };
-        let mut below = Vec::new();
+        let mut below = BTreeSet::new();
         for entry in entries {
-            let entry = entry?;
+            let entry = entry.map_err(unreadable)?;
             let name = entry.file_name().to_string_lossy().into_owned();
             if is_hidden(&name) {
                 continue;
             }
-            match kind_of(&entry, &name) {
-                EntryKind::Image if files.paths.len() == MAX_FILES => files.is_more = true,
-                EntryKind::Image => files.paths.push(entry.path()),
-                EntryKind::Folder if depth < MAX_DEPTH => below.push((entry.path(), depth + 1)),
-                EntryKind::Folder => files.pass_over("too_deep", entry.path()),
-                EntryKind::Other(reason) => files.pass_over(reason, entry.path()),
+            let (among, most, left_out) = match kind_of(&entry, &name) {
+                EntryKind::Image => (&mut paths, MAX_FILES, &mut files.left_out.file),
+                EntryKind::Folder if depth < MAX_DEPTH => {
+                    (&mut below, MAX_FOLDERS, &mut files.left_out.folder)
+                }
+                EntryKind::Folder => {
+                    files.pass_over("too_deep", entry.path());
+                    continue;
+                }
+                EntryKind::Other(reason) => {
+                    files.pass_over(reason, entry.path());
+                    continue;
+                }
+            };
+            among.insert(entry.path());
+            if among.len() > most {
+                *left_out = among.pop_first().max(left_out.take());
             }
         }
-        // The last one is listed first.
-        below.sort();
-        folders.append(&mut below);
+        folders.extend(below.into_iter().map(|path| (path, depth + 1)));
     }
-    files.paths.sort();
+    files.paths = paths.into_iter().collect();
     Ok(files)
 }
 
@@ -115,8 +155,7 @@ impl ImageFiles {
 
 /// Sends the view of an image file, or counts the file's fault; false when the channel is closed.
 pub(crate) fn send_file(path: &Path, preprocessor: &Preprocessor, frames: &FrameSender) -> bool {
-    let view = read(path).and_then(|bytes| preprocessor.image(&bytes, &frames.faults));
-    frames.faults.counted(path.display(), view).is_none_or(|view| frames.send(view))
+    frames.send(path.display(), read(path).and_then(|bytes| preprocessor.image(&bytes, &frames.faults)))
 }
 
 /// The bytes of an image file.
@@ -143,10 +182,7 @@ mod tests {
             fs::write(dir.path().join(name), b"").unwrap();
         }
         let files = list(dir.path()).unwrap();
-        assert_eq!(
-            (names(&files, dir.path()), files.is_more),
-            (vec!["a.jpg", "b.PNG", "c.webp", "d.JFIF"], false)
-        );
+        assert_eq!(names(&files, dir.path()), ["a.jpg", "b.PNG", "c.webp", "d.JFIF"]);
         let passed_over: Vec<_> =
             files.passed_over.iter().map(|(reason, (count, _))| (*reason, *count)).collect();
         assert_eq!(passed_over, [("other_name", 2)]);
@@ -194,9 +230,23 @@ mod tests {
         write(&dir.path().join("00000/old.jpg"));
         write(&dir.path().join(format!("{MAX_FOLDERS:05}/new.jpg")));
         let files = list(dir.path()).unwrap();
+        assert_eq!(names(&files, dir.path()), [format!("{MAX_FOLDERS:05}/new.jpg")]);
+        // The first folder counts too.
+        assert_eq!(files.left_out.folder, Some(dir.path().join("00001")));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn beyond_the_bound_the_images_with_the_highest_names_are_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = |at: usize| dir.path().join(format!("{at:05}.jpg"));
+        write(&image(0));
+        // A link takes less time than a file.
+        (1..=MAX_FILES).for_each(|at| std::os::unix::fs::symlink("00000.jpg", image(at)).unwrap());
+        let files = list(dir.path()).unwrap();
         assert_eq!(
-            (names(&files, dir.path()), files.is_more),
-            (vec![&*format!("{MAX_FOLDERS:05}/new.jpg")], true)
+            (files.paths.len(), &files.paths[0], files.left_out.file),
+            (MAX_FILES, &image(1), Some(image(0)))
         );
     }
 

@@ -1,11 +1,13 @@
 //! JPEG, PNG and WebP files in a stream, told apart by their own structure. Nothing need stand between them (ffmpeg's `image2pipe`), and
 //! anything may (the headers of a camera's multipart answer).
 //!
-//! The start of an image begins the next one, so an image without its end takes no good one with it, but for a JPEG after a cut PNG or WebP:
+//! The start of an image begins the next one, so an image without its end takes no good one with it:
 //!
 //! ```text
 //! ff d8 ff of a JPEG          between images, and in a JPEG but for its application data (thumbnails) and comments
-//! 8 bytes of PNG, 12 of WebP  between images, and in any image but for the same segments of a JPEG
+//! 8 bytes of a JPEG           between images, and in a PNG or WebP, whose data hold three bytes by chance; see `first_segment`.
+//!                             Not in what may hold a thumbnail: ancillary chunks of a PNG, a WebP of the extended format
+//! 8 bytes of PNG, 16 of WebP  between images, and in any image but for the same segments of a JPEG
 //! ```
 
 use std::mem;
@@ -29,33 +31,8 @@ pub(crate) struct ImageSplitter {
 /// A part of the stream: a file for the decoder, or the fault of bytes that are none.
 pub(crate) type StreamPart = Result<Vec<u8>, Missing>;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Jpeg,
-    Png,
-    Webp,
-}
-
 /// Most bytes of the start of an image.
-const MAX_START_BYTES: usize = 12;
-
-impl Format {
-    /// The format whose start ends with the newest byte, and the bytes of the start.
-    fn started_by(latest: u128) -> Option<(Self, usize)> {
-        const PNG: u64 = u64::from_be_bytes(*b"\x89PNG\r\n\x1a\n");
-        const RIFF: u32 = u32::from_be_bytes(*b"RIFF");
-        const WEBP: u32 = u32::from_be_bytes(*b"WEBP");
-        if latest as u32 & 0x00ff_ffff == 0x00ff_d8ff {
-            Some((Self::Jpeg, 3))
-        } else if latest as u64 == PNG {
-            Some((Self::Png, 8))
-        } else if latest as u32 == WEBP && (latest >> 64) as u32 == RIFF {
-            Some((Self::Webp, MAX_START_BYTES))
-        } else {
-            None
-        }
-    }
-}
+const MAX_START_BYTES: usize = size_of::<u128>();
 
 /// The part of an image to which the next byte of the stream belongs.
 #[derive(Clone, Copy)]
@@ -67,7 +44,7 @@ enum Place {
     /// JPEG: the first byte of a segment's length.
     LengthHigh { marker: u8 },
     /// JPEG: the second byte.
-    LengthLow { marker: u8, high: u8 },
+    LengthLow { marker: u8 },
     /// JPEG: a byte of a segment of which `left` bytes are left.
     Segment { marker: u8, left: u16 },
     /// JPEG: the first byte of a marker.
@@ -77,12 +54,15 @@ enum Place {
     /// JPEG: the byte after 0xff in a scan.
     ScanMarker,
     /// PNG: length and kind of a chunk, of which `left` bytes are left.
-    ChunkHead { head: u64, left: u8 },
+    ChunkHead { left: u8 },
     /// PNG: data and check sum of a chunk.
-    Chunk { left: u64, is_last: bool },
+    Chunk { left: u64, kind: [u8; 4] },
     /// WebP: all after the start.
-    Riff { left: u64 },
+    Riff { left: u64, is_extended: bool },
 }
+
+/// Kind of the last chunk of a PNG.
+const LAST_CHUNK: [u8; 4] = *b"IEND";
 
 /// Where a byte leads.
 enum Step {
@@ -92,36 +72,64 @@ enum Step {
 }
 
 impl Place {
-    /// The place after the start of an image.
-    fn in_image(format: Format, latest: u128) -> Self {
-        match format {
-            Format::Jpeg => Self::Marker,
-            Format::Png => Self::ChunkHead { head: 0, left: 8 },
-            // The length counts the four bytes `WEBP`.
-            Format::Webp => {
-                let length = ((latest >> 32) as u32).swap_bytes();
-                Self::Riff { left: u64::from(length).saturating_sub(4) }
+    /// The place after the start of an image that ends with the newest byte, which is at this place, and the bytes of the start.
+    fn after_start(self, latest: u128) -> Option<(Self, usize)> {
+        // Application data, such as a thumbnail, and comments.
+        if matches!(self, Self::Segment { marker: 0xe0..=0xef | 0xfe, .. }) {
+            return None;
+        }
+        match latest.to_be_bytes() {
+            [.., 0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n'] => Some((Self::ChunkHead { left: 8 }, 8)),
+            // The length counts the eight bytes after it.
+            [b'R', b'I', b'F', b'F', a, b, c, d, b'W', b'E', b'B', b'P', b'V', b'P', b'8', kind] => {
+                let left = u64::from(u32::from_le_bytes([a, b, c, d])).saturating_sub(8);
+                Some((Self::Riff { left, is_extended: kind == b'X' }, MAX_START_BYTES))
             }
+            [.., 0xff, 0xd8, 0xff]
+                if !matches!(self, Self::ChunkHead { .. } | Self::Chunk { .. } | Self::Riff { .. }) =>
+            {
+                Some((Self::Marker, 3))
+            }
+            [.., 0xff, 0xd8, 0xff, marker, high, low, one, two] if self.is_without_thumbnail() => {
+                Some((Self::first_segment(marker, u16::from_be_bytes([high, low]), [one, two])?, 8))
+            }
+            _ => None,
         }
     }
 
-    /// Whether a start that ends with the byte at this place begins an image.
-    fn admits(self, start: Format) -> bool {
-        match self {
-            // Application data, such as a thumbnail, and comments.
-            Self::Segment { marker: 0xe0..=0xef | 0xfe, .. } => false,
-            Self::ChunkHead { .. } | Self::Chunk { .. } | Self::Riff { .. } => start != Format::Jpeg,
-            _ => true,
-        }
+    /// Whether the byte is in no JPEG, and in no part of another image that may hold a thumbnail.
+    fn is_without_thumbnail(self) -> bool {
+        matches!(
+            self,
+            Self::Between
+                | Self::ChunkHead { .. }
+                | Self::Chunk { kind: [b'A'..=b'Z', ..], .. }
+                | Self::Riff { is_extended: false, .. }
+        )
     }
 
-    /// JPEG by ITU-T T.81, annex B; PNG by section 5.3 of its specification.
-    fn after(self, byte: u8) -> Step {
+    /// The place in the first segment of a JPEG, two bytes after its length. Nearly every writer begins with JFIF, Exif, a comment of ffmpeg
+    /// or the first table.
+    fn first_segment(marker: u8, length: u16, bytes: [u8; 2]) -> Option<Self> {
+        // By chance in compressed data: once in some 10^14 bytes. A table has 64 values of one byte, and a segment up to four tables.
+        match (marker, length, &bytes) {
+            (0xdb, 67 | 132 | 197 | 262, [0, _])
+            | (0xe0, 16, b"JF")
+            | (0xe1, _, b"Ex")
+            | (0xfe, _, b"La") => {}
+            _ => return None,
+        }
+        length.checked_sub(4).map(|left| Self::in_segment(marker, left))
+    }
+
+    /// The place after the newest byte, which is at this place. JPEG by ITU-T T.81, annex B; PNG by section 5.3 of its specification.
+    fn after(self, latest: u128) -> Step {
+        let byte = latest as u8;
         let to = match self {
             Self::Between => Self::Between,
             Self::Marker => return Self::after_marker(byte),
-            Self::LengthHigh { marker } => Self::LengthLow { marker, high: byte },
-            Self::LengthLow { marker, high } => match u16::from_be_bytes([high, byte]).checked_sub(2) {
+            Self::LengthHigh { marker } => Self::LengthLow { marker },
+            Self::LengthLow { marker } => match (latest as u16).checked_sub(2) {
                 Some(left) => Self::in_segment(marker, left),
                 None => return Step::Broken,
             },
@@ -136,14 +144,12 @@ impl Place {
                 0xff => Self::ScanMarker,
                 marker => return Self::after_marker(marker),
             },
-            Self::ChunkHead { head, left: 1 } => return Self::in_chunk(head << 8 | u64::from(byte)),
-            Self::ChunkHead { head, left } => {
-                Self::ChunkHead { head: head << 8 | u64::from(byte), left: left - 1 }
-            }
-            Self::Chunk { left: ..=1, is_last: true } | Self::Riff { left: ..=1 } => return Step::End,
-            Self::Chunk { left: ..=1, is_last: false } => Self::ChunkHead { head: 0, left: 8 },
-            Self::Chunk { left, is_last } => Self::Chunk { left: left - 1, is_last },
-            Self::Riff { left } => Self::Riff { left: left - 1 },
+            Self::ChunkHead { left: 1 } => return Self::in_chunk(latest as u64),
+            Self::ChunkHead { left } => Self::ChunkHead { left: left - 1 },
+            Self::Chunk { left: ..=1, kind: LAST_CHUNK } | Self::Riff { left: ..=1, .. } => return Step::End,
+            Self::Chunk { left: ..=1, .. } => Self::ChunkHead { left: 8 },
+            Self::Chunk { left, kind } => Self::Chunk { left: left - 1, kind },
+            Self::Riff { left, is_extended } => Self::Riff { left: left - 1, is_extended },
         };
         Step::To(to)
     }
@@ -175,7 +181,7 @@ impl Place {
         if length > i32::MAX as u64 || !kind.iter().all(u8::is_ascii_alphabetic) {
             return Step::Broken;
         }
-        Step::To(Self::Chunk { left: length + CHECK_SUM_BYTES, is_last: &kind == b"IEND" })
+        Step::To(Self::Chunk { left: length + CHECK_SUM_BYTES, kind })
     }
 }
 
@@ -207,12 +213,10 @@ impl ImageSplitter {
                 self.image = Vec::new();
             }
         }
-        if let Some((format, bytes)) = Format::started_by(self.latest)
-            && self.place.admits(format)
-        {
-            return self.begin(format, bytes);
+        if let Some((place, start_bytes)) = self.place.after_start(self.latest) {
+            return self.begin(place, start_bytes);
         }
-        match self.place.after(byte) {
+        match self.place.after(self.latest) {
             Step::To(place) => {
                 self.has_scan |= matches!(place, Place::Scan);
                 self.place = place;
@@ -226,13 +230,13 @@ impl ImageSplitter {
         }
     }
 
-    /// Begins an image whose start was taken, and returns what came before it.
-    fn begin(&mut self, format: Format, start_bytes: usize) -> Option<StreamPart> {
+    /// Begins an image whose start was taken, and returns the part before it.
+    fn begin(&mut self, place: Place, start_bytes: usize) -> Option<StreamPart> {
         // An image that ended or broke within these bytes was returned with some of them.
         self.length = self.length.saturating_sub(start_bytes as u64);
         self.image.truncate(self.image.len().saturating_sub(start_bytes));
         let before = self.unfinished();
-        self.place = Place::in_image(format, self.latest);
+        self.place = place;
         self.length = start_bytes as u64;
         self.image.extend_from_slice(&self.latest.to_be_bytes()[size_of::<u128>() - start_bytes..]);
         before
@@ -340,16 +344,41 @@ mod tests {
 
     #[test]
     fn an_image_without_its_end_leaves_the_next_one_whole() {
+        // JPEG files as most writers begin them.
+        let of_start = |start: &[u8]| [&[0xff, 0xd8, 0xff][..], start, &[7; 14], &jpeg()[13..]].concat();
+        let jfif = of_start(b"\xe0\0\x10JF");
+        let exif = of_start(b"\xe1\0\x10Ex");
+        let comment = of_start(b"\xfe\0\x10La");
+        let table = of_start(&[&b"\xdb\0\x43\0"[..], &[7; 52]].concat());
         // The cut comes after the thumbnail, since the start of an image inside a thumbnail begins no image.
-        for (file, next) in
-            [(jpeg(), jpeg()), (jpeg(), png()), (png(), png()), (webp(), webp()), (webp(), png())]
-        {
+        for (file, next) in [
+            (jpeg(), jpeg()),
+            (jpeg(), png()),
+            (png(), png()),
+            (webp(), webp()),
+            (webp(), png()),
+            (png(), jfif.clone()),
+            (webp(), jfif),
+            (png(), exif),
+            (png(), comment),
+            (webp(), table),
+        ] {
             for length in 13..file.len() {
                 let found = parts(&[&file[..length], &next].concat(), 1 << 20);
                 assert_eq!(found.len(), 2, "{length} of {}: {found:?}", file.len());
                 assert_eq!(found[1], Ok(next.clone()), "{length} of {}", file.len());
             }
         }
+    }
+
+    #[test]
+    fn a_thumbnail_in_a_png_or_webp_begins_no_image() {
+        let thumbnail = b"\xff\xd8\xff\xe0\0\x10JFIF\0";
+        let chunk = [&11_u32.to_be_bytes()[..], b"eXIf", thumbnail, &[0; 4]].concat();
+        // After the signature and the first chunk.
+        let png = [&png()[..33], &chunk, &png()[33..]].concat();
+        let webp = [&b"RIFF"[..], &19_u32.to_le_bytes(), b"WEBPVP8X", thumbnail].concat();
+        assert_eq!(parts(&[&png[..], &webp].concat(), 1 << 20), [png, webp].map(StreamPart::Ok));
     }
 
     #[test]

@@ -67,7 +67,7 @@ enum CheckedKind {
 pub const MAX_FRAME_BYTES: u64 = MAX_FILE_BYTES;
 
 /// Longest age of a frame that answers, for a source that was opened without settings.
-const MAX_AGE: Duration = Duration::from_secs(1);
+const MAX_AGE: Duration = Duration::from_secs(60);
 
 impl Source {
     /// Checks and opens the source of a slot, for views of this shape. No frame is taken yet.

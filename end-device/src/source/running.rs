@@ -11,7 +11,7 @@ use headwater_samples::archive::Frame;
 
 use super::archive::Frames;
 use super::faults::FrameFault;
-use super::frame_channel::FrameReceiver;
+use super::frame_channel::{FrameReceiver, TimedFrame};
 #[cfg(feature = "http")]
 use super::http::{Snapshot, SnapshotRequests};
 use crate::report::SharedReport;
@@ -59,16 +59,12 @@ impl RunningSource {
             RunningKind::Producer { frames: FrameReceiver::Newest(newest), max_age, faults, .. }
                 if !self.is_over =>
             {
-                // The check of the camera counts its frames.
-                if faults.frozen().is_some() {
-                    return None;
-                }
-                let newest = newest.borrow().clone();
-                let Some(newest) = newest else {
+                let newest = newest.borrow();
+                let Some(TimedFrame { view, came }) = &*newest else {
                     faults.count_fault(FrameFault::NONE_YET, "a sample is due and no frame has come yet");
                     return None;
                 };
-                let age = newest.came.elapsed();
+                let age = came.elapsed();
                 if age > *max_age {
                     let (age_ms, max_age_ms) = (age.as_millis(), max_age.as_millis());
                     let detail =
@@ -76,7 +72,8 @@ impl RunningSource {
                     faults.count_fault(FrameFault::STALE, detail);
                     return None;
                 }
-                Some(Frame::View(Cow::Owned(newest.view.clone())))
+                // The check of a frozen camera has counted its frame.
+                view.clone().map(|view| Frame::View(Cow::Owned(view)))
             }
             // Frames that are samples themselves answer no other sample. A producer that is over answers none.
             RunningKind::Producer { .. } => None,
@@ -94,7 +91,7 @@ impl RunningSource {
             RunningKind::Archive(_) => return pending().await,
             RunningKind::Producer { frames: FrameReceiver::Each(each), thread, .. } => {
                 match each.recv().await {
-                    Some(frame) => return SourceEvent::OwnSample(frame.view),
+                    Some(view) => return SourceEvent::OwnSample(view),
                     None => thread,
                 }
             }

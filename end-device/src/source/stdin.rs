@@ -69,8 +69,7 @@ impl<R: Read> Stdin<R> {
                 frames.faults.count_fault(FrameFault::CUT, detail);
                 return Ok(());
             }
-            let view = self.preprocessor.raw(pixels, raw, &frames.faults);
-            if frames.faults.counted(NAME, view).is_some_and(|view| !frames.send(view)) {
+            if !frames.send(NAME, self.preprocessor.raw(pixels, raw, &frames.faults)) {
                 return Ok(());
             }
         }
@@ -101,7 +100,6 @@ impl<R: Read> Stdin<R> {
 
     /// Sends the view of a file, or counts its fault; false when the channel is closed.
     fn send_part(&self, part: StreamPart, frames: &FrameSender) -> bool {
-        let view = part.and_then(|file| self.preprocessor.image(&file, &frames.faults));
-        frames.faults.counted(NAME, view).is_none_or(|view| frames.send(view))
+        frames.send(NAME, part.and_then(|file| self.preprocessor.image(&file, &frames.faults)))
     }
 }

@@ -78,7 +78,7 @@ impl GivenUpIds {
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
         if let Some(damage) = damage {
-            set_aside(&path, Aside::Damaged, &damage);
+            set_aside(&path, Aside::DAMAGED, &damage);
             report.lock().state_damaged += 1;
         }
         Ok((Self { path: Some(path), ..Self::default() }, ids))

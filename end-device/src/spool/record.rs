@@ -34,10 +34,8 @@ pub(crate) struct Record<'a> {
 pub(super) enum ParsedRecord<'a> {
     /// A record, and its length in bytes.
     Whole(Record<'a>, usize),
-    /// A record of this sample whose body was altered, and its length in bytes.
+    /// A record of this sample whose body was altered or cut, and its length in bytes; if cut, the length of what is left.
     Altered(SampleId, usize),
-    /// A record of this sample that is cut.
-    Torn(SampleId),
     /// Bytes that are no record, so that the start of the next one is unknown.
     Unknown,
     /// No bytes.
@@ -83,7 +81,7 @@ impl<'a> Record<'a> {
         let Some((header, rest)) = bytes.split_first_chunk() else { return ParsedRecord::Unknown };
         let Some(header) = RecordHeader::parse(header) else { return ParsedRecord::Unknown };
         if rest.len() < header.rest_bytes() {
-            return ParsedRecord::Torn(header.sample);
+            return ParsedRecord::Altered(header.sample, bytes.len());
         }
         let length = RECORD_HEADER_BYTES + header.rest_bytes();
         let (body, crc) = rest[..header.rest_bytes()].split_at(header.body_bytes);
@@ -153,7 +151,7 @@ mod tests {
             let expected = if end < RECORD_HEADER_BYTES {
                 ParsedRecord::Unknown
             } else {
-                ParsedRecord::Torn(RECORD.sample)
+                ParsedRecord::Altered(RECORD.sample, end)
             };
             assert_eq!(Record::parse(&bytes[..end]), expected, "cut at {end}");
         }

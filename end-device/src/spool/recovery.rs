@@ -71,7 +71,7 @@ impl Spool {
             }
             Ok(FoundSegment::Whole(earlier)) => {
                 let reason = format!("its answers are those of {}; this is {owner}", earlier.owner);
-                set_aside(path, Aside::OtherDevice, &reason);
+                set_aside(path, Aside::OTHER_DEVICE, &reason);
                 self.report.lock().segments_of_others += 1;
                 None
             }
@@ -79,7 +79,7 @@ impl Spool {
             Err(error) => Some(error),
         };
         if let Some(damage) = damage.map(|error| error.to_string()) {
-            set_aside(path, Aside::Damaged, &damage);
+            set_aside(path, Aside::DAMAGED, &damage);
             self.report.lock().state_damaged += 1;
             self.report.count_given_up(GiveUpReason::UNREADABLE, &damage);
         }
@@ -98,7 +98,6 @@ impl Spool {
                     (record.sample, is_other.then_some(GiveUpReason::OTHER_NETWORK), length)
                 }
                 ParsedRecord::Altered(sample, length) => (sample, Some(GiveUpReason::UNREADABLE), length),
-                ParsedRecord::Torn(sample) => (sample, Some(GiveUpReason::UNREADABLE), records.len() - at),
                 ParsedRecord::End => return,
                 ParsedRecord::Unknown => {
                     let bytes = unknown_bytes(&records[at..]);
@@ -134,7 +133,7 @@ impl Spool {
 /// Number of bytes before the next record; of all the bytes if there is no record.
 fn unknown_bytes(records: &[u8]) -> usize {
     let is_record = |from: &usize| match Record::parse(&records[*from..]) {
-        ParsedRecord::Whole(..) | ParsedRecord::Altered(..) | ParsedRecord::Torn(_) => true,
+        ParsedRecord::Whole(..) | ParsedRecord::Altered(..) => true,
         ParsedRecord::Unknown | ParsedRecord::End => false,
     };
     (1..records.len()).find(is_record).unwrap_or(records.len())

@@ -27,20 +27,16 @@ pub(crate) struct FrameIds {
 }
 
 impl FrameIds {
-    /// Continues after the last id reserved in the folder. If that id is lost, ids continue with the wall clock.
+    /// Continues after the last id reserved in the folder and the highest spooled one. If that id is lost, ids continue with the wall clock.
     ///
     /// # Errors
     /// [`DeviceError::Unusable`] for a file that this user may not read.
-    pub(crate) fn open(folder: Option<&StateFolder>) -> Result<Self, DeviceError> {
+    pub(crate) fn open(folder: Option<&StateFolder>, spooled: Option<SampleId>) -> Result<Self, DeviceError> {
         let path = folder.map(|folder| folder.dir.join(FILE));
-        let last =
+        let reserved =
             folder.map(|folder| folder.read_number(FILE, "a sample id")).transpose()?.flatten().unwrap_or(0);
-        Ok(Self { last, reserved: last, path, has_failed: false })
-    }
-
-    /// Continues after this id, if it is above the last one.
-    pub(crate) fn continue_after(&mut self, sample: SampleId) {
-        self.last = self.last.max(sample.0);
+        let last = reserved.max(spooled.unwrap_or_default().0);
+        Ok(Self { last, reserved, path, has_failed: false })
     }
 
     /// The id of a frame that comes at `now`, the time since 1970: its milliseconds, or one more than the last id.
@@ -88,12 +84,12 @@ mod tests {
     }
 
     fn ids_of(dir: &Path) -> FrameIds {
-        FrameIds::open(Some(&open(dir))).unwrap()
+        FrameIds::open(Some(&open(dir)), None).unwrap()
     }
 
     #[test]
     fn ids_are_milliseconds_and_never_repeat_or_go_back() {
-        let mut frame_ids = FrameIds::open(None).unwrap();
+        let mut frame_ids = FrameIds::open(None, None).unwrap();
         let ids: Vec<u64> = [500, 500, 501, 600, 20].into_iter().map(|at| frame_ids.next(ms(at)).0).collect();
         assert_eq!(ids, [500, 501, 502, 600, 601]);
     }
@@ -119,13 +115,11 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             fs::write(dir.path().join(FILE), contents).unwrap();
             let folder = open(dir.path());
-            let mut ids = FrameIds::open(Some(&folder)).unwrap();
+            let mut ids = FrameIds::open(Some(&folder), Some(SampleId(9_000))).unwrap();
             assert_eq!(damaged(&folder), 1);
             assert_eq!(fs::read(dir.path().join("sample.damaged-1")).unwrap(), contents);
-            assert_eq!(ids.next(ms(5_000)), SampleId(5_000));
-            ids.continue_after(SampleId(9_000));
-            ids.continue_after(SampleId(8_000));
-            assert_eq!(ids.next(ms(5_001)), SampleId(9_001));
+            assert_eq!(ids.next(ms(5_000)), SampleId(9_001));
+            assert_eq!(ids.next(ms(9_500)), SampleId(9_500));
         }
     }
 
@@ -145,7 +139,7 @@ mod tests {
     fn an_id_of_format_1_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(FILE), include_str!("../../tests/fixtures/format-1/sample")).unwrap();
-        let error = FrameIds::open(Some(&open(dir.path()))).unwrap_err().to_string();
+        let error = FrameIds::open(Some(&open(dir.path())), None).unwrap_err().to_string();
         assert!(error.contains("sample: expected format 2, found format 1: "), "{error}");
     }
 }

@@ -96,7 +96,7 @@ impl StateFolder {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(unusable(&path, error)),
             Err(error) => error.to_string(),
         };
-        set_aside(&path, Aside::Damaged, &damage);
+        set_aside(&path, Aside::DAMAGED, &damage);
         self.report.lock().state_damaged += 1;
         Ok(None)
     }

@@ -6,37 +6,24 @@ use std::path::{Path, PathBuf};
 
 use tracing::warn;
 
-/// Reason for which a file is set aside, which becomes a part of its new name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aside {
-    /// The file cannot be read, or has other contents than were written.
-    Damaged,
-    /// The file belongs to another device.
-    OtherDevice,
+/// Reason for which a file is set aside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aside {
+    /// The part of the file's new name that tells the reason.
+    word: &'static str,
+    /// Largest number of files in a folder that are set aside for this reason; beyond it the oldest are removed.
+    max_files: usize,
 }
 
 impl Aside {
-    const ALL: [Self; 2] = [Self::Damaged, Self::OtherDevice];
-
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Damaged => "damaged",
-            Self::OtherDevice => "other",
-        }
-    }
-
-    /// Largest number of files in a folder that are set aside for this reason; beyond it the oldest are removed. 512 segments hold a spool
-    /// of 128 MiB, twice the default.
-    const fn max_files(self) -> usize {
-        match self {
-            Self::Damaged => 8,
-            Self::OtherDevice => 512,
-        }
-    }
+    /// The file cannot be read, or has other contents than were written.
+    pub(crate) const DAMAGED: Self = Self { word: "damaged", max_files: 8 };
+    /// The file belongs to another device. 512 segments hold a spool of 128 MiB, twice the default.
+    pub(crate) const OTHER_DEVICE: Self = Self { word: "other", max_files: 512 };
 
     /// The number at the end of the name of a file that was set aside for this reason; `None` for any other name.
     fn number(self, name: &str) -> Option<u64> {
-        name.rsplit_once('.')?.1.strip_prefix(self.word())?.strip_prefix('-')?.parse().ok()
+        name.rsplit_once('.')?.1.strip_prefix(self.word)?.strip_prefix('-')?.parse().ok()
     }
 }
 
@@ -54,7 +41,7 @@ pub(crate) fn set_aside(path: &Path, aside: Aside, reason: &str) {
 
 /// True for the name of a file that was set aside.
 pub(crate) fn is_set_aside(name: &str) -> bool {
-    Aside::ALL.iter().any(|aside| aside.number(name).is_some())
+    [Aside::DAMAGED, Aside::OTHER_DEVICE].iter().any(|aside| aside.number(name).is_some())
 }
 
 fn rename(path: &Path, aside: Aside) -> io::Result<PathBuf> {
@@ -69,11 +56,11 @@ fn rename(path: &Path, aside: Aside) -> io::Result<PathBuf> {
     }
     earlier.sort();
     let number = earlier.last().map_or(0, |(number, _)| *number).saturating_add(1);
-    let surplus = (earlier.len() + 1).saturating_sub(aside.max_files());
+    let surplus = (earlier.len() + 1).saturating_sub(aside.max_files);
     for (_, file) in earlier.into_iter().take(surplus) {
         fs::remove_file(file)?;
     }
-    let kept_as = folder.join(format!("{}.{}-{number}", name.to_string_lossy(), aside.word()));
+    let kept_as = folder.join(format!("{}.{}-{number}", name.to_string_lossy(), aside.word));
     fs::rename(path, &kept_as)?;
     Ok(kept_as)
 }
@@ -88,16 +75,16 @@ mod tests {
         for at in 0..20 {
             let file = dir.path().join(format!("{:08}.seg", at % 3));
             fs::write(&file, [at]).unwrap();
-            set_aside(&file, Aside::Damaged, "test");
+            set_aside(&file, Aside::DAMAGED, "test");
             assert!(!file.exists());
         }
         fs::write(dir.path().join("boot"), "1").unwrap();
-        set_aside(&dir.path().join("boot"), Aside::OtherDevice, "test");
+        set_aside(&dir.path().join("boot"), Aside::OTHER_DEVICE, "test");
         let mut files: Vec<_> = (fs::read_dir(dir.path()).unwrap())
             .map(|file| file.unwrap().file_name().into_string().unwrap())
             .collect();
-        files.sort_by_key(|name| Aside::Damaged.number(name));
-        assert_eq!(files.len(), 1 + Aside::Damaged.max_files());
+        files.sort_by_key(|name| Aside::DAMAGED.number(name));
+        assert_eq!(files.len(), 1 + Aside::DAMAGED.max_files);
         assert_eq!((files[0].as_str(), files[1].as_str()), ("boot.other-1", "00000000.seg.damaged-13"));
         assert_eq!(fs::read(dir.path().join("00000001.seg.damaged-20")).unwrap(), [19]);
         assert!(files.iter().all(|name| is_set_aside(name)) && !is_set_aside("00000001.seg"));
@@ -106,7 +93,7 @@ mod tests {
     #[test]
     fn a_file_that_is_gone_is_no_error() {
         let dir = tempfile::tempdir().unwrap();
-        set_aside(&dir.path().join("boot"), Aside::Damaged, "test");
+        set_aside(&dir.path().join("boot"), Aside::DAMAGED, "test");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

@@ -19,7 +19,9 @@ fn device(dir: &Path, group: &str, more: &[&str], input: Stdio) -> Child {
     Command::new(env!("CARGO_BIN_EXE_headwater-device"))
         .args(["--site", "test", "--group", group, "--id", "cam-0", "--slot", "0", "--capture", "source"])
         .env("HEADWATER_DEVICE_SOURCE_KIND", "stdin")
-        .args(["--grace-ms", "500", "--json", "--broker-address", &broker().to_string()])
+        // On a busy machine no answer is sent a second time, late.
+        .args(["--grace-ms", "500", "--keep-ms", "600000"])
+        .args(["--json", "--broker-address", &broker().to_string()])
         .args(["--bundle", bundle.to_str().unwrap()])
         .args(more)
         .stdin(input)

@@ -177,19 +177,19 @@ async fn a_killed_device_sends_spooled_samples_after_a_restart_and_answers_reque
 #[tokio::test]
 async fn without_a_leader_samples_are_sent_late_after_their_time() {
     let mut setup = DeviceSetup::of("silent").await;
-    // Long enough that a busy machine sends both samples in time.
-    setup.config.settings.keep_ms = 3000;
+    setup.config.settings.keep_ms = 1000;
     let device = setup.restart(bundle()).await;
     setup.leader.triggers(1);
     setup.leader.triggers(2);
-    let mut came = Vec::new();
-    while came.len() < 4 {
+    // On a busy machine the first sample may come late before the second one comes at all, or late twice.
+    let mut came: BTreeMap<u64, Vec<bool>> = BTreeMap::new();
+    while came.len() < 2 || came.values().any(|times| times.len() < 2) {
         let answer = setup.leader.answer().await;
         let header = answer.message().header;
-        assert!(!header.late || header.age_ms >= 3000, "{header:?}");
-        came.push((header.sample.0, header.late));
+        assert!(!header.late || header.age_ms >= 1000, "{header:?}");
+        came.entry(header.sample.0).or_default().push(header.late);
     }
-    assert_eq!(came, [(1, false), (2, false), (1, true), (2, true)]);
+    assert!(came.values().all(|times| times.iter().position(|is_late| *is_late) == Some(1)), "{came:?}");
     setup.leader.settles(&[(1, 1)], &[]);
     until(&device, |report| report.counts.spooled == 1).await;
     setup.leader.settles(&[], &[2]);

@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use rumqttc::{PubAckReason, PubRecReason, PublishNotice, PublishNoticeError};
+use parking_lot::Mutex;
+use rumqttc::{PublishNotice, PublishNoticeError};
 
 use crate::broker_bytes::Seen;
 
@@ -42,7 +43,7 @@ impl Acknowledgement {
         self.known.clone()
     }
 
-    pub(crate) fn new(notice: PublishNotice, seen: Arc<Seen>) -> Self {
+    pub(crate) fn new(notice: PublishNotice, seen: Arc<Mutex<Seen>>) -> Self {
         Self { answer: Box::pin(async move { Delivery::of(notice, &seen).await }), known: Delivery::Pending }
     }
 
@@ -60,21 +61,16 @@ impl Acknowledgement {
 
 impl Delivery {
     /// What became of a message, once its PUBACK has come or the connection has ended.
-    pub(crate) async fn of(notice: PublishNotice, seen: &Seen) -> Self {
-        match notice.wait_completion_async().await {
-            Ok(()) => Self::Acknowledged,
-            Err(PublishNoticeError::V5PubAck(PubAckReason::UnspecifiedError)) => {
-                Self::of_code(seen.refusal())
-            }
-            Err(PublishNoticeError::V5PubAck(code)) => Self::of_code(code as u8),
+    pub(crate) async fn of(notice: PublishNotice, seen: &Mutex<Seen>) -> Self {
+        let code = match notice.wait_completion_async().await {
+            Ok(()) => return Self::Acknowledged,
+            Err(PublishNoticeError::V5PubAck(code)) => code as u8,
             // A broker that takes the message for one at QoS 2.
-            Err(PublishNoticeError::V5PubRec(PubRecReason::UnspecifiedError)) => {
-                Self::of_code(seen.refusal())
-            }
-            Err(PublishNoticeError::V5PubRec(code)) => Self::of_code(code as u8),
-            Err(PublishNoticeError::RetainNotSupported) => Self::of_code(0x9a),
-            Err(_) => Self::Lost,
-        }
+            Err(PublishNoticeError::V5PubRec(code)) => code as u8,
+            Err(PublishNoticeError::RetainNotSupported) => 0x9a,
+            Err(_) => return Self::Lost,
+        };
+        Self::of_code(seen.lock().refusal(code))
     }
 
     /// The refusal behind a reason code of PUBACK or PUBREC (MQTT 5, section 2.4), also one that MQTT 5 does not list for these packets.

@@ -8,7 +8,6 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll};
 
 use headwater_transport::tls::Certificate;
@@ -21,75 +20,49 @@ const FIRST_BYTES: usize = 8;
 /// Reason code "unspecified error", which every packet of a broker may have.
 const UNSPECIFIED: u8 = 0x80;
 
-/// First bytes and unknown reason codes that the broker sent on the latest connection.
+/// What the broker sent on the latest connection, as far as a failure or a refusal needs it.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Whether the connection was opened, with TLS where the address asks for it.
-    is_open: AtomicBool,
-    first: Mutex<Vec<u8>>,
-    /// Code of the latest message that was refused as unspecified or by a code that was replaced; 0 for none.
-    refusal: AtomicU8,
-    /// Code that was replaced in a CONNACK, SUBACK or DISCONNECT; 0 for none.
-    replaced: AtomicU8,
+    pub(crate) is_open: bool,
+    /// The first bytes; empty before they come.
+    pub(crate) first: Vec<u8>,
+    /// Code of the latest message that was refused as unspecified or by a code that was replaced; 0 for none. A broker that gives two such
+    /// codes at a time may have them mixed up.
+    refusal: u8,
+    /// Code that was replaced in a CONNACK, SUBACK or DISCONNECT.
+    pub(crate) replaced: Option<u8>,
     /// The broker's certificate; `None` without TLS.
-    pub(crate) certificate: Mutex<Option<Certificate>>,
-}
-
-/// The protocol that the first bytes of the other end belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FirstAnswer {
-    /// No byte has come.
-    Nothing,
-    /// A CONNACK or DISCONNECT packet of MQTT 5, whole or not.
-    Mqtt5,
-    /// A CONNACK packet without properties: MQTT 3.1 or 3.1.1.
-    Mqtt3,
-    /// An AUTH packet: the broker wants another way to authenticate.
-    Auth,
-    /// The beginning of an answer of a web server.
-    Http,
-    /// The greeting of an SSH server.
-    Ssh,
-    /// An alert of TLS: the other end expects TLS.
-    Tls,
-    /// Other bytes.
-    Unknown,
+    pub(crate) certificate: Option<Certificate>,
 }
 
 impl Seen {
-    pub(crate) fn is_open(&self) -> bool {
-        self.is_open.load(Ordering::Relaxed)
-    }
-
-    /// Begins an attempt to connect.
-    pub(crate) fn begin(&self) {
-        self.is_open.store(false, Ordering::Relaxed);
-        self.replaced.store(0, Ordering::Relaxed);
-        self.refusal.store(0, Ordering::Relaxed);
-        self.first.lock().clear();
-    }
-
-    /// The code behind the unspecified refusal of a message. A broker that gives two such codes at a time may have them mixed up.
-    pub(crate) fn refusal(&self) -> u8 {
-        self.refusal.load(Ordering::Relaxed).max(UNSPECIFIED)
-    }
-
-    /// The code of a CONNACK, SUBACK or DISCONNECT packet that the library does not know.
-    pub(crate) fn replaced(&self) -> Option<u8> {
-        Some(self.replaced.load(Ordering::Relaxed)).filter(|code| *code != 0)
-    }
-
-    pub(crate) fn first_answer(&self) -> FirstAnswer {
-        match self.first.lock().as_slice() {
-            [] => FirstAnswer::Nothing,
-            [b'H', b'T', b'T', b'P', ..] => FirstAnswer::Http,
-            [b'S', b'S', b'H', b'-', ..] => FirstAnswer::Ssh,
-            [0x15, 3, ..] => FirstAnswer::Tls,
-            [0x20, 2, ..] => FirstAnswer::Mqtt3,
-            [0x20 | 0xe0, ..] => FirstAnswer::Mqtt5,
-            [0xf0, ..] => FirstAnswer::Auth,
-            _ => FirstAnswer::Unknown,
+    /// Reads or replaces one byte of a packet with codes; returns where its codes begin, or [`usize::MAX`] after the last one.
+    fn byte_of_body(&mut self, (kind, at, codes_at): (u8, usize, usize), byte: &mut u8) -> usize {
+        if kind == SUBACK && at == 2 {
+            // The length of the properties, which brokers leave empty or below 128 bytes; otherwise the library reads the codes as they are.
+            return if *byte < UNSPECIFIED { 3 + usize::from(*byte) } else { usize::MAX };
         }
+        if at < codes_at {
+            return codes_at;
+        }
+        match (kind, *byte) {
+            // Every code below 0x80 is a success (MQTT 5, section 2.4).
+            (PUBACK | PUBREC, 0..UNSPECIFIED) if !known(kind).contains(byte) => *byte = 0,
+            (PUBACK | PUBREC, code) if code == UNSPECIFIED || !known(kind).contains(&code) => {
+                (self.refusal, *byte) = (code, UNSPECIFIED);
+            }
+            (_, code) if !known(kind).contains(&code) => {
+                (self.replaced, *byte) = (Some(code), UNSPECIFIED);
+            }
+            _ => {}
+        }
+        if kind == SUBACK { codes_at } else { usize::MAX }
+    }
+
+    /// The code behind the refusal of a message with the code that the library gives.
+    pub(crate) fn refusal(&self, code: u8) -> u8 {
+        if code == UNSPECIFIED { self.refusal.max(UNSPECIFIED) } else { code }
     }
 }
 
@@ -106,7 +79,7 @@ pub(crate) fn code_name(code: impl fmt::Debug, replaced: Option<u8>) -> String {
 #[derive(Debug)]
 pub(crate) struct BrokerBytes<S> {
     stream: S,
-    seen: Arc<Seen>,
+    seen: Arc<Mutex<Seen>>,
     packet: Packet,
 }
 
@@ -120,17 +93,16 @@ enum Packet {
 
 impl<S> BrokerBytes<S> {
     /// Begins the connection that `seen` describes from now on.
-    pub(crate) fn new(stream: S, seen: Arc<Seen>) -> Self {
-        seen.is_open.store(true, Ordering::Relaxed);
+    pub(crate) fn new(stream: S, seen: Arc<Mutex<Seen>>) -> Self {
+        seen.lock().is_open = true;
         Self { stream, seen, packet: Packet::Begins }
     }
 
     /// Passes over bytes that have arrived, and replaces the codes among them that the library does not know.
     fn pass(&mut self, bytes: &mut [u8]) {
-        let mut first = self.seen.first.lock();
-        let room = FIRST_BYTES.saturating_sub(first.len()).min(bytes.len());
-        first.extend_from_slice(&bytes[..room]);
-        drop(first);
+        let mut seen = self.seen.lock();
+        let room = FIRST_BYTES.saturating_sub(seen.first.len()).min(bytes.len());
+        seen.first.extend_from_slice(&bytes[..room]);
         let mut read = 0;
         while read < bytes.len() {
             let mut taken = 1;
@@ -149,33 +121,12 @@ impl<S> BrokerBytes<S> {
                     Packet::body_at(kind, at + taken, length, usize::MAX)
                 }
                 Packet::Body { kind, at, length, codes_at } => {
-                    let codes_at = self.byte_of_body((kind, at, codes_at), &mut bytes[read]);
+                    let codes_at = seen.byte_of_body((kind, at, codes_at), &mut bytes[read]);
                     Packet::body_at(kind, at + 1, length, codes_at)
                 }
             };
             read += taken;
         }
-    }
-
-    /// Reads or replaces one byte of a packet with codes; returns where its codes begin, or [`usize::MAX`] after the last one.
-    fn byte_of_body(&self, (kind, at, codes_at): (u8, usize, usize), byte: &mut u8) -> usize {
-        if kind == SUBACK && at == 2 {
-            // The length of the properties, which brokers leave empty or below 128 bytes; otherwise the library reads the codes as they are.
-            return if *byte < 0x80 { 3 + usize::from(*byte) } else { usize::MAX };
-        }
-        if at < codes_at {
-            return codes_at;
-        }
-        let is_of_message = matches!(kind, PUBACK | PUBREC);
-        if is_of_message && *byte == UNSPECIFIED {
-            self.seen.refusal.store(*byte, Ordering::Relaxed);
-        }
-        if !known(kind).contains(byte) {
-            let code = if is_of_message { &self.seen.refusal } else { &self.seen.replaced };
-            code.store(*byte, Ordering::Relaxed);
-            *byte = UNSPECIFIED;
-        }
-        if kind == SUBACK { codes_at } else { usize::MAX }
     }
 }
 
@@ -260,14 +211,14 @@ mod tests {
     use super::*;
 
     /// The bytes as the library sees them when they come in pieces of each size.
-    fn passed(bytes: &[u8]) -> (Vec<u8>, Arc<Seen>) {
+    fn passed(bytes: &[u8]) -> (Vec<u8>, Seen) {
         let mut results = Vec::new();
         for piece in 1..=bytes.len() {
-            let seen = Arc::new(Seen::default());
+            let seen = Arc::<Mutex<Seen>>::default();
             let mut connection = BrokerBytes::new((), Arc::clone(&seen));
             let mut bytes = bytes.to_vec();
             bytes.chunks_mut(piece).for_each(|chunk| connection.pass(chunk));
-            results.push((bytes, seen));
+            results.push((bytes, std::mem::take(&mut *seen.lock())));
         }
         assert!(results.windows(2).all(|pair| pair[0].0 == pair[1].0), "however the bytes come");
         results.pop().expect("bytes")
@@ -279,17 +230,26 @@ mod tests {
         let (read, seen) =
             passed(&[&publish[..], &[0x40, 3, 0, 7, 0x95, 0x40, 4, 0, 8, 0x87, 0], &publish].concat());
         assert_eq!(read, [&publish[..], &[0x40, 3, 0, 7, 0x80, 0x40, 4, 0, 8, 0x87, 0], &publish].concat());
-        assert_eq!((seen.refusal(), seen.replaced()), (0x95, None));
+        assert_eq!((seen.refusal(0x80), seen.replaced), (0x95, None));
         let (read, seen) = passed(&[0x50, 3, 0, 7, 0x96]);
-        assert_eq!((read.as_slice(), seen.refusal()), (&[0x50, 3, 0, 7, 0x80][..], 0x96));
-        assert_eq!(passed(&[0x40, 3, 0, 7, 0x95, 0x40, 3, 0, 8, 0x80]).1.refusal(), 0x80, "the latest one");
+        assert_eq!((read.as_slice(), seen.refusal(0x80)), (&[0x50, 3, 0, 7, 0x80][..], 0x96));
+        assert_eq!(
+            passed(&[0x40, 3, 0, 7, 0x95, 0x40, 3, 0, 8, 0x80]).1.refusal(0x80),
+            0x80,
+            "the latest one"
+        );
+        // A success, though no code of a list.
+        for (code, expected) in [(0x11, 0), (0x7f, 0), (0x10, 0x10)] {
+            let (read, seen) = passed(&[0x40, 3, 0, 7, code]);
+            assert_eq!((read.as_slice(), seen.refusal), (&[0x40, 3, 0, 7, expected][..], 0));
+        }
         let (read, seen) = passed(&[0xe0, 1, 0xc3]);
-        assert_eq!((read.as_slice(), seen.replaced()), (&[0xe0, 1, 0x80][..], Some(0xc3)));
+        assert_eq!((read.as_slice(), seen.replaced), (&[0xe0, 1, 0x80][..], Some(0xc3)));
         let (read, seen) = passed(&[0x20, 3, 0, 0x05, 0]);
-        assert_eq!((read.as_slice(), seen.replaced()), (&[0x20, 3, 0, 0x80, 0][..], Some(5)));
+        assert_eq!((read.as_slice(), seen.replaced), (&[0x20, 3, 0, 0x80, 0][..], Some(5)));
         let (read, seen) = passed(&[0x90, 8, 0, 1, 2, 0x1f, 0x00, 1, 0x95, 0x87]);
         assert_eq!(
-            (read.as_slice(), seen.replaced()),
+            (read.as_slice(), seen.replaced),
             (&[0x90, 8, 0, 1, 2, 0x1f, 0, 1, 0x80, 0x87][..], Some(0x95))
         );
     }
@@ -300,24 +260,7 @@ mod tests {
         long.extend([0x95; 256]);
         for packet in [&[0x40, 2, 0, 7][..], &[0xe0, 0], &[0xd0, 0], &[0xb0, 4, 0, 1, 0, 0x11], &long] {
             let (read, seen) = passed(packet);
-            assert_eq!((read.as_slice(), seen.refusal(), seen.replaced()), (packet, 0x80, None));
+            assert_eq!((read.as_slice(), seen.refusal(0x80), seen.replaced), (packet, 0x80, None));
         }
-    }
-
-    #[test]
-    fn the_first_bytes_tell_what_answers() {
-        for (bytes, expected) in [
-            (&[0x20, 3, 0, 0, 0][..], FirstAnswer::Mqtt5),
-            (&[0x20, 2, 0, 1], FirstAnswer::Mqtt3),
-            (b"HTTP/1.1 400 Bad Request\r\n", FirstAnswer::Http),
-            (b"SSH-2.0-OpenSSH_9.2\r\n", FirstAnswer::Ssh),
-            (&[0x15, 3, 1, 0, 2], FirstAnswer::Tls),
-            (&[0xe0, 1, 0x87], FirstAnswer::Mqtt5),
-            (&[0xf0, 2, 0x18, 0], FirstAnswer::Auth),
-            (b"220 mail ready", FirstAnswer::Unknown),
-        ] {
-            assert_eq!(passed(bytes).1.first_answer(), expected);
-        }
-        assert_eq!(Seen::default().first_answer(), FirstAnswer::Nothing);
     }
 }

@@ -21,7 +21,7 @@ use crate::backoff::Backoff;
 use crate::broker_bytes::code_name;
 use crate::counts::count;
 use crate::end_reason;
-use crate::failure::{Attempt, ConnectFailure, Progress, disconnect_code};
+use crate::failure::{Attempt, ConnectFailure, disconnect_code};
 use crate::incoming::Incoming;
 use crate::limits::{BrokerLimits, Shortcoming};
 use crate::options::set_credentials;
@@ -131,14 +131,9 @@ impl Driver {
 
     async fn next_event(&mut self, stage: Stage) -> Result<Event, Loss> {
         let event = match stage {
-            Stage::Subscribing { deadline } => {
-                tokio::time::timeout_at(deadline.into(), self.events.poll()).await.map_err(|_| {
-                    self.failed(ConnectFailure::NoMqtt {
-                        seen: "accepts this client and does not answer its subscriptions",
-                        advice: "it hangs; look into its log",
-                    })
-                })?
-            }
+            Stage::Subscribing { deadline } => tokio::time::timeout_at(deadline.into(), self.events.poll())
+                .await
+                .map_err(|_| self.failed(ConnectFailure::WITHOUT_SUBACK))?,
             Stage::Connecting | Stage::Connected { .. } => self.events.poll().await,
         };
         event.map_err(|error| match disconnect_code(&error) {
@@ -154,12 +149,8 @@ impl Driver {
     }
 
     fn attempt(&self, stage: Stage) -> Attempt {
-        let progress = match stage {
-            Stage::Connecting if self.shared.seen.is_open() => Progress::Open,
-            Stage::Connecting => Progress::Opening,
-            Stage::Subscribing { .. } | Stage::Connected { .. } => Progress::Accepted,
-        };
-        Attempt::new(&self.shared.config.broker, progress, &self.shared.seen)
+        let is_accepted = !matches!(stage, Stage::Connecting);
+        Attempt::new(&self.shared.config.broker, is_accepted, &self.shared.seen.lock())
     }
 
     /// Stores for the owner why there is no connection. Returns the reason for the log.
@@ -202,7 +193,7 @@ impl Driver {
         match answers.find(|(_, code)| !matches!(code, SubscribeReasonCode::Success(_))) {
             Some((subscription, code)) => Err(self.failed(ConnectFailure::Subscription {
                 filter: subscription.filter.clone(),
-                code: code_name(code, self.shared.seen.replaced()),
+                code: code_name(code, self.shared.seen.lock().replaced),
                 needs_rights: *code == SubscribeReasonCode::NotAuthorized,
             })),
             None => self.on_ready(stage).await,

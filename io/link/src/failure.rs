@@ -9,7 +9,7 @@ use rumqttc::{
 };
 use thiserror::Error;
 
-use crate::broker_bytes::{FirstAnswer, Seen, code_name};
+use crate::broker_bytes::{Seen, code_name};
 use crate::end_reason;
 
 /// Why the latest attempt to connect failed.
@@ -57,16 +57,6 @@ pub enum ConnectFailure {
         /// Whether the broker's access rules do not allow the subscription.
         needs_rights: bool,
     },
-    /// The broker does not know the client, or allows it nothing.
-    #[error("the broker is there and refuses this client: {reason} ({code}): {advice}")]
-    NotAuthorized {
-        /// Objection of the broker.
-        reason: &'static str,
-        /// Name of the broker's return code.
-        code: String,
-        /// Advice for a person.
-        advice: &'static str,
-    },
     /// The broker takes the client and cannot carry its messages.
     #[error("the broker is there and its limits do not allow this client's messages: {found}: {advice}")]
     Limits {
@@ -75,7 +65,7 @@ pub enum ConnectFailure {
         /// Advice for a person.
         advice: String,
     },
-    /// The broker refuses the client for another reason, until somebody changes something.
+    /// The broker refuses the client until somebody changes something, most often because it does not know the client.
     #[error("the broker is there and refuses this client: {reason} ({code}): {advice}")]
     Refused {
         /// Objection of the broker.
@@ -88,32 +78,37 @@ pub enum ConnectFailure {
 }
 
 /// Circumstances of a failed connection; the advice depends on them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     /// Progress of the connection.
     pub(crate) progress: Progress,
     /// Whether the address asks for TLS.
     pub(crate) uses_tls: bool,
-    /// Kind of identity that the client shows the broker.
-    pub(crate) shown: ShownIdentity,
+    /// Advice if the broker does not admit the client; depends on what the client shows the broker.
+    pub(crate) not_admitted: &'static str,
     /// First bytes of the other end.
-    pub(crate) first: FirstAnswer,
+    pub(crate) first: Vec<u8>,
     /// A reason code that the library does not know.
     pub(crate) code: Option<u8>,
 }
 
 impl Attempt {
-    /// The circumstances of a connection to this broker.
-    pub(crate) fn new(broker: &BrokerAccess, progress: Progress, seen: &Seen) -> Self {
+    /// The circumstances of a connection to this broker. `is_accepted` says whether the broker has accepted the client.
+    pub(crate) fn new(broker: &BrokerAccess, is_accepted: bool, seen: &Seen) -> Self {
         let BrokerAccess { address, identity, credentials } = broker;
         let uses_tls = address.scheme().uses_tls();
         let certificate = || identity.as_ref().and_then(ClientIdentity::certificate);
-        let shown = match credentials {
-            Some(_) => ShownIdentity::User,
-            None if uses_tls && certificate().is_some() => ShownIdentity::Certificate,
-            None => ShownIdentity::Nobody,
+        let not_admitted = match credentials {
+            Some(_) => SHOWS_USER,
+            None if uses_tls && certificate().is_some() => SHOWS_CERTIFICATE,
+            None => SHOWS_NOTHING,
         };
-        Self { progress, uses_tls, shown, first: seen.first_answer(), code: seen.replaced() }
+        let progress = match (is_accepted, seen.is_open) {
+            (true, _) => Progress::Accepted,
+            (false, true) => Progress::Open,
+            (false, false) => Progress::Opening,
+        };
+        Self { progress, uses_tls, not_admitted, first: seen.first.clone(), code: seen.replaced }
     }
 }
 
@@ -128,38 +123,25 @@ pub(crate) enum Progress {
     Accepted,
 }
 
-/// Identity that a client shows the broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ShownIdentity {
-    /// Neither a user nor a certificate.
-    Nobody,
-    /// User and password, with or without a certificate.
-    User,
-    /// A certificate without a user.
-    Certificate,
-}
+/// Advice for a client without a user and a certificate.
+const SHOWS_NOTHING: &str = "set `broker.user` and `broker.password_file`, or a certificate in `[tls]`, and allow this client in the broker's \
+                             access rules (Mosquitto: acl_file; `headwater enroll` writes one)";
 
-impl ShownIdentity {
-    /// Advice for a client that the broker does not admit.
-    fn advice(self) -> &'static str {
-        match self {
-            Self::Nobody => {
-                "set `broker.user` and `broker.password_file`, or a certificate in `[tls]`, and allow this client in the broker's access \
-                 rules (Mosquitto: acl_file; `headwater enroll` writes one)"
-            }
-            Self::User => {
-                "user or password is wrong, or the broker's password file lacks this user; compare `broker.user` and \
-                 `broker.password_file` with the broker's password file (Mosquitto: password_file)"
-            }
-            Self::Certificate => {
-                "the broker does not admit the name in this client's certificate; allow it in the broker's access rules (Mosquitto: \
-                 acl_file; `headwater enroll` writes one)"
-            }
-        }
-    }
-}
+/// Advice for a client with user and password, with or without a certificate.
+const SHOWS_USER: &str = "user or password is wrong, or the broker's password file lacks this user; compare `broker.user` and \
+                          `broker.password_file` with the broker's password file (Mosquitto: password_file)";
+
+/// Advice for a client with a certificate and without a user.
+const SHOWS_CERTIFICATE: &str = "the broker does not admit the name in this client's certificate; allow it in the broker's access rules \
+                                 (Mosquitto: acl_file; `headwater enroll` writes one)";
 
 impl ConnectFailure {
+    /// The broker accepts the client and sends no SUBACK.
+    pub(crate) const WITHOUT_SUBACK: Self = Self::NoMqtt {
+        seen: "accepts this client and does not answer its subscriptions",
+        advice: "it hangs; look into its log",
+    };
+
     /// Whether it is possible that no broker runs at the address.
     pub fn is_absence(&self) -> bool {
         matches!(self, Self::UnknownHost(_) | Self::Unreachable(_) | Self::NoAnswer(_) | Self::Ended(_))
@@ -169,11 +151,7 @@ impl ConnectFailure {
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,
-            Self::NotAuthorized { .. }
-                | Self::Refused { .. }
-                | Self::Subscription { .. }
-                | Self::Certificate(_)
-                | Self::Limits { .. }
+            Self::Refused { .. } | Self::Subscription { .. } | Self::Certificate(_) | Self::Limits { .. }
         )
     }
 
@@ -185,7 +163,7 @@ impl ConnectFailure {
             return Self::of_disconnect(code, attempt);
         }
         if attempt.progress != Progress::Accepted
-            && let Some(failure) = Self::of_first_answer(attempt)
+            && let Some(failure) = Self::of_first_bytes(attempt)
         {
             return failure;
         }
@@ -196,7 +174,7 @@ impl ConnectFailure {
             ConnectionError::ConnectionRefused(code) => Self::of_code(*code, attempt),
             ConnectionError::Timeout(_) if attempt.progress == Progress::Open => Self::NoMqtt {
                 seen: "accepts connections and does not answer MQTT",
-                advice: "it hangs, or another program listens there; look into its log, or name another port",
+                advice: "it hangs, knows no MQTT 5, or another program listens there; look into its log, or name another port",
             },
             ConnectionError::Timeout(_) => Self::NoAnswer("no answer in time".into()),
             ConnectionError::Io(error) => Self::of_io(error),
@@ -209,20 +187,24 @@ impl ConnectFailure {
     }
 
     /// The failure where the first bytes are those of another protocol than MQTT 5.
-    fn of_first_answer(attempt: &Attempt) -> Option<Self> {
-        let (seen, advice) = match attempt.first {
-            FirstAnswer::Nothing | FirstAnswer::Mqtt5 => return None,
-            FirstAnswer::Mqtt3 => return Some(Self::of_code(Code::UnsupportedProtocolVersion, attempt)),
-            FirstAnswer::Auth => return Some(Self::of_code(Code::BadAuthenticationMethod, attempt)),
-            FirstAnswer::Http => (
+    fn of_first_bytes(attempt: &Attempt) -> Option<Self> {
+        let (seen, advice) = match attempt.first.as_slice() {
+            // A CONNACK without properties: MQTT 3.1 or 3.1.1.
+            [0x20, 2, ..] => return Some(Self::of_code(Code::UnsupportedProtocolVersion, attempt)),
+            // No byte has come, or a CONNACK or DISCONNECT of MQTT 5, whole or not.
+            [] | [0x20 | 0xe0, ..] => return None,
+            // AUTH: the broker wants another way to authenticate.
+            [0xf0, ..] => return Some(Self::of_code(Code::BadAuthenticationMethod, attempt)),
+            [b'H', b'T', b'T', b'P', ..] => (
                 "answers as a web server does (HTTP)",
                 "set the broker's port; MQTT over WebSocket is not supported",
             ),
-            FirstAnswer::Ssh => {
+            [b'S', b'S', b'H', b'-', ..] => {
                 ("answers as an SSH server does", "set the broker's port (1883, with TLS 8883)")
             }
-            FirstAnswer::Tls => ("expects TLS", "use `mqtts://` in place of `mqtt://`"),
-            FirstAnswer::Unknown => (
+            // An alert of TLS.
+            [0x15, 3, ..] => ("expects TLS", "use `mqtts://` in place of `mqtt://`"),
+            _ => (
                 "answers in another protocol than MQTT",
                 "another program listens there; correct host and port",
             ),
@@ -288,21 +270,10 @@ impl ConnectFailure {
             Code::ServerUnavailable | Code::ServiceUnavailable => return Self::Later("it is not available"),
             Code::ConnectionRateExceeded => return Self::Later("too many clients connect at this moment"),
             Code::QuotaExceeded => return Self::Later("a quota is used up"),
-            Code::BadUserNamePassword | Code::NotAuthorized => {
-                let reason = match code {
-                    Code::BadUserNamePassword => "bad user name or password",
-                    _ => "not authorized",
-                };
-                return Self::NotAuthorized {
-                    reason,
-                    code: format!("{code:?}"),
-                    advice: match attempt.progress {
-                        // The broker knows the client.
-                        Progress::Accepted => RIGHTS,
-                        Progress::Opening | Progress::Open => attempt.shown.advice(),
-                    },
-                };
-            }
+            // The broker knows the client.
+            Code::NotAuthorized if attempt.progress == Progress::Accepted => ("not authorized", RIGHTS),
+            Code::NotAuthorized => ("not authorized", attempt.not_admitted),
+            Code::BadUserNamePassword => ("bad user name or password", attempt.not_admitted),
             Code::Banned => {
                 ("the client is banned", "lift the ban of this client id or address at the broker")
             }
@@ -401,18 +372,18 @@ fn io_error(error: &ConnectionError) -> Option<&io::Error> {
 mod tests {
     use super::*;
 
-    fn attempt(progress: Progress, shown: ShownIdentity) -> Attempt {
-        Attempt { progress, uses_tls: false, shown, first: FirstAnswer::Nothing, code: None }
+    fn attempt(progress: Progress, not_admitted: &'static str) -> Attempt {
+        Attempt { progress, uses_tls: false, not_admitted, first: Vec::new(), code: None }
     }
 
-    fn failure(error: &ConnectionError, progress: Progress, shown: ShownIdentity) -> ConnectFailure {
+    fn failure(error: &ConnectionError, progress: Progress, shown: &'static str) -> ConnectFailure {
         ConnectFailure::of(error, &attempt(progress, shown))
     }
 
     #[track_caller]
     fn check(code: Code, is_refusal: bool, words: [&str; 2]) {
         let error = ConnectionError::ConnectionRefused(code);
-        let failure = failure(&error, Progress::Open, ShownIdentity::Nobody);
+        let failure = failure(&error, Progress::Open, SHOWS_NOTHING);
         assert_eq!(failure.is_refusal(), is_refusal, "{failure}");
         for word in words {
             assert!(failure.to_string().contains(word), "{word} in {failure}");
@@ -434,7 +405,7 @@ mod tests {
     #[test]
     fn each_way_to_fail_before_an_answer_is_told_apart() {
         let of = |kind: io::ErrorKind| {
-            failure(&ConnectionError::Io(kind.into()), Progress::Opening, ShownIdentity::Nobody)
+            failure(&ConnectionError::Io(kind.into()), Progress::Opening, SHOWS_NOTHING)
         };
         assert!(matches!(of(io::ErrorKind::ConnectionRefused), ConnectFailure::Unreachable(_)));
         assert!(matches!(of(io::ErrorKind::TimedOut), ConnectFailure::NoAnswer(_)));
@@ -442,14 +413,14 @@ mod tests {
         let without_tls = of(io::ErrorKind::InvalidData).to_string();
         assert!(without_tls.contains("`mqtt://` in place"), "{without_tls}");
         let garbage = StateError::Deserialization(mqttbytes::Error::InvalidProtocol);
-        let other = failure(&ConnectionError::MqttState(garbage), Progress::Open, ShownIdentity::Nobody);
+        let other = failure(&ConnectionError::MqttState(garbage), Progress::Open, SHOWS_NOTHING);
         assert!(matches!(other, ConnectFailure::NoMqtt { .. }), "{other}");
     }
 
     #[test]
     fn a_disconnect_is_told_by_its_code_and_says_what_to_do() {
         use DisconnectReasonCode as Ended;
-        let accepted = attempt(Progress::Accepted, ShownIdentity::User);
+        let accepted = attempt(Progress::Accepted, SHOWS_USER);
         for (code, is_refusal, word) in [
             (Ended::NotAuthorized, true, "access rules"),
             (Ended::PacketTooLarge, true, "max_packet_size"),
@@ -474,12 +445,32 @@ mod tests {
     }
 
     #[test]
+    fn the_first_bytes_tell_what_answers() {
+        for (first, expected) in [
+            (&[0x20, 3, 0, 0, 0][..], None),
+            (&[], None),
+            (&[0xe0, 1, 0x87], None),
+            (&[0x20, 2, 0, 1], Some("does not speak MQTT 5")),
+            (b"HTTP/1.1 400 Bad Request", Some("(HTTP)")),
+            (b"SSH-2.0-OpenSSH_9.2", Some("SSH server")),
+            (&[0x15, 3, 1, 0, 2], Some("expects TLS")),
+            (&[0xf0, 2, 0x18, 0], Some("another way to authenticate")),
+            (b"220 mail ready", Some("another protocol")),
+        ] {
+            let attempt = Attempt { first: first.to_vec(), ..attempt(Progress::Open, SHOWS_NOTHING) };
+            let found = ConnectFailure::of_first_bytes(&attempt).map(|failure| failure.to_string());
+            assert_eq!(found.is_some(), expected.is_some(), "{first:?}");
+            assert!(expected.is_none_or(|word| found.is_some_and(|text| text.contains(word))), "{first:?}");
+        }
+    }
+
+    #[test]
     fn a_client_that_shows_something_is_not_told_to_set_it() {
         for code in [Code::BadUserNamePassword, Code::NotAuthorized] {
             let error = ConnectionError::ConnectionRefused(code);
             for (shown, word) in [
-                (ShownIdentity::User, "user or password is wrong"),
-                (ShownIdentity::Certificate, "name in this client's certificate"),
+                (SHOWS_USER, "user or password is wrong"),
+                (SHOWS_CERTIFICATE, "name in this client's certificate"),
             ] {
                 let text = failure(&error, Progress::Open, shown).to_string();
                 assert!(text.contains(word) && !text.contains("set `broker.user`"), "{text}");
@@ -497,12 +488,12 @@ mod tests {
             (&reset(), true, Progress::Opening, "`mqtt://` in place"),
             (&aborted, true, Progress::Open, "certificate"),
         ] {
-            let attempt = Attempt { uses_tls, ..attempt(progress, ShownIdentity::Nobody) };
+            let attempt = Attempt { uses_tls, ..attempt(progress, SHOWS_NOTHING) };
             let text = ConnectFailure::of(error, &attempt).to_string();
             assert!(text.contains("closed the connection at the first bytes"), "{text}");
             assert!(text.contains(word), "{word} in {text}");
         }
-        let later = failure(&reset(), Progress::Accepted, ShownIdentity::Nobody);
+        let later = failure(&reset(), Progress::Accepted, SHOWS_NOTHING);
         assert!(later.is_absence(), "{later}");
     }
 }

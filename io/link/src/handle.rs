@@ -60,11 +60,13 @@ impl Link {
         config.check()?;
         let connector = config.broker.connector();
         let capacity = config.outgoing_messages + config.retained.len() + DRIVER_MESSAGES;
-        let seen = Arc::<Seen>::default();
-        let (client, events) = AsyncClient::builder(mqtt_options(&config, &connector, &seen))
+        let seen = Arc::<Mutex<Seen>>::default();
+        let (client, mut events) = AsyncClient::builder(mqtt_options(&config, &connector, &seen))
             .capacity(capacity)
             .try_build()
             .map_err(|e| LinkError::Config(e.to_string()))?;
+        // Room for 128 events takes 51 KB; a link that needs it takes it then.
+        events.state.events.shrink_to_fit();
         let (incoming, receiver) = mpsc::channel(config.incoming_messages);
         let closing = watch::Sender::new(false);
         let shared = Arc::new(Shared {
@@ -107,15 +109,12 @@ impl Link {
         retain: bool,
     ) -> Result<(), LinkError> {
         let (topic, payload) = self.check(topic.into(), payload.into())?;
-        let options = PublishOptions::new(qos.into()).retain(retain);
-        let client = &self.inner.client;
-        match qos {
-            QoS::AtMostOnce => self.count_result(client.try_publish(topic, payload, options)),
-            QoS::AtLeastOnce => {
-                let sent = client.try_publish_tracked(topic.clone(), payload, options);
-                self.report_refusal(topic, sent)
-            }
+        let (client, options) = (&self.inner.client, PublishOptions::new(qos.into()).retain(retain));
+        if qos == QoS::AtMostOnce {
+            return self.count_result(client.try_publish(topic, payload, options));
         }
+        let sent = client.try_publish_tracked(topic.clone(), payload, options);
+        self.report_refusal(topic, sent)
     }
 
     /// Queues a message; waits while the queue is full.
@@ -130,15 +129,12 @@ impl Link {
         retain: bool,
     ) -> Result<(), LinkError> {
         let (topic, payload) = self.check(topic.into(), payload.into())?;
-        let options = PublishOptions::new(qos.into()).retain(retain);
-        let client = &self.inner.client;
-        match qos {
-            QoS::AtMostOnce => self.count_result(client.publish(topic, payload, options).await),
-            QoS::AtLeastOnce => {
-                let sent = client.publish_tracked(topic.clone(), payload, options).await;
-                self.report_refusal(topic, sent)
-            }
+        let (client, options) = (&self.inner.client, PublishOptions::new(qos.into()).retain(retain));
+        if qos == QoS::AtMostOnce {
+            return self.count_result(client.publish(topic, payload, options).await);
         }
+        let sent = client.publish_tracked(topic.clone(), payload, options).await;
+        self.report_refusal(topic, sent)
     }
 
     /// Queues a message at `QoS` 1 without waiting. The returned value tells later whether the broker has taken the message. With

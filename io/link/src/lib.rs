@@ -57,4 +57,5 @@ pub use handle::Link;
 pub use headwater_transport::{Endpoint, WireBytes};
 pub use incoming::{Incoming, PublishRefusal};
 pub use limits::{BrokerLimits, BrokerNeeds, Shortcoming};
+pub use options::MAX_UNACKNOWLEDGED;
 pub use probe::{BrokerProbe, RefusedSubscription, probe};

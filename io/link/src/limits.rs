@@ -117,15 +117,7 @@ impl BrokerLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const GOOD: BrokerLimits = BrokerLimits {
-        max_packet_bytes: None,
-        receive_max: 20,
-        topic_alias_max: 10,
-        keeps_retained: true,
-        max_qos: 2,
-        takes_wildcards: true,
-    };
+    use crate::testing::GOOD_LIMITS as GOOD;
 
     const NEEDS: BrokerNeeds = BrokerNeeds {
         packet_bytes: 4352,

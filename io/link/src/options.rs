@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_transport::{BrokerAccess, Connector, Credentials, Secret};
+use parking_lot::Mutex;
 use rumqttc::{LastWill, MqttOptions, TopicAliasPolicy};
 
 use crate::broker_bytes::{BrokerBytes, Seen};
@@ -13,13 +14,17 @@ use crate::config::LinkConfig;
 const BATCH: usize = 64;
 
 /// Messages at `QoS` 1 that may wait for the broker's acknowledgement; further ones stay in the queue.
-const MAX_UNACKNOWLEDGED: u16 = 256;
+pub const MAX_UNACKNOWLEDGED: u16 = 32;
 
 /// Longest topic of MQTT, with headers and properties.
 const MAX_TOPIC_BYTES: usize = 66 * 1024;
 
 /// Options of one link. `seen` tells what its latest connection has brought.
-pub(crate) fn mqtt_options(config: &LinkConfig, connector: &Connector, seen: &Arc<Seen>) -> MqttOptions {
+pub(crate) fn mqtt_options(
+    config: &LinkConfig,
+    connector: &Connector,
+    seen: &Arc<Mutex<Seen>>,
+) -> MqttOptions {
     let broker = config.broker.address.clone();
     let address = (broker.host(), broker.port());
     let connect_timeout = Duration::from_millis(config.connect_timeout_ms);
@@ -45,9 +50,9 @@ pub(crate) fn mqtt_options(config: &LinkConfig, connector: &Connector, seen: &Ar
     options.set_socket_connector(move |_, _| {
         let (connector, broker, seen) = (connector.clone(), broker.clone(), Arc::clone(&seen));
         async move {
-            seen.begin();
+            *seen.lock() = Seen::default();
             let connection = connector.connect(&broker, connect_timeout).await?;
-            *seen.certificate.lock() = connection.peer_certificate();
+            seen.lock().certificate = connection.peer_certificate();
             Ok(BrokerBytes::new(connection, seen))
         }
     });

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headwater_transport::tls::Certificate;
+use parking_lot::Mutex;
 use rumqttc::{
     AsyncClient, ConnAck, ConnectionError, Event, EventLoop, Packet, Publish, SubAck, SubscribeFilter,
     SubscribeReasonCode,
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::broker_bytes::{Seen, code_name};
 use crate::config::{LinkConfig, RetainedMessage};
-use crate::failure::{Attempt, ConnectFailure, Progress};
+use crate::failure::{Attempt, ConnectFailure};
 use crate::limits::BrokerLimits;
 use crate::options::{mqtt_options, set_credentials};
 
@@ -58,7 +59,7 @@ pub struct RefusedSubscription {
 /// [`ConnectFailure`]: settings out of range, nobody at the address, another protocol, or a broker that refuses the client.
 pub async fn probe(config: &LinkConfig) -> Result<BrokerProbe, ConnectFailure> {
     config.check().map_err(|error| ConnectFailure::Settings(error.to_string()))?;
-    let seen = Arc::<Seen>::default();
+    let seen = Arc::<Mutex<Seen>>::default();
     let mut options = mqtt_options(config, &config.broker.connector(), &seen);
     set_credentials(&mut options, &config.broker);
     let built = AsyncClient::builder(options).capacity(16).try_build();
@@ -67,7 +68,7 @@ pub async fn probe(config: &LinkConfig) -> Result<BrokerProbe, ConnectFailure> {
     let started = Instant::now();
     let limits = BrokerLimits::of(&probing.connected().await?);
     let connected_in = started.elapsed();
-    let certificate = probing.seen.certificate.lock().take();
+    let certificate = probing.seen.lock().certificate.take();
     let (refused, retained) = probing.listen().await?;
     probing.disconnect().await;
     Ok(BrokerProbe { limits, refused, retained, certificate, connected_in })
@@ -78,7 +79,7 @@ struct Probing<'a> {
     config: &'a LinkConfig,
     client: AsyncClient,
     events: EventLoop,
-    seen: Arc<Seen>,
+    seen: Arc<Mutex<Seen>>,
 }
 
 impl Probing<'_> {
@@ -88,12 +89,7 @@ impl Probing<'_> {
             match self.events.poll().await {
                 Ok(Event::Incoming(Packet::ConnAck(ack))) => return Ok(ack),
                 Ok(_) => {}
-                Err(error) => {
-                    let is_open = self.seen.is_open();
-                    return Err(
-                        self.failure(&error, if is_open { Progress::Open } else { Progress::Opening })
-                    );
-                }
+                Err(error) => return Err(self.failure(&error, false)),
             }
         }
     }
@@ -116,7 +112,7 @@ impl Probing<'_> {
                     .await
                 {
                     Ok(Ok(event)) => event,
-                    Ok(Err(error)) => return Err(self.failure(&error, Progress::Accepted)),
+                    Ok(Err(error)) => return Err(self.failure(&error, true)),
                     Err(_) => break,
                 };
             match event {
@@ -132,37 +128,32 @@ impl Probing<'_> {
                     until = until.max(Instant::now() + QUIET);
                 }
                 Event::Incoming(Packet::Disconnect(packet)) => {
-                    let attempt = Attempt::new(&self.config.broker, Progress::Accepted, &self.seen);
+                    let attempt = Attempt::new(&self.config.broker, true, &self.seen.lock());
                     return Err(ConnectFailure::of_disconnect(packet.reason_code, &attempt));
                 }
                 _ => {}
             }
         }
-        let refused = refused.ok_or(ConnectFailure::NoMqtt {
-            seen: "accepts this client and does not answer its subscriptions",
-            advice: "it hangs; look into its log",
-        })?;
-        Ok((refused, retained))
+        Ok((refused.ok_or(ConnectFailure::WITHOUT_SUBACK)?, retained))
     }
 
     /// Subscriptions that the broker did not accept.
     fn refused(&self, ack: &SubAck) -> Vec<RefusedSubscription> {
+        let replaced = self.seen.lock().replaced;
         let answers = self.config.subscriptions.iter().zip(&ack.return_codes);
         let refused = answers.filter(|(_, code)| !matches!(code, SubscribeReasonCode::Success(_)));
         refused
             .map(|(own, code)| RefusedSubscription {
                 filter: own.filter.clone(),
-                code: code_name(code, self.seen.replaced()),
+                code: code_name(code, replaced),
             })
             .collect()
     }
 
-    fn failure(&self, error: &ConnectionError, progress: Progress) -> ConnectFailure {
-        let attempt = Attempt::new(&self.config.broker, progress, &self.seen);
+    fn failure(&self, error: &ConnectionError, is_accepted: bool) -> ConnectFailure {
+        let attempt = Attempt::new(&self.config.broker, is_accepted, &self.seen.lock());
         match ConnectFailure::of(error, &attempt) {
-            ConnectFailure::Ended(why) | ConnectFailure::Unreachable(why)
-                if progress == Progress::Accepted =>
-            {
+            ConnectFailure::Ended(why) | ConnectFailure::Unreachable(why) if is_accepted => {
                 ConnectFailure::Ended(format!("it took this client, and then the connection ended: {why}"))
             }
             failure => failure,

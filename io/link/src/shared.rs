@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     pub(crate) connector: Connector,
     pub(crate) counters: Counters,
     /// What the latest connection has brought.
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) seen: Arc<Mutex<Seen>>,
     pub(crate) is_connected: AtomicBool,
     /// Largest packet that the broker takes, in bytes, from its CONNACK; 0 if the CONNACK names no limit.
     pub(crate) broker_max_packet_bytes: AtomicUsize,

@@ -91,11 +91,13 @@ pub(crate) fn visit_archive(
 /// # Errors
 /// The error of the system; [`io::ErrorKind::InvalidInput`] for what is no plain file, [`io::ErrorKind::FileTooLarge`] for a longer one.
 pub fn read_plain(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    if !fs::metadata(path)?.is_file() {
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() {
         let found = "expected a plain file, found a folder, pipe, socket or device";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, found));
     }
     let mut bytes = Vec::new();
+    bytes.try_reserve_exact(metadata.len().min(limit) as usize).map_err(|_| io::ErrorKind::OutOfMemory)?;
     File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         let found = format!("expected at most {limit} bytes, found more");
@@ -148,7 +150,7 @@ pub(crate) fn sorted_names(dir: &Path) -> io::Result<Vec<OsString>> {
 struct Walk<'a> {
     visitor: Visitor<'a>,
     left_out: LeftOut,
-    /// The folder that is being visited and those above it, with links resolved.
+    /// The folder that is being visited and those above it.
     above: Vec<PathBuf>,
 }
 
@@ -180,7 +182,7 @@ impl Walk<'_> {
                     self.left_out.add("folders below the eighth level", &name);
                 }
                 Ok(metadata) if metadata.is_dir() => self.directory(&path, &name)?,
-                Ok(metadata) if metadata.is_file() => self.file(&path, &name)?,
+                Ok(metadata) if metadata.is_file() => self.file(&path, &name, metadata.len())?,
                 Ok(_) => self.unusable("pipes, sockets or devices", &path, &name)?,
                 Err(_) => self.unusable("links to nothing", &path, &name)?,
             }
@@ -189,12 +191,11 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn file(&mut self, path: &Path, name: &str) -> Result<(), DataError> {
-        let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
-        let (size, mut file) = match opened {
+    fn file(&mut self, path: &Path, name: &str, size: u64) -> Result<(), DataError> {
+        let mut file = match File::open(path) {
             Err(error) if is_image_name(name) => return Err(DataError::read(path.display())(error)),
             Err(_) => return self.unusable("unreadable", path, name),
-            Ok(opened) => opened,
+            Ok(file) => file,
         };
         let member = Member { name, kind: EntryType::Regular, size, content: &mut file };
         let is_taken = (self.visitor)(Entry::File(member)).map_err(|error| match error {

@@ -27,10 +27,11 @@ pub struct InMemory {
     /// In the order of [`Part::ALL`].
     parts: [InMemoryPart; Part::ALL.len()],
     /// Whether the groups are the frames of one recording.
-    is_recording: bool,
+    pub(crate) is_recording: bool,
     /// Why the calibration part allows no promise; `None` if it allows one.
-    promise_obstacle: Option<String>,
-    notes: Vec<String>,
+    pub(crate) promise_obstacle: Option<String>,
+    /// Remarks about the reading.
+    pub(crate) notes: Vec<String>,
 }
 
 impl InMemoryPart {
@@ -119,21 +120,6 @@ impl InMemory {
     pub(crate) fn with_calibration(mut self, part: InMemoryPart) -> Self {
         self.parts[Part::Calibration as usize] = part;
         self
-    }
-
-    /// Says whether the groups are the frames of one recording.
-    pub(crate) fn with_recording(self, is_recording: bool) -> Self {
-        Self { is_recording, ..self }
-    }
-
-    /// Says why the calibration part allows no promise.
-    pub(crate) fn with_promise_obstacle(self, promise_obstacle: Option<String>) -> Self {
-        Self { promise_obstacle, ..self }
-    }
-
-    /// Adds remarks about the reading.
-    pub(crate) fn with_notes(self, notes: Vec<String>) -> Self {
-        Self { notes, ..self }
     }
 
     /// Pixels of a view; `None` when the slot does not see the sample.

@@ -9,10 +9,13 @@ use crate::DataError;
 use crate::error::Mismatch;
 use crate::file_names::{is_image_name, text};
 use crate::image_codec::MAX_FILE_BYTES;
-use crate::image_structure::{Format, START_BYTES};
+use crate::image_structure::{START_BYTES, is_image};
 
 /// First bytes of a gzip file.
 pub(crate) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// Memory for the content of a file that is taken at once, in bytes.
+const RESERVED_BYTES: u64 = 256 << 10;
 
 /// Files that are taken for a `.tar.gz`: offset and bytes that tell them.
 const OTHER_ARCHIVES: [(usize, &[u8], &str); 5] = [
@@ -49,7 +52,7 @@ impl Member<'_> {
         let Self { name, size, content, .. } = self;
         let (mut bytes, start) = (Vec::new(), START_BYTES.min(size));
         append(&mut *content, start, &mut bytes).map_err(DataError::read(name))?;
-        if Format::of(&bytes).is_none() && !is_image_name(name) {
+        if !is_image(&bytes) && !is_image_name(name) {
             return Ok(None);
         }
         if size > MAX_FILE_BYTES {
@@ -112,8 +115,9 @@ fn visit_members(
     Ok(())
 }
 
-/// Appends `size` bytes of a file. The buffer grows with the bytes that arrive.
+/// Appends `size` bytes of a file. Above [`RESERVED_BYTES`] the buffer grows with the bytes that arrive.
 fn append(file: impl Read, size: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
+    bytes.reserve(size.min(RESERVED_BYTES) as usize);
     let read = file.take(size).read_to_end(bytes)?;
     if (read as u64) < size {
         return Err(io::ErrorKind::UnexpectedEof.into());

@@ -27,8 +27,14 @@ impl Metrics {
     }
 
     /// Declares a gauge for each combination of values of the labels.
+    ///
+    /// # Panics
+    /// When the name or a label is malformed, or the name is declared twice.
     pub fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-        self.register(IntGaugeVec::new(Opts::new(name, help), labels))
+        let gauges = IntGaugeVec::new(Opts::new(name, help), labels);
+        let gauges = gauges.expect("the name and the labels are constants of the program");
+        self.register_collector(Box::new(gauges.clone()));
+        gauges
     }
 
     /// All metrics in the Prometheus text format 0.0.4.
@@ -37,12 +43,6 @@ impl Metrics {
         // Encoding fails for a family without a name, which the registry refuses, and for a writer that fails.
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut text);
         String::from_utf8(text).unwrap_or_default()
-    }
-
-    fn register<C: Collector + Clone + 'static>(&self, metric: prometheus::Result<C>) -> C {
-        let metric = metric.expect("the name and the labels are constants of the program");
-        self.register_collector(Box::new(metric.clone()));
-        metric
     }
 
     pub(crate) fn register_collector(&self, collector: Box<dyn Collector>) {

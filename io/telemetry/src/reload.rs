@@ -3,13 +3,13 @@
 use std::io;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::warn;
 
 /// Requests to read files again.
 #[derive(Debug)]
 pub struct ReloadSignal {
-    #[cfg(unix)]
-    hangup: tokio::signal::unix::Signal,
+    hangup: Signal,
     /// Whether a request came while files were read.
     is_requested: bool,
 }
@@ -20,17 +20,10 @@ impl ReloadSignal {
     /// # Errors
     /// The system's error when the signal cannot be waited for.
     pub fn new() -> io::Result<Self> {
-        #[cfg(unix)]
-        {
-            use tokio::signal::unix::{SignalKind, signal};
-            Ok(Self { hangup: signal(SignalKind::hangup())?, is_requested: false })
-        }
-        #[cfg(not(unix))]
-        Ok(Self { is_requested: false })
+        Ok(Self { hangup: signal(SignalKind::hangup())?, is_requested: false })
     }
 
-    /// Waits for the next request; for ever if the system has no such signal. Requests that come meanwhile count once. Cancelling the wait
-    /// loses nothing.
+    /// Waits for the next request. Requests that come meanwhile count once. Cancelling the wait loses nothing.
     pub async fn next(&mut self) {
         if !std::mem::take(&mut self.is_requested) {
             self.signal().await;
@@ -54,11 +47,9 @@ impl ReloadSignal {
     }
 
     async fn signal(&mut self) {
-        #[cfg(unix)]
-        if self.hangup.recv().await.is_some() {
-            return;
+        if self.hangup.recv().await.is_none() {
+            std::future::pending::<()>().await;
         }
-        std::future::pending::<()>().await;
     }
 }
 
@@ -76,7 +67,7 @@ pub fn runtime_with_reloads(builder: &mut Builder) -> io::Result<(Runtime, Reloa
     Ok((runtime, reloads))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::future::ready;
     use std::process::{Command, id};

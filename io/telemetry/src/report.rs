@@ -40,7 +40,8 @@ impl DurationCounts {
         self.sum_us
     }
 
-    fn histogram(&self) -> Histogram {
+    /// The durations as a histogram without labels.
+    fn metric(&self) -> Metric {
         let mut cumulative = 0;
         let buckets = DURATION_BUCKETS_S.iter().zip(&self.buckets).map(|(bound, count)| {
             cumulative += count;
@@ -53,7 +54,9 @@ impl DurationCounts {
         histogram.set_bucket(buckets.collect());
         histogram.set_sample_count(self.count());
         histogram.set_sample_sum(self.sum_us as f64 / 1e6);
-        histogram
+        let mut metric = Metric::default();
+        metric.set_histogram(histogram);
+        metric
     }
 }
 
@@ -68,6 +71,9 @@ pub struct ReportMetric<R> {
 
 /// Values of a metric with two labels; beside each value the two label values.
 pub type ValuesByTwoLabels = Vec<([String; 2], u64)>;
+
+/// Labels with their values.
+type Labels = Vec<(&'static str, String)>;
 
 /// Access to the values of a metric in the report.
 #[derive(Debug)]
@@ -122,17 +128,10 @@ impl<R> ReportMetric<R> {
     /// For other metrics than counters of one label.
     #[must_use]
     pub const fn from_zero(self, known: &'static [&'static str]) -> Self {
-        match self.values {
-            Values::ByLabel { label, read, .. } => {
-                Self { values: Values::ByLabel { label, known, read }, ..self }
-            }
-            Values::One(_)
-            | Values::ByTwoLabels { .. }
-            | Values::Durations(_)
-            | Values::DurationsByLabel { .. } => {
-                panic!("expected counters of one label")
-            }
-        }
+        let Values::ByLabel { label, read, .. } = self.values else {
+            panic!("expected counters of one label")
+        };
+        Self { values: Values::ByLabel { label, known, read }, ..self }
     }
 
     /// Makes a gauge for each value of a label.
@@ -166,40 +165,43 @@ impl<R> ReportMetric<R> {
     }
 
     fn family(&self, report: &R, constant: &HashMap<String, String>) -> MetricFamily {
-        let metrics = match self.values {
-            Values::One(read) => vec![self.metric(read(report), Vec::new(), constant)],
+        let found: Vec<(Labels, Metric)> = match self.values {
+            Values::One(read) => vec![(Vec::new(), self.metric(read(report)))],
             Values::ByLabel { label, known, read } => {
                 let mut values = read(report);
                 let uncounted = known.iter().filter(|name| values.iter().all(|(value, _)| value != *name));
                 values.extend(uncounted.map(|name| ((*name).to_owned(), 0)).collect::<Vec<_>>());
                 let values = values.into_iter();
-                values.map(|(value, count)| self.metric(count, vec![(label, value)], constant)).collect()
+                values.map(|(value, count)| (vec![(label, value)], self.metric(count))).collect()
             }
             Values::ByTwoLabels { labels, read } => {
-                let values = read(report).into_iter();
-                let metric =
-                    |(found, count)| self.metric(count, labels.into_iter().zip(found).collect(), constant);
-                values.map(metric).collect()
+                let labelled = |found: [String; 2]| labels.into_iter().zip(found).collect();
+                read(report).into_iter().map(|(found, count)| (labelled(found), self.metric(count))).collect()
             }
-            Values::Durations(read) => vec![histogram(&read(report), Vec::new(), constant)],
+            Values::Durations(read) => vec![(Vec::new(), read(report).metric())],
             Values::DurationsByLabel { label, read } => {
                 let values = read(report).into_iter();
-                let metric = |(value, counts): (&str, DurationCounts)| {
-                    histogram(&counts, vec![(label, value.into())], constant)
-                };
-                values.map(metric).collect()
+                values.map(|(value, counts)| (vec![(label, value.into())], counts.metric())).collect()
             }
         };
+        let metrics = found.into_iter().map(|(own, mut metric)| {
+            let constant = constant.iter().map(|(name, value)| (name.as_str(), value.clone()));
+            let mut labels: Vec<_> = constant.chain(own).map(|(name, value)| pair(name, value)).collect();
+            labels.sort();
+            metric.set_label(labels);
+            metric
+        });
         let mut family = MetricFamily::default();
         family.set_name(self.name.into());
         family.set_help(self.help.into());
         family.set_field_type(self.kind);
-        family.set_metric(metrics);
+        family.set_metric(metrics.collect());
         family
     }
 
-    fn metric(&self, value: u64, labels: Vec<(&str, String)>, constant: &HashMap<String, String>) -> Metric {
-        let mut metric = Metric::from_label(pairs(labels, constant));
+    /// A counter or gauge without labels.
+    fn metric(&self, value: u64) -> Metric {
+        let mut metric = Metric::default();
         if self.kind == MetricType::COUNTER {
             let mut counter = Counter::default();
             counter.set_value(value as f64);
@@ -211,25 +213,6 @@ impl<R> ReportMetric<R> {
         }
         metric
     }
-}
-
-fn histogram(
-    durations: &DurationCounts,
-    labels: Vec<(&str, String)>,
-    constant: &HashMap<String, String>,
-) -> Metric {
-    let mut metric = Metric::from_label(pairs(labels, constant));
-    metric.set_histogram(durations.histogram());
-    metric
-}
-
-/// The labels of a metric in the order of their names.
-fn pairs(labels: Vec<(&str, String)>, constant: &HashMap<String, String>) -> Vec<LabelPair> {
-    let constant = constant.iter().map(|(name, value)| pair(name, value.clone()));
-    let mut pairs: Vec<_> =
-        constant.chain(labels.into_iter().map(|(name, value)| pair(name, value))).collect();
-    pairs.sort();
-    pairs
 }
 
 /// A count of a report that a metric shows as it is.

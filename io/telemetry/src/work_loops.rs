@@ -23,18 +23,15 @@ pub struct WorkLoops {
     start: Instant,
 }
 
+/// Name of a loop, and the begin of its present round as in [`WorkLoop`].
+type Watched = (String, Arc<AtomicU64>);
+
 /// One loop, in the hands of the task or thread that runs it. A dropped loop counts as waiting, and never hangs.
 #[derive(Debug)]
 pub struct WorkLoop {
     /// Begin of the present round, ms since `start`; 0 while the loop waits.
     round_since_ms: Arc<AtomicU64>,
     start: Instant,
-}
-
-#[derive(Debug)]
-struct Watched {
-    name: String,
-    round_since_ms: Arc<AtomicU64>,
 }
 
 impl Default for WorkLoops {
@@ -49,8 +46,8 @@ impl WorkLoops {
         let round_since_ms = Arc::new(AtomicU64::new(0));
         let mut loops = self.loops.lock();
         // Nothing but this list holds the time of a dropped loop.
-        loops.retain(|watched| Arc::strong_count(&watched.round_since_ms) > 1);
-        loops.push(Watched { name: name.into(), round_since_ms: Arc::clone(&round_since_ms) });
+        loops.retain(|(_, round_since_ms)| Arc::strong_count(round_since_ms) > 1);
+        loops.push((name.into(), Arc::clone(&round_since_ms)));
         WorkLoop { round_since_ms, start: self.start }
     }
 
@@ -61,13 +58,11 @@ impl WorkLoops {
 
     fn hanging_at(&self, now: Instant) -> Option<String> {
         let now_ms = ms_since(self.start, now);
-        let hanging = |watched: &Watched| {
-            let since = watched.round_since_ms.load(Relaxed);
+        let hanging = |(name, round_since_ms): &Watched| {
+            let since = round_since_ms.load(Relaxed);
             let round_ms = now_ms.saturating_sub(since);
             let is_over = since > 0 && u128::from(round_ms) > ROUND_LIMIT.as_millis();
-            is_over.then(|| {
-                format!("{} has not come to the end of its work for {} s", watched.name, round_ms / 1000)
-            })
+            is_over.then(|| format!("{name} has not come to the end of its work for {} s", round_ms / 1000))
         };
         let hanging: Vec<String> = self.loops.lock().iter().filter_map(hanging).collect();
         (!hanging.is_empty()).then(|| hanging.join("\n"))

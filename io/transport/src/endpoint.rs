@@ -36,24 +36,17 @@ pub enum Scheme {
 const MAX_SHOWN_CHARS: usize = 80;
 
 impl Scheme {
+    /// Name and default port of every scheme, in the order of the enum.
+    const TABLE: [(&'static str, u16); 4] = [("mqtt", 1883), ("mqtts", 8883), ("http", 80), ("https", 443)];
+
     /// Name in an address.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Mqtt => "mqtt",
-            Self::Mqtts => "mqtts",
-            Self::Http => "http",
-            Self::Https => "https",
-        }
+        Self::TABLE[self as usize].0
     }
 
     /// Port of an address that does not name its port.
     pub fn default_port(self) -> u16 {
-        match self {
-            Self::Mqtt => 1883,
-            Self::Mqtts => 8883,
-            Self::Http => 80,
-            Self::Https => 443,
-        }
+        Self::TABLE[self as usize].1
     }
 
     /// Whether the scheme needs TLS.
@@ -132,7 +125,7 @@ impl Endpoint {
     /// The same server with another path and query, which must begin with `/`.
     #[must_use]
     pub fn with_path(&self, path: &str) -> Self {
-        Self { path: if path == "/" { String::new() } else { percent_encoded(path) }, ..self.clone() }
+        Self { path: if path == "/" { String::new() } else { encoded_path(path) }, ..self.clone() }
     }
 
     /// Protocol.
@@ -183,8 +176,7 @@ impl FromStr for Endpoint {
             }
         };
         let endpoint = Self::new(scheme, host, port).map_err(|_| form())?;
-        let path = path.split('#').next().unwrap_or_default();
-        let path = percent_encoded(path);
+        let path = encoded_path(path.split('#').next().unwrap_or_default());
         let path = if path.starts_with('?') { format!("/{path}") } else { path };
         match path.as_str() {
             "" | "/" => Ok(endpoint),
@@ -195,16 +187,14 @@ impl FromStr for Endpoint {
 }
 
 /// A path and query in the characters of RFC 3986. A percent sign stays: most often the text is encoded already.
-fn percent_encoded(path: &str) -> String {
-    let mut encoded = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
+fn encoded_path(path: &str) -> String {
+    percent_encoded(path, |byte| byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&byte))
+}
+
+/// A text with `%` and two digits in place of each byte that does not stay.
+pub(crate) fn percent_encoded(text: &str, stays: impl Fn(u8) -> bool) -> String {
+    let encode = |byte| if stays(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(encode).collect()
 }
 
 /// Host without brackets, and the digits of the port where the address has one.

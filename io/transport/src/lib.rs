@@ -46,7 +46,7 @@ pub use held_port::held_port;
 #[cfg(feature = "http-client")]
 pub use http_client::{HttpAnswers, HttpClient, HttpClientConfig, HttpConnector};
 #[cfg(feature = "grpc-server")]
-pub use http_server::grpc::{GrpcCall, GrpcLimits, GrpcStatus, serve_grpc};
+pub use http_server::grpc::{GrpcCall, GrpcLimits, GrpcMessageError, GrpcStatus, serve_grpc};
 #[cfg(feature = "http-server")]
 pub use http_server::{
     CloseReason, ClosedConnections, HttpListener, RequestConnection, ServerLimits, listen, serve,

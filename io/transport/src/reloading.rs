@@ -78,9 +78,7 @@ impl<T> Reloading<T> {
         }
         Arc::clone(&state.value)
     }
-}
 
-impl<T> Reloading<T> {
     /// Whether the present files cannot be used, so that the value still comes from earlier files.
     pub fn has_failed(&self) -> bool {
         self.get();

@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 /// A TCP stream whose bytes are counted.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    pub(crate) stream: TcpStream,
+    stream: TcpStream,
     wire: Arc<WireCounters>,
     /// Whether every read is acknowledged at once; otherwise the kernel may wait for 40 ms.
     acknowledges_at_once: bool,
@@ -111,5 +111,21 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_small_packet_is_sent_at_once() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let stream = TcpStream::connect(address).await.expect("a listener");
+        let socket = Socket::new(stream, Arc::default(), false).expect("open");
+        assert!(socket.stream.nodelay().expect("open"), "TCP_NODELAY");
     }
 }

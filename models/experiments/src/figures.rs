@@ -215,19 +215,12 @@ fn policy(plan: &Plan, target: &Target, logits: &RunLogits) -> Result<Policy, Po
     Ok(fitted.within(&fitted.limit(target, part), target, &plan.data.name))
 }
 
-/// The policy with another exit score at an exit, at the same temperature.
-fn with_rule(policy: &Policy, exit: Exit, rule: ExitRule) -> Policy {
-    let mut policy = policy.clone();
-    policy.of_mut(exit).rule = rule;
-    policy
-}
-
 fn calibration_error(part: &PartFile, policy: &Policy) -> Option<ExitValues> {
     let errors = part.logits.exits.iter().map(|(exit, _)| {
-        let policy = with_rule(policy, exit, ExitRule::MaxProbability);
+        let policy = ExitPolicy { rule: ExitRule::MaxProbability, ..policy.of(exit).clone() };
         let seen = (0..part.samples.len()).filter(|sample| !part.samples.seen[*sample].is_empty());
         let answers = seen.map(|sample| {
-            let answer = policy.of(exit).assess(part.logits.input(exit, sample, part.samples.seen[sample]));
+            let answer = policy.assess(part.logits.input(exit, sample, part.samples.seen[sample]));
             (answer.confidence, answer.class == part.samples.labels[sample])
         });
         Some((exit, metrics::calibration_error(&answers.collect::<Vec<_>>())?))

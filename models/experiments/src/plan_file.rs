@@ -22,7 +22,6 @@ pub(super) struct PlanFile {
     pub(super) title: String,
     pub(super) about: String,
     network: PathBuf,
-    #[serde(default)]
     recipe: Option<PathBuf>,
     pub(super) seeds: Vec<u64>,
     #[serde(default)]
@@ -31,7 +30,6 @@ pub(super) struct PlanFile {
     pub(super) loss_points: Vec<f64>,
     #[serde(default)]
     pub(super) missing: usize,
-    #[serde(default)]
     pub(super) reference: Option<String>,
     pub(super) data: DataPlan,
     #[serde(default)]
@@ -76,10 +74,8 @@ pub struct DataPlan {
     #[serde(default)]
     pub path: PathBuf,
     /// Number of folds, each another division of the data into parts; the usual parts when left out.
-    #[serde(default)]
     pub folds: Option<usize>,
     /// Samples from the start of the train part; all when left out.
-    #[serde(default)]
     pub limit_train: Option<usize>,
     /// Input for an absent view, in rows that state none.
     #[serde(default)]
@@ -128,11 +124,8 @@ pub(super) struct Axis {
 #[serde(deny_unknown_fields)]
 pub(super) struct RowPlan {
     name: String,
-    #[serde(default)]
     network_file: Option<PathBuf>,
-    #[serde(default)]
     recipe_file: Option<PathBuf>,
-    #[serde(default)]
     absent: Option<AbsentView>,
     #[serde(default)]
     network: Table,
@@ -193,15 +186,13 @@ impl PlanFile {
         }
         let rows: Vec<Row> =
             planned.iter().map(|row| self.row(file, folder, row)).collect::<Result<_, _>>()?;
-        if let Some(twice) =
-            (1..rows.len()).find(|at| rows[..*at].iter().any(|row| row.slug() == rows[*at].slug()))
-        {
-            let first = rows.iter().find(|row| row.slug() == rows[twice].slug()).unwrap_or(&rows[twice]);
-            let names = [&first.name, &rows[twice].name];
-            return Err(FileError::invalid(
-                file,
-                format!("rows: expected names of different letters and digits, found {names:?}"),
-            ));
+        let twice = rows.iter().enumerate().find_map(|(at, row)| {
+            let first = rows[..at].iter().find(|first| first.slug() == row.slug())?;
+            Some([&first.name, &row.name])
+        });
+        if let Some(names) = twice {
+            let message = format!("rows: expected names of different letters and digits, found {names:?}");
+            return Err(FileError::invalid(file, message));
         }
         if let Some(row) = rows.iter().find(|row| row.slug().is_empty() || row.name.contains(['|', '\n'])) {
             let message = format!(
@@ -217,12 +208,16 @@ impl PlanFile {
         let in_row = |text: String| FileError::invalid(file, format!("row {:?}: {text}", row.name));
         let spec_file = folder.join(row.network_file.as_ref().unwrap_or(&self.network));
         let changes = [&self.changes.network, &row.network];
-        let text = changed(&spec_file, &file_error::read("spec", &spec_file)?, changes)?;
+        let text = file_error::read("spec", &spec_file).map_err(|error| in_row(error.to_string()))?;
+        let text = changed(&spec_file, &text, changes)?;
         let spec = Spec::parse(&spec_file, &text).map_err(|error| in_row(in_changed(error, changes)))?;
         let recipe_file = row.recipe_file.as_ref().or(self.recipe.as_ref()).map(|name| folder.join(name));
         let (recipe_file, text) = match recipe_file {
             None => (PathBuf::from("default recipe"), headwater_training::recipe::DEFAULT.to_owned()),
-            Some(file) => (file.clone(), file_error::read("recipe", &file)?),
+            Some(file) => {
+                let text = file_error::read("recipe", &file);
+                (file.clone(), text.map_err(|error| in_row(error.to_string()))?)
+            }
         };
         let changes = [&self.changes.recipe, &row.recipe];
         let text = changed(&recipe_file, &text, changes)?;

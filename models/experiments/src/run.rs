@@ -6,18 +6,17 @@ use std::path::{Path, PathBuf};
 
 use headwater_protocol::SlotSet;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::plan::{Plan, Run};
 use headwater_calibration::data::{AbsentView, Parts, Samples};
-use headwater_calibration::logits_file::{self, LogitsFileError, PartFile};
+use headwater_calibration::logits_file::{self, PartFile};
 use headwater_calibration::number_file::write_whole;
 use headwater_samples::Part;
 use headwater_training::coding_fit::fitted_coding;
 use headwater_training::evaluation::evaluate;
 use headwater_training::experiment::{Experiment, RunInfo};
 use headwater_training::joint::Event;
-use headwater_training::run::{RunError, RunFolder, train};
+use headwater_training::run::{RunFolder, train};
 use headwater_training::scale_out::Alone;
 
 /// Parts of the data, loaded once for each group of runs that [`groups`] gives.
@@ -33,20 +32,6 @@ pub struct LoadedParts {
     pub evaluated: Samples,
     /// Whether the samples are frames of one recording.
     pub is_recording: bool,
-}
-
-/// A run that cannot be finished.
-#[derive(Debug, Error)]
-pub enum TableError {
-    /// Training failed.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// The system refuses a thread, or the folder cannot be written or has another run.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// Logits cannot be written or read.
-    #[error(transparent)]
-    Logits(#[from] LogitsFileError),
 }
 
 /// Logits of a finished run.
@@ -138,21 +123,22 @@ pub fn is_done(plan: &Plan, run: Run, folder: &Path) -> bool {
 /// Trains a run below `folder` to its end, from its newest checkpoint, and writes its logits.
 ///
 /// # Errors
-/// [`TableError`].
+/// Training failed, or the folder cannot be written or has another run.
 pub fn complete(
     plan: &Plan,
     run: Run,
     (folder, commit): (&Path, Option<String>),
     parts: &LoadedParts,
     notify: impl FnMut(&Event<'_>),
-) -> Result<(), TableError> {
+) -> io::Result<()> {
     let (recipe, info) = plan.identity(run);
     let info = RunInfo { commit, ..info };
     let spec = plan.rows[run.row].spec.clone();
     headwater_training::memory::check(&spec, &recipe).map_err(io::Error::other)?;
-    let experiment = Experiment::new(spec, recipe, info).map_err(io::Error::other)?;
+    let experiment = Experiment::new(spec, recipe, info)?;
     let folder = RunFolder::create(&folder.join(run.folder(plan)), &experiment)?;
-    let mut checkpoint = train(&experiment, &Alone, &folder, [&parts.train, &parts.validation], notify)?;
+    let mut checkpoint = train(&experiment, &Alone, &folder, [&parts.train, &parts.validation], notify)
+        .map_err(io::Error::other)?;
     let state = &mut checkpoint.state;
     state.coding = fitted_coding(&experiment, state, &parts.train, &parts.validation);
     let files = LogitsFolder(folder.file("logits"));
@@ -162,7 +148,7 @@ pub fn complete(
     let mut write = |file: &Path, samples: &Samples| {
         let logits = evaluate(&experiment, &checkpoint.state, samples);
         names.push(file_name(file));
-        logits_file::write(file, &named(identity, file), samples, &logits)
+        logits_file::write(file, &named(identity, file), samples, &logits).map_err(io::Error::other)
     };
     // If the page shows the validation part, its file with no device missing is written below.
     if plan.part != Part::Validation {
@@ -177,8 +163,7 @@ pub fn complete(
         write(&files.without(plan.part, missing), &evaluated)?;
     }
     let done = Done { class_prior: parts.train.prior(), is_recording: parts.is_recording, files: names };
-    write_whole(&files.done(), &serde_json::to_vec(&done).map_err(io::Error::other)?)?;
-    Ok(())
+    write_whole(&files.done(), &serde_json::to_vec(&done)?)
 }
 
 /// Identity of one file of a run; contains the file's name, so that no file of a run is taken for another.
@@ -190,20 +175,19 @@ fn file_name(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn read_named(file: &Path, identity: &str) -> Result<PartFile, LogitsFileError> {
-    logits_file::read(file, &named(identity, file))
+fn read_named(file: &Path, identity: &str) -> io::Result<PartFile> {
+    logits_file::read(file, &named(identity, file)).map_err(io::Error::other)
 }
 
 /// Reads the logits of a run below `folder` that is done.
 ///
 /// # Errors
-/// [`TableError`]: a file is missing, damaged or of another run.
-pub fn read(plan: &Plan, run: Run, folder: &Path) -> Result<RunLogits, TableError> {
+/// A file is missing, damaged or of another run.
+pub fn read(plan: &Plan, run: Run, folder: &Path) -> io::Result<RunLogits> {
     let folder = folder.join(run.folder(plan));
     let identity = plan.identity(run).1.identity;
     let files = LogitsFolder(folder.join("logits"));
-    let info: RunInfo =
-        serde_json::from_slice(&std::fs::read(folder.join("run.json"))?).map_err(io::Error::other)?;
+    let info: RunInfo = serde_json::from_slice(&std::fs::read(folder.join("run.json"))?)?;
     let Done { class_prior, is_recording, files: names } = files.read_done().ok_or_else(|| {
         io::Error::other(format!("{}: expected the end of a run, found none", files.done().display()))
     })?;
@@ -213,7 +197,7 @@ pub fn read(plan: &Plan, run: Run, folder: &Path) -> Result<RunLogits, TableErro
     let calibration = has_calibration.then(|| read_named(&calibration, &identity)).transpose()?;
     let patterns = plan.patterns(validation.samples.slots).into_iter();
     let of_missing = |missing| Ok((missing, read_named(&files.without(plan.part, missing), &identity)?));
-    let evaluated = patterns.map(of_missing).collect::<Result<_, LogitsFileError>>()?;
+    let evaluated = patterns.map(of_missing).collect::<io::Result<_>>()?;
     Ok(RunLogits { commit: info.commit, class_prior, is_recording, validation, calibration, evaluated })
 }
 

@@ -56,9 +56,7 @@ impl Spec {
         let edges = cost.edges.into_iter().chain(shapes.edge.is_some().then_some(cost.edge));
         devices.chain(edges).chain([cost.cloud])
     }
-}
 
-impl Spec {
     /// Estimated memory of training in bytes, for batches of so many samples on so many workers. [`u64::MAX`] stands for more than a number can say.
     ///
     /// ```text

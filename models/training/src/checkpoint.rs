@@ -2,6 +2,7 @@
 //! parameters, statistics, first and second moments, outer velocity. A kill at any moment leaves a valid checkpoint; the last two
 //! are kept.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,9 @@ use headwater_calibration::number_file::{self, Magic, write_whole};
 use headwater_calibration::part_logits::ExitShares;
 
 const MAGIC: Magic = *b"HWCKPT02";
-/// Number of checkpoints kept in a folder.
+/// End of the names of checkpoints.
+const END: &str = ".hwck";
+/// Number of checkpoints kept in a folder, and of files of each rank.
 const KEPT: usize = 2;
 
 /// Progress of a run.
@@ -88,70 +91,38 @@ struct Header {
 
 /// A checkpoint that cannot be used.
 #[derive(Debug, Error)]
-pub enum CheckpointError {
-    /// Reading or writing failed.
-    #[error("checkpoint {}: {source}", file.display())]
-    Io {
-        /// The file.
-        file: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
-    /// The file is cut off or altered.
-    #[error("checkpoint {}: {reason}; the run was probably killed while writing it", file.display())]
-    Damaged {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with the file, in words.
-        reason: String,
-    },
-    /// The file is from another version of the program.
-    #[error(
-        "checkpoint {}: expected form {}, found form {found}, of another version of headwater-train; choose another --out to train again, or finish the \
-         run with that version",
-        file.display(),
-        String::from_utf8_lossy(&MAGIC)
-    )]
-    OtherForm {
-        /// The file.
-        file: PathBuf,
-        /// First bytes of the file.
-        found: String,
-    },
-    /// The file is from a run with another spec, recipe, seed or data.
-    #[error("checkpoint {}: expected run {expected}, found run {found}; choose another --out", file.display())]
-    OtherRun {
-        /// The file.
-        file: PathBuf,
-        /// Identity of this run.
-        expected: String,
-        /// Identity in the file.
-        found: String,
-    },
+#[error("checkpoint {}: {reason}", .file.display())]
+pub struct CheckpointError {
+    file: PathBuf,
+    reason: String,
+    /// Whether the file is from another version of the program, or from a run with another spec, recipe, seed or data.
+    is_foreign: bool,
+}
+
+impl CheckpointError {
+    fn new(file: &Path, reason: impl fmt::Display) -> Self {
+        Self { file: file.to_owned(), reason: reason.to_string(), is_foreign: false }
+    }
 }
 
 impl Checkpoint {
     /// Writes the checkpoint into `folder` and removes all but the last two.
     ///
     /// # Errors
-    /// [`CheckpointError::Io`].
+    /// The file cannot be written, or the folder cannot be listed.
     pub fn write(&self, folder: &Path, run: &str) -> Result<(), CheckpointError> {
         let file = folder.join(name(self.progress.step));
-        let failed = |source| CheckpointError::Io { file: file.clone(), source };
+        let failed = |error| CheckpointError::new(&file, error);
         write_whole(&file, &self.encode(run)).map_err(failed)?;
         // The sync makes the rename itself durable. A folder that cannot be synced does not stop the run.
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
-        for old in list(folder).map_err(failed)?.into_iter().skip(KEPT) {
-            let _ = fs::remove_file(old);
-        }
-        Ok(())
+        remove_old(folder, END).map_err(failed)
     }
 
     /// The newest valid checkpoint in `folder`, and the errors of newer checkpoints that were skipped.
     ///
     /// # Errors
-    /// [`CheckpointError::OtherRun`] and [`CheckpointError::OtherForm`] for a checkpoint of another run or version,
-    /// [`CheckpointError::Io`] when the folder cannot be listed.
+    /// A checkpoint is of another run or version, or the folder cannot be listed.
     pub fn newest(folder: &Path, run: &str) -> Result<(Option<Self>, Vec<CheckpointError>), CheckpointError> {
         Self::newest_before(folder, run, u64::MAX)
     }
@@ -166,15 +137,15 @@ impl Checkpoint {
         step: u64,
     ) -> Result<(Option<Self>, Vec<CheckpointError>), CheckpointError> {
         let mut skipped = Vec::new();
-        let failed = |source| CheckpointError::Io { file: folder.to_owned(), source };
+        let failed = |error| CheckpointError::new(folder, error);
         let end = folder.join(name(step));
-        for file in list(folder).map_err(failed)?.into_iter().filter(|file| step == u64::MAX || *file < end) {
-            let read = fs::read(&file).map_err(|source| CheckpointError::Io { file: file.clone(), source });
+        for file in
+            list(folder, END).map_err(failed)?.into_iter().filter(|file| step == u64::MAX || *file < end)
+        {
+            let read = fs::read(&file).map_err(|error| CheckpointError::new(&file, error));
             match read.and_then(|bytes| Self::decode(&file, &bytes, run)) {
                 Ok(checkpoint) => return Ok((Some(checkpoint), skipped)),
-                Err(error @ (CheckpointError::OtherRun { .. } | CheckpointError::OtherForm { .. })) => {
-                    return Err(error);
-                }
+                Err(error) if error.is_foreign => return Err(error),
                 Err(error) => skipped.push(error),
             }
         }
@@ -194,17 +165,26 @@ impl Checkpoint {
     /// # Errors
     /// [`CheckpointError`]: damaged, of another version, or of another run.
     pub fn decode(file: &Path, bytes: &[u8], run: &str) -> Result<Self, CheckpointError> {
-        let damaged = |reason: String| CheckpointError::Damaged { file: file.to_owned(), reason };
+        let damaged = |reason: String| {
+            CheckpointError::new(file, format!("{reason}; the run was probably killed while writing it"))
+        };
+        let foreign =
+            |reason: String| CheckpointError { is_foreign: true, ..CheckpointError::new(file, reason) };
         if let Some(form) = bytes.first_chunk::<8>().filter(|form| **form != MAGIC && form[..6] == MAGIC[..6])
         {
-            let found = String::from_utf8_lossy(form).into_owned();
-            return Err(CheckpointError::OtherForm { file: file.to_owned(), found });
+            let [expected, found] = [&MAGIC, form].map(|form| String::from_utf8_lossy(form));
+            return Err(foreign(format!(
+                "expected form {expected}, found form {found}, of another version of headwater-train; choose another --out to train again, or finish the \
+                 run with that version"
+            )));
         }
         let (header, lists): (Header, Vec<Vec<f32>>) =
             number_file::decode(MAGIC, bytes).map_err(|error| damaged(error.to_string()))?;
         if header.run != run {
-            let (expected, found) = (run.to_owned(), header.run);
-            return Err(CheckpointError::OtherRun { file: file.to_owned(), expected, found });
+            return Err(foreign(format!(
+                "expected run {run}, found run {}; choose another --out",
+                header.run
+            )));
         }
         let lists: [Vec<f32>; 5] =
             lists.try_into().map_err(|_| damaged("expected five lists of numbers".to_owned()))?;
@@ -215,14 +195,22 @@ impl Checkpoint {
 }
 
 fn name(step: u64) -> String {
-    format!("checkpoint-{step:09}.hwck")
+    format!("checkpoint-{step:09}{END}")
 }
 
-/// Checkpoints in a folder, newest first.
-fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+/// Removes all files of a folder whose names end so, but for the newest ones.
+pub(crate) fn remove_old(folder: &Path, end: &str) -> io::Result<()> {
+    list(folder, end)?.into_iter().skip(KEPT).for_each(|old| {
+        let _ = fs::remove_file(old);
+    });
+    Ok(())
+}
+
+/// Files of a folder whose names end so, newest first.
+fn list(folder: &Path, end: &str) -> io::Result<Vec<PathBuf>> {
     let files = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
     let mut files = files.collect::<io::Result<Vec<_>>>()?;
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "hwck"));
+    files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().ends_with(end)));
     files.sort_unstable_by(|a, b| b.cmp(a));
     Ok(files)
 }

@@ -21,7 +21,7 @@ const LEAST_VIEWS: usize = 100;
 const CHUNK: usize = 128;
 
 /// Outputs of the device section of one slot for its views.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct SlotOutputs {
     /// `[views, classes]`, not rounded.
     scores: Vec<f32>,
@@ -112,8 +112,7 @@ fn slot_outputs(experiment: &Experiment, state: &State, samples: &Samples) -> Ve
     let (network, layout) = (&experiment.network, &experiment.network.layout);
     let indices: Vec<usize> = (0..samples.len().min(FITTED_SAMPLES)).collect();
     let shares = experiment.workers.share(&indices, |share| {
-        let mut slots: Vec<SlotOutputs> = Vec::new();
-        slots.resize_with(samples.slots, SlotOutputs::default);
+        let mut slots = vec![SlotOutputs::default(); samples.slots];
         for chunk in share.chunks(CHUNK) {
             let batch = Batch::plain(samples, chunk.iter().copied());
             let outputs = network.devices(&Pass::inference(TrainedState { layout, state }), &batch);
@@ -128,8 +127,7 @@ fn slot_outputs(experiment: &Experiment, state: &State, samples: &Samples) -> Ve
         }
         slots
     });
-    let mut all: Vec<SlotOutputs> = Vec::new();
-    all.resize_with(samples.slots, SlotOutputs::default);
+    let mut all = vec![SlotOutputs::default(); samples.slots];
     for share in shares {
         for (all, more) in all.iter_mut().zip(share) {
             all.scores.extend(more.scores);

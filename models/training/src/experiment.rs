@@ -1,6 +1,7 @@
 //! An experiment: everything that determines a run.
 
-use rayon::ThreadPoolBuildError;
+use std::io;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -44,7 +45,7 @@ impl Experiment {
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub fn new(spec: Spec, recipe: Recipe, info: RunInfo) -> Result<Self, ThreadPoolBuildError> {
+    pub fn new(spec: Spec, recipe: Recipe, info: RunInfo) -> io::Result<Self> {
         let (network, workers) = (Network::new(spec), Workers::new(recipe.workers)?);
         Ok(Self { recipe, info, network, workers })
     }

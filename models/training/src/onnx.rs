@@ -55,14 +55,18 @@ impl Graph {
             values.len(),
             "a constant has as many values as its shape"
         );
-        let name = self.name();
-        self.graph.initializer.push(TensorProto {
-            name: name.clone(),
-            dims: shape.iter().map(|n| *n as i64).collect(),
-            data_type: DataType::Float as i32,
-            raw_data: values.iter().flat_map(|value| value.to_le_bytes()).collect(),
-            ..Default::default()
-        });
+        self.initializer(
+            shape,
+            DataType::Float,
+            values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        )
+    }
+
+    /// A constant tensor of raw numbers, little endian.
+    fn initializer(&mut self, shape: &[usize], data_type: DataType, raw_data: Vec<u8>) -> Value {
+        let (name, dims) = (self.name(), shape.iter().map(|n| *n as i64).collect());
+        let (data_type, tensor) = (data_type as i32, TensorProto::default());
+        self.graph.initializer.push(TensorProto { name: name.clone(), dims, data_type, raw_data, ..tensor });
         Value(name)
     }
 
@@ -78,21 +82,9 @@ impl Graph {
 
     /// The first channels of `x`.
     pub fn first_channels(&mut self, x: &Value, channels: usize) -> Value {
-        let [start, end, axis] = [0, channels as i64, 1].map(|number| self.index(number));
+        let [start, end, axis] = [0, channels as i64, 1]
+            .map(|number: i64| self.initializer(&[1], DataType::Int64, number.to_le_bytes().to_vec()));
         self.node("Slice", &[x, &start, &end, &axis], vec![])
-    }
-
-    /// A constant list of one index.
-    fn index(&mut self, index: i64) -> Value {
-        let name = self.name();
-        self.graph.initializer.push(TensorProto {
-            name: name.clone(),
-            dims: vec![1],
-            data_type: DataType::Int64 as i32,
-            raw_data: index.to_le_bytes().to_vec(),
-            ..Default::default()
-        });
-        Value(name)
     }
 
     /// Applies an activation to `x`.

@@ -36,14 +36,20 @@ pub fn sums_of(workers: &[Gradients]) -> LossSums {
     sums
 }
 
-/// Moves the running statistics towards the statistics of a step.
-pub fn update_statistics(layout: &Layout, state: &mut State, found: &Gradients, momentum: f32) {
-    for (range, found) in layout.statistics.iter().zip(&found.statistics) {
+/// Updates each running statistic by the statistic found; a batch norm that is `None` in `found` keeps its running statistics.
+pub fn update_statistics(
+    layout: &Layout,
+    state: &mut State,
+    found: &[Option<BatchStatistics>],
+    update: impl Fn(&mut f32, f32),
+) {
+    for (range, found) in layout.statistics.iter().zip(found) {
         let Some(found) = found else { continue };
         let values = found.mean.iter().chain(&found.variance);
-        for (running, value) in state.statistics[range.clone()].iter_mut().zip(values) {
-            *running += momentum * (value - *running);
-        }
+        state.statistics[range.clone()]
+            .iter_mut()
+            .zip(values)
+            .for_each(|(running, value)| update(running, *value));
     }
 }
 

@@ -30,7 +30,6 @@ pub fn run_report(
     policy: &Policy,
     parts: &PartReports,
 ) -> serde_json::Value {
-    let calibration_samples = parts.calibration_samples;
     let mut cost = serde_json::json!(experiment.network.spec.cost());
     cost["link"] = serde_json::json!({
         "scores": links.scores_bytes,
@@ -41,7 +40,7 @@ pub fn run_report(
     serde_json::json!({
         "network": experiment.network.spec.network.network.name,
         "run": experiment.info,
-        "calibration_samples": calibration_samples,
+        "calibration_samples": parts.calibration_samples,
         "thresholds": parts.thresholds,
         "recipe": experiment.recipe,
         "cost": cost,

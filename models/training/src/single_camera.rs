@@ -1,12 +1,11 @@
 //! Difficulty of a data set: accuracy of a plain float network on one camera alone.
 
+use std::io;
 use std::path::Path;
 
 use headwater_inference::exit::argmax;
 use headwater_protocol::{Exit, Slot, SlotSet};
-use rayon::ThreadPoolBuildError;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::evaluation::evaluate;
 use crate::experiment::{Experiment, RunInfo};
@@ -52,17 +51,6 @@ pub fn plain_network(samples: &Samples) -> Result<Spec, FileError> {
     Spec::parse(Path::new("single-camera"), &text)
 }
 
-/// A camera that cannot be measured.
-#[derive(Debug, Error)]
-pub enum SingleCameraError {
-    /// The system refuses a thread.
-    #[error("starting the workers: {0}")]
-    Workers(#[from] ThreadPoolBuildError),
-    /// The loss or a gradient is not finite, or the loss is too large.
-    #[error(transparent)]
-    Diverged(#[from] Diverged),
-}
-
 /// Steps of warm-up, at most half of a run. A number and not a share of the run, since cameras see different numbers of samples and
 /// their networks are compared.
 const WARM_UP_STEPS: f32 = 200.0;
@@ -70,14 +58,14 @@ const WARM_UP_STEPS: f32 = 200.0;
 /// Trains a plain network on the views of `slot` in `train`, and measures the network on `test`.
 ///
 /// # Errors
-/// [`SingleCameraError`].
+/// The system refuses a thread, or training diverged.
 pub fn single_camera(
     spec: Spec,
     recipe: &Recipe,
     train: &Samples,
     test: &Samples,
     slot: Slot,
-) -> Result<CameraResult, SingleCameraError> {
+) -> io::Result<CameraResult> {
     let (camera_train, camera_test) = (views_of(train, slot), views_of(test, slot));
     let mut recipe = Recipe { augment: Augment::default(), ..recipe.clone() };
     recipe.optimiser.warm_up = WARM_UP_STEPS / recipe.steps(camera_train.len()) as f32;
@@ -91,7 +79,7 @@ pub fn single_camera(
         ..camera_train
     };
     let mut trainer = Trainer::new(&experiment, &Alone, [&camera_train, &no_validation], None);
-    trainer.run(|_| Ok::<(), Diverged>(()))?;
+    trainer.run(|_| Ok::<(), Diverged>(())).map_err(io::Error::other)?;
     let logits = evaluate(&experiment, &trainer.checkpoint.state, &camera_test);
     let seen = camera_test.len();
     let right =

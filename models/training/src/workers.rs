@@ -3,7 +3,9 @@
 //! A worker is a thread pool of one thread: burn then runs all of a worker's operations on that thread, which is faster here than
 //! two threads inside each operation.
 
-use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+use std::io;
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// The threads that train.
 pub struct Workers(Vec<ThreadPool>);
@@ -13,11 +15,12 @@ impl Workers {
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub fn new(count: usize) -> Result<Self, ThreadPoolBuildError> {
+    pub fn new(count: usize) -> io::Result<Self> {
         let pool = |index| {
             ThreadPoolBuilder::new().num_threads(1).thread_name(move |_| format!("worker-{index}")).build()
         };
-        Ok(Self((0..count.max(1)).map(pool).collect::<Result<_, _>>()?))
+        let pools = (0..count.max(1)).map(pool).collect::<Result<Vec<_>, _>>();
+        Ok(Self(pools.map_err(|error| io::Error::other(format!("starting the workers: {error}")))?))
     }
 
     /// Number of workers.

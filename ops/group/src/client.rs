@@ -91,7 +91,8 @@ pub(crate) async fn first_connection(
         Ok(Ok(None)) => Ok(()),
         Ok(Ok(Some(ConnectFailure::Subscription { filter, code, needs_rights: true }))) => {
             let reason = format!("it does not allow the subscription ({code})");
-            Err(GroupError::NotAllowed { broker, topic: filter, reason, roles: &["operator"] })
+            let roles = roles_of(&filter);
+            Err(GroupError::NotAllowed { broker, topic: filter, reason, roles })
         }
         Ok(Ok(Some(failure))) => Err(GroupError::Refused { broker, failure: Box::new(failure) }),
         Ok(Err(error)) => Err(error),
@@ -100,6 +101,14 @@ pub(crate) async fn first_connection(
             let failure = latest.unwrap_or_else(|| ConnectFailure::NoAnswer("no answer".into()));
             Err(GroupError::NotConnected { broker, limit, failure: Box::new(failure) })
         }
+    }
+}
+
+/// Roles that may read a topic of a group.
+fn roles_of(topic: &str) -> &'static [&'static str] {
+    match topic.rsplit('/').next() {
+        Some("result" | "settled" | "leader") => &["operator", "consumer"],
+        _ => &["operator"],
     }
 }
 
@@ -135,20 +144,8 @@ impl GroupClient {
             has_account: false,
         };
         let link = client.link.clone();
-        first_connection(&link, (&address, wait_limit), client.until_connected())
-            .await
-            .map_err(|error| client.with_roles(error))?;
+        first_connection(&link, (&address, wait_limit), client.until_connected()).await?;
         Ok(client)
-    }
-
-    /// Puts the roles that may read the refused topic into [`GroupError::NotAllowed`]; returns every other error unchanged.
-    fn with_roles(&self, error: GroupError) -> GroupError {
-        let GroupError::NotAllowed { broker, topic, reason, .. } = error else { return error };
-        let is_for_consumers = [Topic::Result, Topic::Settled, Topic::Leader]
-            .iter()
-            .any(|of_consumers| self.topics.name(of_consumers) == topic);
-        let roles = if is_for_consumers { &["operator", "consumer"][..] } else { &["operator"] };
-        GroupError::NotAllowed { broker, topic, reason, roles }
     }
 
     async fn until_connected(&mut self) -> Result<(), GroupError> {

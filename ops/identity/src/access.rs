@@ -2,25 +2,9 @@
 
 use std::fmt::Write;
 
-use headwater_protocol::{GroupId, SiteId};
+use headwater_protocol::SiteId;
 
 use crate::member::{Member, PageRights};
-
-/// What a rule allows: to read or to write a topic, in Mosquitto's words.
-#[derive(Clone, Copy)]
-enum Access {
-    Read,
-    Write,
-}
-
-impl Access {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-        }
-    }
-}
 
 /// Mosquitto's access file for these members, which must not be revoked. A member that has rights in no group gets no rule.
 pub(crate) fn rules<'a>(site: &SiteId, members: impl IntoIterator<Item = &'a Member>) -> String {
@@ -35,31 +19,29 @@ pub(crate) fn rules<'a>(site: &SiteId, members: impl IntoIterator<Item = &'a Mem
         let _ = write!(text, "\n# {} {member}\nuser {}\n", member.role.name(), member.user(site));
         for group in member.groups() {
             for (access, topic) in rules_of(member) {
-                let _ = writeln!(text, "topic {} {}", access.word(), full(site, group, &topic));
+                let _ = writeln!(text, "topic {access} headwater/v1/{site}/{group}/{topic}");
             }
         }
     }
     text
 }
 
-fn full(site: &SiteId, group: &GroupId, topic: &str) -> String {
-    format!("headwater/v1/{site}/{group}/{topic}")
-}
-
-/// Topics that a member publishes (write) and reads, without the prefix of the group.
-fn rules_of(member: &Member) -> impl Iterator<Item = (Access, String)> {
+/// Topics that a member publishes (`write`) and reads (`read`), without the prefix of the group.
+fn rules_of(member: &Member) -> impl Iterator<Item = (&'static str, String)> {
     let (publishes, reads) = member.role.topics();
     let (more, more_reads) = member.page.as_ref().map(PageRights::topics).unwrap_or_default();
-    let of = |access: Access, topics: [&'static [&'static str]; 2]| {
+    let of = |access: &'static str, topics: [&'static [&'static str]; 2]| {
         let topics = topics.into_iter().flatten();
         topics.map(move |topic| (access, topic.replace("{name}", &member.name)))
     };
-    of(Access::Write, [publishes, more]).chain(of(Access::Read, [reads, more_reads]))
+    of("write", [publishes, more]).chain(of("read", [reads, more_reads]))
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use headwater_protocol::GroupId;
 
     use super::*;
     use crate::role::Role;
@@ -84,7 +66,7 @@ mod tests {
     fn a_birth_is_written_by_its_device_and_by_the_leader_that_clears_it() {
         let writers = Role::all().filter(|role| role.has_group()).filter(|role| {
             rules_of(&member(*role, "cam-0")).any(|(access, rule)| {
-                matches!(access, Access::Write) && (rule == "dev/+/birth" || rule == "dev/cam-0/birth")
+                access == "write" && (rule == "dev/+/birth" || rule == "dev/cam-0/birth")
             })
         });
         assert_eq!(writers.collect::<Vec<_>>(), [Role::Device, Role::Leader]);
@@ -104,15 +86,13 @@ mod tests {
             "dev/+/cmd",
         ] {
             let writers = Role::all().filter(|role| role.has_group()).filter(|role| {
-                rules_of(&member(*role, "x"))
-                    .any(|(access, rule)| matches!(access, Access::Write) && rule == topic)
+                rules_of(&member(*role, "x")).any(|(access, rule)| access == "write" && rule == topic)
             });
             assert_eq!(writers.collect::<Vec<_>>(), [Role::Leader], "{topic}");
         }
         let readers = Role::all().filter(|role| role.has_group()).filter(|role| {
-            rules_of(&member(*role, "x")).any(|(access, rule)| {
-                matches!(access, Access::Read) && (rule == "#" || rule.ends_with("/frame"))
-            })
+            rules_of(&member(*role, "x"))
+                .any(|(access, rule)| access == "read" && (rule == "#" || rule.ends_with("/frame")))
         });
         assert_eq!(readers.collect::<Vec<_>>(), [Role::Operator]);
     }

@@ -3,63 +3,13 @@
 use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use thiserror::Error;
 
 /// Why an identity was not made, renewed or revoked.
 #[derive(Debug, Error)]
 pub enum EnrollError {
-    /// The folder has a site already.
-    #[error("{}: has the site {site} already; choose another folder, or add members to this one", .folder.display())]
-    SiteExists {
-        /// The folder.
-        folder: PathBuf,
-        /// Name of the site in the folder.
-        site: String,
-    },
-    /// A file or folder cannot be read or written.
-    #[error("{}: {reason}", .path.display())]
-    File {
-        /// The file or folder.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
-    /// Key and certificate of the authority do not belong together.
-    #[error(
-        "{}: expected the certificate of the key in {}, found that of another key; bring back the pair that `headwater enroll init` wrote",
-        .certificate.display(),
-        .key.display()
-    )]
-    AuthorityPair {
-        /// File of the certificate.
-        certificate: PathBuf,
-        /// File of the key.
-        key: PathBuf,
-    },
-    /// The name is taken in its group, or among the members without a group.
-    #[error("{name}: is the {role} already; renew it, or choose another name")]
-    Taken {
-        /// Group and name.
-        name: String,
-        /// Role of the member that has the name.
-        role: &'static str,
-    },
-    /// No member has this name.
-    #[error("{name}: no such member; members are {known}")]
-    Unknown {
-        /// Group and name that was asked for.
-        name: String,
-        /// The members.
-        known: String,
-    },
-    /// The member is revoked.
-    #[error("{0}: is revoked; enroll it under another name")]
-    Revoked(String),
-    /// The group, the name or the hosts do not fit the role.
-    #[error("{0}")]
-    Name(String),
     /// An option of the command has a value that cannot work.
     #[error("{setting}: expected {expected}, found {found:?}; {advice}")]
     Setting {
@@ -72,14 +22,9 @@ pub enum EnrollError {
         /// Advice to the user.
         advice: &'static str,
     },
-    /// A certificate, a key or a list of revoked certificates cannot be made.
-    #[error("{what}: {reason}")]
-    Certificate {
-        /// The certificate, list or key that could not be made.
-        what: String,
-        /// The reason.
-        reason: String,
-    },
+    /// A site, a member or a file cannot be used; the text names it.
+    #[error("{0}")]
+    Refused(String),
 }
 
 impl EnrollError {
@@ -92,12 +37,12 @@ impl EnrollError {
         }
     }
 
-    pub(crate) fn file(path: impl Into<PathBuf>, reason: impl fmt::Display) -> Self {
-        Self::File { path: path.into(), reason: reason.to_string() }
+    pub(crate) fn file(path: impl AsRef<Path>, reason: impl fmt::Display) -> Self {
+        Self::refused(path.as_ref().display(), reason)
     }
 
-    pub(crate) fn certificate(what: impl fmt::Display, reason: impl fmt::Display) -> Self {
-        Self::Certificate { what: what.to_string(), reason: reason.to_string() }
+    pub(crate) fn refused(what: impl fmt::Display, reason: impl fmt::Display) -> Self {
+        Self::Refused(format!("{what}: {reason}"))
     }
 }
 

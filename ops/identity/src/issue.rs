@@ -33,28 +33,20 @@ pub(crate) struct Credentials {
     pub(crate) key: String,
 }
 
-/// A revoked certificate, as the list names it.
-pub(crate) struct Revoked {
-    pub(crate) serial: u64,
-    pub(crate) at: OffsetDateTime,
-}
-
 impl Authority {
-    /// A new authority with a new key; also its own certificate, and the key in PEM.
-    pub(crate) fn generate(site: &SiteId, serial: u64) -> Result<(Self, Credentials), EnrollError> {
-        let of = |reason: rcgen::Error| EnrollError::certificate("authority", reason);
+    /// Certificate and key of a new authority.
+    pub(crate) fn generate(site: &SiteId, serial: u64) -> Result<Credentials, EnrollError> {
+        let of = |reason: rcgen::Error| EnrollError::refused("authority", reason);
         let key = KeyPair::generate().map_err(of)?;
         let mut params = authority_params(site);
         params.serial_number = Some(SerialNumber::from(serial));
         let certificate = params.self_signed(&key).map_err(of)?.pem();
-        let credentials = Credentials { certificate, key: key.serialize_pem() };
-        Ok((Self { issuer: Issuer::new(params, key) }, credentials))
+        Ok(Credentials { certificate, key: key.serialize_pem() })
     }
 
     /// The authority of a key in PEM that [`Authority::generate`] made earlier.
     pub(crate) fn from_key(site: &SiteId, key: &str) -> Result<Self, EnrollError> {
-        let key =
-            KeyPair::from_pem(key).map_err(|reason| EnrollError::certificate("authority.key", reason))?;
+        let key = KeyPair::from_pem(key).map_err(|reason| EnrollError::refused("authority.key", reason))?;
         Ok(Self { issuer: Issuer::new(authority_params(site), key) })
     }
 
@@ -77,7 +69,7 @@ impl Authority {
         hosts: &BTreeSet<String>,
         validity: Validity,
     ) -> Result<Credentials, EnrollError> {
-        let of = |reason: rcgen::Error| EnrollError::certificate(member, reason);
+        let of = |reason: rcgen::Error| EnrollError::refused(member, reason);
         let mut params = CertificateParams::new(hosts.iter().cloned().collect::<Vec<_>>()).map_err(of)?;
         params.distinguished_name = subject(site, member);
         let role = format!("{ROLE_PREFIX}{}", member.role.name());
@@ -95,14 +87,14 @@ impl Authority {
         Ok(Credentials { certificate, key: key.serialize_pem() })
     }
 
-    /// The list of revoked certificates, in PEM.
+    /// The list of revoked certificates, each with its serial number and the time of its revocation, in PEM.
     pub(crate) fn revocation_list(
         &self,
-        revoked: impl IntoIterator<Item = Revoked>,
+        revoked: impl IntoIterator<Item = (u64, OffsetDateTime)>,
         validity: Validity,
     ) -> Result<String, EnrollError> {
-        let of = |reason: rcgen::Error| EnrollError::certificate("revoked.crl", reason);
-        let revoked = revoked.into_iter().map(|Revoked { serial, at }| RevokedCertParams {
+        let of = |reason: rcgen::Error| EnrollError::refused("revoked.crl", reason);
+        let revoked = revoked.into_iter().map(|(serial, at)| RevokedCertParams {
             serial_number: SerialNumber::from(serial),
             revocation_time: at,
             reason_code: Some(RevocationReason::Unspecified),

@@ -66,7 +66,7 @@ impl Member {
     /// A page, which may have several groups.
     ///
     /// # Errors
-    /// [`EnrollError::Name`]: the name is no valid one.
+    /// [`EnrollError::Refused`]: the name is no valid one.
     pub fn page(name: impl Into<String>, rights: PageRights) -> Result<Self, EnrollError> {
         Ok(Self { page: Some(rights), ..Self::new(Role::Page, None, name)? })
     }
@@ -74,11 +74,12 @@ impl Member {
     /// A member whose name and group fit the role.
     ///
     /// # Errors
-    /// [`EnrollError::Name`]: the name is no valid one, a group is missing, or the role takes none.
+    /// [`EnrollError::Refused`]: the name is no valid one, a group is missing, or the role takes none.
     pub fn new(role: Role, group: Option<GroupId>, name: impl Into<String>) -> Result<Self, EnrollError> {
         let name = name.into();
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-        let refused = |reason: String| Err(EnrollError::Name(format!("{} {name:?}: {reason}", role.name())));
+        let refused =
+            |reason: String| Err(EnrollError::Refused(format!("{} {name:?}: {reason}", role.name())));
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_name) {
             return refused(format!("expected 1 to {MAX_NAME_BYTES} of a-z A-Z 0-9 . _ -"));
         }

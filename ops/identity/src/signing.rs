@@ -16,15 +16,15 @@ pub fn write_signing_key(path: &Path) -> Result<(), EnrollError> {
     if path.exists() {
         return Err(EnrollError::file(path, "exists already; choose another name"));
     }
-    let key = KeyPair::generate_for(&PKCS_ED25519)
-        .map_err(|reason| EnrollError::certificate("signing key", reason))?;
+    let key =
+        KeyPair::generate_for(&PKCS_ED25519).map_err(|reason| EnrollError::refused("signing key", reason))?;
     files::write(path, &key.serialize_pem(), SECRET_MODE)
 }
 
 /// Reads a key file; returns the key in PKCS#8 (DER).
 ///
 /// # Errors
-/// [`EnrollError::File`]: the file cannot be read, or holds no ed25519 key.
+/// [`EnrollError`]: the file cannot be read, or holds no ed25519 key.
 pub fn read_signing_key(path: &Path) -> Result<Vec<u8>, EnrollError> {
     let key = KeyPair::from_pem_and_sign_algo(&files::read(path)?, &PKCS_ED25519);
     let key =

@@ -14,7 +14,7 @@ use crate::access;
 use crate::error::EnrollError;
 use crate::files;
 use crate::host::check_hosts;
-use crate::issue::{Authority, Credentials, Revoked, Validity};
+use crate::issue::{Authority, Credentials, Validity};
 use crate::member::Member;
 use crate::mosquitto::{self, BrokerOptions};
 use crate::role::Role;
@@ -32,6 +32,9 @@ const REVOKED: &str = "revoked.crl";
 pub(crate) const CERTIFICATE: &str = "certificate.pem";
 pub(crate) const KEY: &str = "key.pem";
 pub(crate) const MEMBER_AUTHORITY: &str = "authority.pem";
+
+/// Said of a member whose certificates were revoked.
+const IS_REVOKED: &str = "is revoked; enroll it under another name";
 
 /// A certificate that the authority issued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,10 +98,7 @@ impl Site {
         options: &BrokerOptions,
         days: u32,
     ) -> Result<Self, EnrollError> {
-        if folder.join(SITE).exists() {
-            let site = read_record(&folder.join(SITE))?.site.to_string();
-            return Err(EnrollError::SiteExists { folder: folder.into(), site });
-        }
+        check_no_site(folder)?;
         // Everything that can be refused is checked before anything is written.
         options.check()?;
         check_hosts(hosts)?;
@@ -122,10 +122,7 @@ impl Site {
     ) -> Result<Self, EnrollError> {
         let folder = folder.canonicalize().map_err(|error| EnrollError::system(folder, &error))?;
         let lock = files::lock(&folder.join(LOCK))?;
-        if folder.join(SITE).exists() {
-            let site = read_record(&folder.join(SITE))?.site.to_string();
-            return Err(EnrollError::SiteExists { folder, site });
-        }
+        check_no_site(&folder)?;
         files::check_empty(&folder, Some(LOCK))?;
         let BrokerOptions { port, address, folder: broker_folder } = options.clone();
         let record = Record {
@@ -138,7 +135,7 @@ impl Site {
             issued: Vec::new(),
         };
         let mut made = Self { folder, record, _lock: lock };
-        if let Err(error) = made.write_authority().and_then(|()| made.enroll_broker(hosts, days)) {
+        if let Err(error) = made.begin(hosts, days) {
             // The folder was empty when this run locked it, so this run wrote everything in it.
             files::remove_all(&made.folder, LOCK);
             return Err(error);
@@ -146,14 +143,11 @@ impl Site {
         Ok(made)
     }
 
-    /// Makes a new authority, and writes its key and certificate.
-    fn write_authority(&self) -> Result<(), EnrollError> {
-        let (_, credentials) = Authority::generate(&self.record.site, self.record.serial)?;
+    /// Makes a new authority, writes its key and certificate, and enrolls the broker.
+    fn begin(&mut self, hosts: &[String], days: u32) -> Result<(), EnrollError> {
+        let credentials = Authority::generate(&self.record.site, self.record.serial)?;
         files::write(&self.folder.join(AUTHORITY_KEY), &credentials.key, SECRET_MODE)?;
-        files::write(&self.folder.join(AUTHORITY), &credentials.certificate, PUBLIC_MODE)
-    }
-
-    fn enroll_broker(&mut self, hosts: &[String], days: u32) -> Result<(), EnrollError> {
+        files::write(&self.folder.join(AUTHORITY), &credentials.certificate, PUBLIC_MODE)?;
         let broker = Member::new(Role::Broker, None, Role::Broker.name())?;
         self.enroll(broker, hosts, days).map(drop)
     }
@@ -161,7 +155,7 @@ impl Site {
     /// Reads and locks the folder of a site.
     ///
     /// # Errors
-    /// [`EnrollError::File`]: no site is there, another program keeps it locked, or its record cannot be read.
+    /// [`EnrollError`]: no site is there, another program keeps it locked, or its record cannot be read.
     pub fn open(folder: &Path) -> Result<Self, EnrollError> {
         let path = folder.join(SITE);
         if !path.try_exists().map_err(|error| EnrollError::system(&path, &error))? {
@@ -186,7 +180,7 @@ impl Site {
     /// The member with this name in `group`; without a group, among the members of the whole site.
     ///
     /// # Errors
-    /// [`EnrollError::Unknown`] with the names of all members.
+    /// [`EnrollError::Refused`] with the names of all members.
     pub fn member(&self, group: Option<&GroupId>, name: &str) -> Result<Member, EnrollError> {
         let mut members = self.record.issued.iter().map(|issued| &issued.member);
         let found = members.find(|member| member.group.as_ref() == group && member.name == name);
@@ -235,11 +229,13 @@ impl Site {
     /// [`EnrollError`]: the name is taken or revoked, hosts or groups do not fit the role, or a file cannot be written.
     pub fn enroll(&mut self, member: Member, hosts: &[String], days: u32) -> Result<PathBuf, EnrollError> {
         if let Some(holder) = self.record.issued.iter().find(|issued| issued.member.has_subject_of(&member)) {
-            let name = member.to_string();
-            return Err(match holder.revoked {
-                Some(_) => EnrollError::Revoked(name),
-                None => EnrollError::Taken { name, role: holder.member.role.name() },
-            });
+            let reason = match holder.revoked {
+                Some(_) => IS_REVOKED.to_owned(),
+                None => {
+                    format!("is the {} already; renew it, or choose another name", holder.member.role.name())
+                }
+            };
+            return Err(EnrollError::refused(&member, reason));
         }
         let taken = self.record.issued.iter().map(|issued| &issued.member).find(|other| {
             match (&member.group, &other.group) {
@@ -250,10 +246,9 @@ impl Site {
             }
         });
         if let Some(other) = taken {
-            let (name, other) = (&member, other.role.name());
-            return Err(EnrollError::Name(format!(
-                "{name}: a group and the {other} would have one folder; choose another name"
-            )));
+            let other = other.role.name();
+            let reason = format!("a group and the {other} would have one folder; choose another name");
+            return Err(EnrollError::refused(&member, reason));
         }
         self.check_groups(&member)?;
         check_hosts(hosts)?;
@@ -261,7 +256,7 @@ impl Site {
         match (member.role.is_server(), hosts.is_empty()) {
             (false, false) => return Err(no_server(&member, &hosts)),
             (true, true) => {
-                return Err(EnrollError::Name(format!(
+                return Err(EnrollError::Refused(format!(
                     "{} {member}: expected host names or addresses by which clients call it, found none; name them with --host",
                     member.role.name()
                 )));
@@ -284,7 +279,7 @@ impl Site {
             return Ok(());
         }
         let known = names(&mut known.into_iter());
-        Err(EnrollError::Name(format!(
+        Err(EnrollError::Refused(format!(
             "{} {member}: expected groups of this site ({known}), found {unknown}; correct the name, or enroll the group's members first",
             member.role.name()
         )))
@@ -299,7 +294,7 @@ impl Site {
         let Issued { member, hosts: before, revoked, .. } = self.newest(member)?.clone();
         // Access rules name users by the subject of their certificate, so a revoked name must not come back. Servers have no rules.
         if revoked.is_some() && !member.role.is_server() {
-            return Err(EnrollError::Revoked(member.to_string()));
+            return Err(EnrollError::refused(&member, IS_REVOKED));
         }
         if !hosts.is_empty() && !member.role.is_server() {
             return Err(no_server(&member, hosts));
@@ -334,7 +329,8 @@ impl Site {
     fn unknown(&self, name: String) -> EnrollError {
         let known: BTreeSet<String> =
             self.record.issued.iter().map(|issued| issued.member.to_string()).collect();
-        EnrollError::Unknown { name, known: known.into_iter().collect::<Vec<_>>().join(", ") }
+        let known = known.into_iter().collect::<Vec<_>>().join(", ");
+        EnrollError::refused(name, format!("no such member; members are {known}"))
     }
 
     fn issue(&mut self, member: Member, hosts: BTreeSet<String>, days: u32) -> Result<PathBuf, EnrollError> {
@@ -384,7 +380,7 @@ impl Site {
         let revoked = self.record.issued.iter().filter_map(|issued| {
             // A certificate stays revoked even if its date cannot be read.
             let at = OffsetDateTime::parse(issued.revoked.as_ref()?, &Rfc3339);
-            Some(Revoked { serial: issued.serial, at: at.unwrap_or(OffsetDateTime::UNIX_EPOCH) })
+            Some((issued.serial, at.unwrap_or(OffsetDateTime::UNIX_EPOCH)))
         });
         let list = self.authority()?.revocation_list(revoked, validity)?;
         let record = serde_json::to_string_pretty(&self.record)
@@ -411,7 +407,14 @@ impl Site {
         let authority = Authority::from_key(&self.record.site, &files::read(&key)?)?;
         let has_key = authority.is_certified_by(&files::read(&certificate)?);
         let has_key = has_key.map_err(|reason| EnrollError::file(&certificate, reason))?;
-        if has_key { Ok(authority) } else { Err(EnrollError::AuthorityPair { certificate, key }) }
+        if has_key {
+            return Ok(authority);
+        }
+        let reason = format!(
+            "expected the certificate of the key in {}, found that of another key; bring back the pair that `headwater enroll init` wrote",
+            key.display()
+        );
+        Err(EnrollError::file(certificate, reason))
     }
 
     fn next_validity(&mut self, days: u32) -> Validity {
@@ -425,9 +428,19 @@ impl Site {
 fn no_server<'a>(member: &Member, hosts: impl IntoIterator<Item = &'a String>) -> EnrollError {
     let found = hosts.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     let role = member.role.name();
-    EnrollError::Name(format!(
+    EnrollError::Refused(format!(
         "{role} {member}: expected no host: it is no server, found {found}; leave --host away"
     ))
+}
+
+/// Refuses a folder that has a site already.
+fn check_no_site(folder: &Path) -> Result<(), EnrollError> {
+    if !folder.join(SITE).exists() {
+        return Ok(());
+    }
+    let site = read_record(&folder.join(SITE))?.site;
+    let reason = format!("has the site {site} already; choose another folder, or add members to this one");
+    Err(EnrollError::file(folder, reason))
 }
 
 fn read_record(path: &Path) -> Result<Record, EnrollError> {

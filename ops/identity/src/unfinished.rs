@@ -22,7 +22,15 @@ impl Site {
     /// Finds folders without a member, members' folders in which a file is missing, files `*.new` that were not moved to their place, and
     /// an authority whose key and certificate do not belong together. A member's folder that is absent counts as moved to its machine.
     pub fn unfinished(&self) -> Vec<Unfinished> {
-        let mut found: Vec<_> = check_authority(self).into_iter().collect();
+        let mut found = Vec::new();
+        if let Err(error) = self.authority() {
+            found.push(Unfinished {
+                path: self.folder().join(AUTHORITY_KEY),
+                reason: error.to_string(),
+                advice: "put the key and the certificate of one authority there, from a copy of the folder"
+                    .into(),
+            });
+        }
         let members: Vec<_> = self.holders().map(|member| (self.folder_of(member), member.clone())).collect();
         for (folder, member) in members.iter().filter(|(folder, _)| folder.is_dir()) {
             for name in [MEMBER_AUTHORITY, CERTIFICATE, KEY] {
@@ -74,16 +82,6 @@ impl Site {
         }
         found
     }
-}
-
-/// The finding for an authority whose key and certificate cannot be read or do not belong together.
-fn check_authority(site: &Site) -> Option<Unfinished> {
-    let error = site.authority().err()?;
-    Some(Unfinished {
-        path: site.folder().join(AUTHORITY_KEY),
-        reason: error.to_string(),
-        advice: "put the key and the certificate of one authority there, from a copy of the folder".into(),
-    })
 }
 
 /// The finding for a folder that this user may not enter.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use headwater_identity::{BrokerOptions, EnrollError, Member, Role, Site};
+use headwater_identity::{BrokerOptions, Member, Role, Site};
 use headwater_transport::tls::{Certificate, ClientIdentity, IdentityFiles, KeyPair, ServerIdentity};
 use headwater_transport::{Connector, Endpoint, Scheme};
 use tempfile::TempDir;
@@ -151,8 +151,8 @@ async fn a_revoked_certificate_is_refused_once_the_list_is_read_again() {
     };
     assert!(served.contains("Revoked"), "{served}");
     connect(&server, files(&other)).await.unwrap();
-    let again = hall.site.enroll(member(Role::Device, "cam-0"), &[], DAYS).unwrap_err();
-    assert!(matches!(again, EnrollError::Revoked(_)), "{again}");
+    let again = hall.site.enroll(member(Role::Device, "cam-0"), &[], DAYS).unwrap_err().to_string();
+    assert!(again.contains("is revoked"), "{again}");
 }
 
 #[tokio::test]

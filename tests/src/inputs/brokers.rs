@@ -11,10 +11,10 @@ use headwater_transport::held_port;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use super::running::{Running, http, metric, ran};
-use super::{Case, CaseFolder, until, wait};
+use super::running::{Running, metric, ran};
+use super::{Case, CaseFolder, case, until, wait};
 use crate::other_programs::{free_address, mosquitto_of};
-use crate::programs::command;
+use crate::programs::{command, http};
 use crate::shipped;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -27,66 +27,43 @@ pub(super) fn cases() -> Vec<Case> {
 /// Kind 1: what answers is named, whatever it is.
 fn other_brokers() -> Vec<Case> {
     vec![
-        Case {
-            kind: 1,
-            name: "broker-of-mqtt-3",
-            run: |case| other_broker(case, b"", &[0x20, 2, 0, 1], "it does not speak MQTT 5"),
-            expected: NAMED,
-        },
-        Case {
-            kind: 1,
-            name: "broker-is-a-web-server",
-            run: |case| {
-                other_broker(case, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", "answers as a web server does")
-            },
-            expected: NAMED,
-        },
-        Case {
-            kind: 1,
-            name: "broker-is-an-ssh-server",
-            run: |case| other_broker(case, b"SSH-2.0-OpenSSH_9.2\r\n", b"", "answers as an SSH server does"),
-            expected: NAMED,
-        },
-        Case {
-            kind: 1,
-            name: "broker-expects-tls",
-            // An alert of TLS 1.2: fatal, handshake failure.
-            run: |case| other_broker(case, b"", &[0x15, 3, 3, 0, 2, 2, 40], "expects TLS"),
-            expected: NAMED,
-        },
-        Case {
-            kind: 1,
-            name: "broker-refuses-by-an-unknown-code",
-            run: |case| other_broker(case, b"", &[0x20, 3, 0, 0xc0, 0], "0xc0"),
-            expected: NAMED,
-        },
-        Case {
-            kind: 1,
-            name: "broker-is-busy",
-            run: |case| other_broker(case, b"", &[0x20, 3, 0, 0x89, 0], "it is busy"),
-            expected: NAMED,
-        },
-        Case {
-            kind: 1,
-            name: "broker-has-moved",
-            run: |case| other_broker(case, b"", &[0x20, 3, 0, 0x9d, 0], "another broker"),
-            expected: NAMED,
-        },
-        Case {
-            kind: 1,
-            name: "broker-refuses-large-claims",
-            run: |case| {
+        case(1, "broker-of-mqtt-3", NAMED, |case| {
+            other_broker(case, b"", &[0x20, 2, 0, 1], "it does not speak MQTT 5")
+        }),
+        case(1, "broker-is-a-web-server", NAMED, |case| {
+            other_broker(case, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", "answers as a web server does")
+        }),
+        case(1, "broker-is-an-ssh-server", NAMED, |case| {
+            other_broker(case, b"SSH-2.0-OpenSSH_9.2\r\n", b"", "answers as an SSH server does")
+        }),
+        // An alert of TLS 1.2: fatal, handshake failure.
+        case(1, "broker-expects-tls", NAMED, |case| {
+            other_broker(case, b"", &[0x15, 3, 3, 0, 2, 2, 40], "expects TLS")
+        }),
+        case(1, "broker-refuses-by-an-unknown-code", NAMED, |case| {
+            other_broker(case, b"", &[0x20, 3, 0, 0xc0, 0], "0xc0")
+        }),
+        case(1, "broker-is-busy", NAMED, |case| {
+            other_broker(case, b"", &[0x20, 3, 0, 0x89, 0], "it is busy")
+        }),
+        case(1, "broker-has-moved", NAMED, |case| {
+            other_broker(case, b"", &[0x20, 3, 0, 0x9d, 0], "another broker")
+        }),
+        case(
+            1,
+            "broker-refuses-large-claims",
+            &["/ready names it", "log names it", "503", "!connection lost"],
+            |case| {
                 let part = "/leader: the message is above its limit, such as message_size_limit of Mosquitto";
                 leader_at(case, "message_size_limit 100", part)
             },
-            expected: &["/ready names it", "log names it", "503", "!connection lost"],
-        },
-        Case {
-            kind: 1,
-            name: "broker-refuses-large-results",
-            run: |case| results_refused(case, "message_size_limit 500"),
-            expected: &["first trigger: exit 0", "second trigger: exit 0", "named: 2", "!connection lost"],
-        },
+        ),
+        case(
+            1,
+            "broker-refuses-large-results",
+            &["first trigger: exit 0", "second trigger: exit 0", "named: 2", "!connection lost"],
+            |case| results_refused(case, "message_size_limit 500"),
+        ),
     ]
 }
 
@@ -97,25 +74,19 @@ fn limits() -> Vec<Case> {
     const NAMED: &[&str] =
         &["/ready names it", "log names it", "doctor names it", "doctor of a device names it", "503"];
     vec![
-        Case {
-            kind: 9,
-            name: "broker-of-qos-0",
-            run: |case| leader_at(case, "max_qos 0", "the broker allows QoS 0 alone"),
-            expected: NAMED,
-        },
-        Case {
-            kind: 9,
-            name: "broker-without-retained-messages",
-            run: |case| leader_at(case, "retain_available false", "the broker keeps no retained messages"),
-            expected: NAMED,
-        },
-        Case {
-            kind: 9,
-            name: "broker-of-small-packets",
-            run: |case| leader_at(case, "max_packet_size 150", "max_packet_size is 150 bytes"),
-            // The messages of this small network's device fit.
-            expected: &["/ready names it", "log names it", "doctor names it", "503"],
-        },
+        case(9, "broker-of-qos-0", NAMED, |case| {
+            leader_at(case, "max_qos 0", "the broker allows QoS 0 alone")
+        }),
+        case(9, "broker-without-retained-messages", NAMED, |case| {
+            leader_at(case, "retain_available false", "the broker keeps no retained messages")
+        }),
+        // The messages of this small network's device fit.
+        case(
+            9,
+            "broker-of-small-packets",
+            &["/ready names it", "log names it", "doctor names it", "503"],
+            |case| leader_at(case, "max_packet_size 150", "max_packet_size is 150 bytes"),
+        ),
     ]
 }
 
@@ -124,48 +95,20 @@ fn triggers() -> Vec<Case> {
     const TAKEN: &[&str] = &["exit 0", "captured 1\n", "refused {}"];
     const REFUSED: &[&str] = &["exit 0", "captured 0\n", "refused {\"malformed\":1}", "found a retained one"];
     vec![
-        Case { kind: 10, name: "trigger", run: |case| triggered(case, "{\"sample\": 20}"), expected: TAKEN },
-        Case {
-            kind: 10,
-            name: "trigger-after-a-blank",
-            run: |case| triggered(case, " {\"sample\": 20}"),
-            expected: TAKEN,
-        },
-        Case {
-            kind: 10,
-            name: "trigger-after-a-line-break",
-            run: |case| triggered(case, "\r\n{\"sample\": 20}\r\n"),
-            expected: TAKEN,
-        },
-        Case {
-            kind: 10,
-            name: "trigger-after-a-byte-order-mark",
-            run: |case| triggered(case, "\u{feff}{\"sample\": 20}"),
-            expected: TAKEN,
-        },
-        Case {
-            kind: 10,
-            name: "retained-trigger",
-            run: |case| kept(case, "trigger", "{\"sample\": 60}"),
-            expected: REFUSED,
-        },
-        Case {
-            kind: 10,
-            name: "retained-request",
-            run: |case| kept(case, "request", "{}"),
-            expected: REFUSED,
-        },
-        Case {
-            kind: 10,
-            name: "retained-trigger-at-a-leader",
-            run: |case| {
-                publish(case, "trigger", "{\"sample\": 60}", true);
-                let (file, _) = settings(case, "aggregator", &case.shared.broker.to_string(), "");
-                let leader = start_aggregator(case, &file);
-                until("it is retained", || leader.log())
-            },
-            expected: &["a trigger was refused", "it is retained"],
-        },
+        case(10, "trigger", TAKEN, |case| triggered(case, "{\"sample\": 20}")),
+        case(10, "trigger-after-a-blank", TAKEN, |case| triggered(case, " {\"sample\": 20}")),
+        case(10, "trigger-after-a-line-break", TAKEN, |case| triggered(case, "\r\n{\"sample\": 20}\r\n")),
+        case(10, "trigger-after-a-byte-order-mark", TAKEN, |case| {
+            triggered(case, "\u{feff}{\"sample\": 20}")
+        }),
+        case(10, "retained-trigger", REFUSED, |case| kept(case, "trigger", "{\"sample\": 60}")),
+        case(10, "retained-request", REFUSED, |case| kept(case, "request", "{}")),
+        case(10, "retained-trigger-at-a-leader", &["a trigger was refused", "it is retained"], |case| {
+            publish(case, "trigger", "{\"sample\": 60}", true);
+            let (file, _) = settings(case, "aggregator", &case.shared.broker.to_string(), "");
+            let leader = start_aggregator(case, &file);
+            until("it is retained", || leader.log())
+        }),
     ]
 }
 

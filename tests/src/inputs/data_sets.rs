@@ -12,7 +12,7 @@ use headwater_samples::roi;
 
 use super::pictures::{self, SHAPE, half, jpeg, png, webp};
 use super::running::ran;
-use super::{Case, CaseFolder};
+use super::{Case, CaseFolder, case, pipe, write};
 use crate::programs::command;
 
 /// Bytes of a file that no reader may open: more than any limit.
@@ -35,149 +35,77 @@ fn damage() -> Vec<Case> {
     const CUT: &[&str] = &["exit 2", "train/a/x", "cut"];
     const TAKEN: &[&str] = &["exit 0", "3 train, 2 validation, 2 test", "!left out"];
     vec![
-        Case {
-            kind: 2,
-            name: "jpeg-half",
-            run: |case| with_image(case, "x.jpg", &half(&jpeg())),
-            expected: CUT,
-        },
-        Case {
-            kind: 2,
-            name: "jpeg-head",
-            run: |case| with_image(case, "x.jpg", &jpeg()[..200]),
-            expected: CUT,
-        },
-        Case {
-            kind: 2,
-            name: "jpeg-half-zeros",
-            run: |case| with_image(case, "x.jpg", &pictures::half_zeros(&jpeg())),
-            expected: &["exit 2", "train/a/x.jpg"],
-        },
-        Case {
-            kind: 2,
-            name: "progressive-half",
-            run: |case| with_image(case, "x.jpg", &half(&pictures::file("progressive-420.jpg"))),
-            expected: CUT,
-        },
-        Case {
-            kind: 2,
-            name: "png-half",
-            run: |case| with_image(case, "x.png", &half(&png(9))),
-            expected: CUT,
-        },
-        Case {
-            kind: 2,
-            name: "webp-half",
-            run: |case| with_image(case, "x.webp", &half(&webp(9))),
-            expected: CUT,
-        },
-        Case { kind: 2, name: "empty-jpeg", run: |case| with_image(case, "x.jpg", &[]), expected: CUT },
-        Case {
-            kind: 2,
-            name: "png-check-sum",
-            run: |case| {
-                let mut file = png(9);
-                // The last byte of the pixels' check sum; the last chunk has 12 bytes.
-                let at = file.len() - 13;
-                file[at] ^= 1;
-                with_image(case, "x.png", &file)
-            },
-            expected: &["exit 2", "train/a/x.png"],
-        },
-        Case {
-            kind: 2,
-            name: "table-jpeg-half",
-            run: |case| table(case, "file,class,part\nx.jpg,a,train\n", &[("x.jpg", half(&jpeg()))]),
-            expected: &["exit 2", "x.jpg", "cut"],
-        },
-        Case {
-            kind: 2,
-            name: "archive-jpeg-half",
-            run: |case| {
-                write(&base(case), "train/a/x.jpg", &half(&jpeg()));
-                convert_archive(case)
-            },
-            expected: CUT,
-        },
-        Case {
-            kind: 2,
-            name: "jpeg-without-end",
-            run: |case| with_image(case, "x.jpg", &pictures::unended(&jpeg())),
-            expected: TAKEN,
-        },
-        Case {
-            kind: 2,
-            name: "jpeg-restarts",
-            run: |case| with_image(case, "x.jpg", &pictures::file("restarts-422.jpg")),
-            expected: TAKEN,
-        },
-        Case {
-            kind: 5,
-            name: "jpeg-without-tables",
-            run: |case| with_image(case, "x.jpg", &pictures::without_tables(&jpeg())),
-            expected: TAKEN,
-        },
-        Case {
-            kind: 6,
-            name: "photo-12-megapixels",
-            run: |case| with_image(case, "x.jpg", &pictures::large_jpeg(4032, 3024)),
-            expected: TAKEN,
-        },
-        Case {
-            kind: 6,
-            name: "photo-64-megapixels",
-            run: |case| with_image(case, "x.jpg", &pictures::large_jpeg(8192, 8192)),
-            expected: TAKEN,
-        },
-        Case {
-            kind: 6,
-            name: "photo-above-64-megapixels",
-            run: |case| with_image(case, "x.jpg", &pictures::large_jpeg(8200, 8192)),
-            expected: &["exit 2", "train/a/x.jpg", "8200x8192", "64 megapixels"],
-        },
+        case(2, "jpeg-half", CUT, |case| with_image(case, "x.jpg", &half(&jpeg()))),
+        case(2, "jpeg-head", CUT, |case| with_image(case, "x.jpg", &jpeg()[..200])),
+        case(2, "jpeg-half-zeros", &["exit 2", "train/a/x.jpg"], |case| {
+            with_image(case, "x.jpg", &pictures::half_zeros(&jpeg()))
+        }),
+        case(2, "progressive-half", CUT, |case| {
+            with_image(case, "x.jpg", &half(&pictures::file("progressive-420.jpg")))
+        }),
+        case(2, "png-half", CUT, |case| with_image(case, "x.png", &half(&png(9)))),
+        case(2, "webp-half", CUT, |case| with_image(case, "x.webp", &half(&webp(9)))),
+        case(2, "empty-jpeg", CUT, |case| with_image(case, "x.jpg", &[])),
+        case(2, "png-check-sum", &["exit 2", "train/a/x.png"], |case| {
+            let mut file = png(9);
+            // The last byte of the pixels' check sum; the last chunk has 12 bytes.
+            let at = file.len() - 13;
+            file[at] ^= 1;
+            with_image(case, "x.png", &file)
+        }),
+        case(2, "table-jpeg-half", &["exit 2", "x.jpg", "cut"], |case| {
+            table(case, "file,class,part\nx.jpg,a,train\n", &[("x.jpg", half(&jpeg()))])
+        }),
+        case(2, "archive-jpeg-half", CUT, |case| {
+            write(&base(case), "train/a/x.jpg", &half(&jpeg()));
+            convert_archive(case)
+        }),
+        case(2, "jpeg-without-end", TAKEN, |case| with_image(case, "x.jpg", &pictures::unended(&jpeg()))),
+        case(2, "jpeg-restarts", TAKEN, |case| {
+            with_image(case, "x.jpg", &pictures::file("restarts-422.jpg"))
+        }),
+        case(5, "jpeg-without-tables", TAKEN, |case| {
+            with_image(case, "x.jpg", &pictures::without_tables(&jpeg()))
+        }),
+        case(6, "photo-12-megapixels", TAKEN, |case| {
+            with_image(case, "x.jpg", &pictures::large_jpeg(4032, 3024))
+        }),
+        case(6, "photo-64-megapixels", TAKEN, |case| {
+            with_image(case, "x.jpg", &pictures::large_jpeg(8192, 8192))
+        }),
+        case(
+            6,
+            "photo-above-64-megapixels",
+            &["exit 2", "train/a/x.jpg", "8200x8192", "64 megapixels"],
+            |case| with_image(case, "x.jpg", &pictures::large_jpeg(8200, 8192)),
+        ),
     ]
 }
 
 /// Kind 3: what is left out is counted by kind with an example, and no orientation is ignored.
 fn left_out() -> Vec<Case> {
     vec![
-        Case {
-            kind: 3,
-            name: "orientations-jpeg",
-            run: |case| orientations(case, "jpg", pictures::turned_jpeg),
-            expected: &["8 of 8 are upright"],
-        },
-        Case {
-            kind: 3,
-            name: "orientations-png",
-            run: |case| orientations(case, "png", pictures::turned_png),
-            expected: &["8 of 8 are upright"],
-        },
-        Case {
-            kind: 3,
-            name: "orientations-webp",
-            run: |case| orientations(case, "webp", pictures::turned_webp),
-            expected: &["8 of 8 are upright"],
-        },
-        Case {
-            kind: 3,
-            name: "images-of-other-names",
-            run: |case| {
-                let data = base(case);
-                let names =
-                    ["n01230", "x.jpe", "x.jfif", "picture.bmp", "x.2026", "X.JPG", "x.JPEG", "y.tiff"];
-                for (number, name) in (1..).zip(names) {
-                    write(&data, &format!("train/a/{name}"), &pictures::numbered(&jpeg(), number));
-                }
-                convert_folders(case)
-            },
-            expected: &["exit 0", "10 train", "!left out"],
-        },
-        Case {
-            kind: 3,
-            name: "other-formats",
-            run: |case| other_formats(case, &[]),
-            expected: &[
+        case(3, "orientations-jpeg", &["8 of 8 are upright"], |case| {
+            orientations(case, "jpg", pictures::turned_jpeg)
+        }),
+        case(3, "orientations-png", &["8 of 8 are upright"], |case| {
+            orientations(case, "png", pictures::turned_png)
+        }),
+        case(3, "orientations-webp", &["8 of 8 are upright"], |case| {
+            orientations(case, "webp", pictures::turned_webp)
+        }),
+        case(3, "images-of-other-names", &["exit 0", "10 train", "!left out"], |case| {
+            let data = base(case);
+            let names = ["n01230", "x.jpe", "x.jfif", "picture.bmp", "x.2026", "X.JPG", "x.JPEG", "y.tiff"];
+            for (number, name) in (1..).zip(names) {
+                write(&data, &format!("train/a/{name}"), &pictures::numbered(&jpeg(), number));
+            }
+            convert_folders(case)
+        }),
+        case(
+            3,
+            "other-formats",
+            &[
                 "exit 0",
                 "2 train",
                 "5 entries are left out",
@@ -186,53 +114,40 @@ fn left_out() -> Vec<Case> {
                 "1 .heic",
                 "1 without an ending",
             ],
-        },
-        Case {
-            kind: 3,
-            name: "other-formats-strict",
-            run: |case| other_formats(case, &["--strict"]),
-            expected: &["exit 2", "--strict", "5 entries are left out", "2 .bmp (such as `train/a/x.bmp`)"],
-        },
-        Case {
-            kind: 3,
-            name: "gif-named-jpg",
-            run: |case| with_image(case, "x.jpg", b"GIF89a, which no reader takes"),
-            expected: &["exit 2", "train/a/x.jpg", "a GIF"],
-        },
-        Case {
-            kind: 3,
-            name: "system-files",
-            run: |case| {
+            |case| other_formats(case, &[]),
+        ),
+        case(
+            3,
+            "other-formats-strict",
+            &["exit 2", "--strict", "5 entries are left out", "2 .bmp (such as `train/a/x.bmp`)"],
+            |case| other_formats(case, &["--strict"]),
+        ),
+        case(3, "gif-named-jpg", &["exit 2", "train/a/x.jpg", "a GIF"], |case| {
+            with_image(case, "x.jpg", b"GIF89a, which no reader takes")
+        }),
+        case(
+            3,
+            "system-files",
+            &["exit 0", "2 train", "3 entries are left out", "1 .db (such as `train/a/Thumbs.db`)"],
+            |case| {
                 let data = base(case);
                 for name in ["train/a/Thumbs.db", "train/a/desktop.ini", "__MACOSX/train/a/x"] {
                     write(&data, name, b"no image");
                 }
                 convert_folders(case)
             },
-            expected: &["exit 0", "2 train", "3 entries are left out", "1 .db (such as `train/a/Thumbs.db`)"],
-        },
-        Case {
-            kind: 3,
-            name: "link-to-an-image",
-            run: |case| {
-                let data = base(case);
-                write(&case.path, "x.png", &png(9));
-                symlink(case.path.join("x.png"), data.join("train/a/x.png"))
-                    .expect("the folder can be written");
-                convert_folders(case)
-            },
-            expected: &["exit 0", "3 train", "!left out"],
-        },
-        Case {
-            kind: 3,
-            name: "link-in-an-archive",
-            run: |case| {
-                let data = base(case);
-                symlink("f0.png", data.join("train/a/x.png")).expect("the folder can be written");
-                convert_archive(case)
-            },
-            expected: &["exit 0", "2 train", "1 links of an archive"],
-        },
+        ),
+        case(3, "link-to-an-image", &["exit 0", "3 train", "!left out"], |case| {
+            let data = base(case);
+            write(&case.path, "x.png", &png(9));
+            symlink(case.path.join("x.png"), data.join("train/a/x.png")).expect("the folder can be written");
+            convert_folders(case)
+        }),
+        case(3, "link-in-an-archive", &["exit 0", "2 train", "1 links of an archive"], |case| {
+            let data = base(case);
+            symlink("f0.png", data.join("train/a/x.png")).expect("the folder can be written");
+            convert_archive(case)
+        }),
     ]
 }
 
@@ -241,85 +156,43 @@ fn unopened() -> Vec<Case> {
     const LEFT_OUT: &[&str] = &["exit 0", "2 train, 2 validation, 2 test", "1 entries are left out: 1 "];
     const HIDDEN: &[&str] = &["exit 0", "2 train, 2 validation, 2 test", "1 hidden"];
     vec![
-        Case {
-            kind: 4,
-            name: "hidden-folder",
-            run: |case| beside(case, |data| write(data, ".git/a/b/c/d/e/f/g/h/i/j/x", b"x")),
-            expected: HIDDEN,
-        },
-        Case {
-            kind: 4,
-            name: "hidden-empty-folder",
-            run: |case| beside(case, |data| make_folder(&data.join("train/.ipynb_checkpoints"))),
-            expected: HIDDEN,
-        },
-        Case {
-            kind: 4,
-            name: "hidden-pack",
-            run: |case| beside(case, |data| huge(data, ".pack")),
-            expected: HIDDEN,
-        },
-        Case {
-            kind: 4,
-            name: "hidden-pipe",
-            run: |case| beside(case, |data| pipe(data, ".watch")),
-            expected: HIDDEN,
-        },
-        Case {
-            kind: 4,
-            name: "hidden-link",
-            run: |case| beside(case, |data| link_to_nothing(data, ".#labels.csv")),
-            expected: HIDDEN,
-        },
-        Case {
-            kind: 4,
-            name: "video",
-            run: |case| beside(case, |data| huge(data, "original.mp4")),
-            expected: &["exit 0", "2 train", "1 .mp4 (such as `original.mp4`)"],
-        },
-        Case {
-            kind: 4,
-            name: "archive-in-a-class",
-            run: |case| beside(case, |data| huge(data, "train/a/all.zip")),
-            expected: &["exit 0", "2 train", "1 .zip"],
-        },
-        Case {
-            kind: 4,
-            name: "pipe",
-            run: |case| beside(case, |data| pipe(data, "train/a/pipe")),
-            expected: LEFT_OUT,
-        },
-        Case {
-            kind: 4,
-            name: "socket",
-            // The path of a socket has at most 108 bytes, so the socket is made by its short name.
-            run: |case| beside(case, |data| drop(UnixListener::bind(data.join("s")).expect("a short path"))),
-            expected: LEFT_OUT,
-        },
-        Case {
-            kind: 4,
-            name: "link-to-nothing",
-            run: |case| beside(case, |data| link_to_nothing(data, "train/a/notes.txt")),
-            expected: LEFT_OUT,
-        },
-        Case {
-            kind: 4,
-            name: "pipe-named-jpg",
-            run: |case| beside(case, |data| pipe(data, "train/a/x.jpg")),
-            expected: &["exit 2", "train/a/x.jpg", "expected an image, found one of the pipes"],
-        },
-        Case {
-            kind: 4,
-            name: "link-to-nothing-named-png",
-            run: |case| beside(case, |data| link_to_nothing(data, "train/a/x.png")),
-            expected: &["exit 2", "train/a/x.png", "links to nothing"],
-        },
-        Case {
-            kind: 4,
-            name: "huge-jpg",
-            run: |case| beside(case, |data| huge(data, "train/a/x.jpg")),
-            expected: &["exit 2", "train/a/x.jpg", "at most 33554432 bytes"],
-        },
+        case(4, "hidden-folder", HIDDEN, |case| {
+            beside(case, |data| write(data, ".git/a/b/c/d/e/f/g/h/i/j/x", b"x"))
+        }),
+        case(4, "hidden-empty-folder", HIDDEN, |case| {
+            beside(case, |data| {
+                fs::create_dir_all(data.join("train/.ipynb_checkpoints")).expect("the folder can be written");
+            })
+        }),
+        case(4, "hidden-pack", HIDDEN, |case| beside(case, |data| huge(data, ".pack"))),
+        case(4, "hidden-pipe", HIDDEN, |case| beside(case, |data| pipe(data, ".watch"))),
+        case(4, "hidden-link", HIDDEN, |case| beside(case, |data| link_to_nothing(data, ".#labels.csv"))),
+        case(4, "video", &["exit 0", "2 train", "1 .mp4 (such as `original.mp4`)"], |case| {
+            beside(case, |data| huge(data, "original.mp4"))
+        }),
+        case(4, "archive-in-a-class", &["exit 0", "2 train", "1 .zip"], |case| {
+            beside(case, |data| huge(data, "train/a/all.zip"))
+        }),
+        case(4, "pipe", LEFT_OUT, |case| beside(case, |data| pipe(data, "train/a/pipe"))),
+        // The path of a socket has at most 108 bytes, so the socket is made by its short name.
+        case(4, "socket", LEFT_OUT, |case| {
+            beside(case, |data| drop(UnixListener::bind(data.join("s")).expect("a short path")))
+        }),
+        case(4, "link-to-nothing", LEFT_OUT, |case| {
+            beside(case, |data| link_to_nothing(data, "train/a/notes.txt"))
+        }),
+        case(
+            4,
+            "pipe-named-jpg",
+            &["exit 2", "train/a/x.jpg", "expected an image, found one of the pipes"],
+            |case| beside(case, |data| pipe(data, "train/a/x.jpg")),
+        ),
+        case(4, "link-to-nothing-named-png", &["exit 2", "train/a/x.png", "links to nothing"], |case| {
+            beside(case, |data| link_to_nothing(data, "train/a/x.png"))
+        }),
+        case(4, "huge-jpg", &["exit 2", "train/a/x.jpg", "at most 33554432 bytes"], |case| {
+            beside(case, |data| huge(data, "train/a/x.jpg"))
+        }),
     ]
 }
 
@@ -327,86 +200,53 @@ fn unopened() -> Vec<Case> {
 fn names() -> Vec<Case> {
     const CLASS: [&str; 2] = ["Gr\u{f6}\u{df}e", "Gro\u{308}\u{df}e"];
     vec![
-        Case {
-            kind: 7,
-            name: "class-of-a-mac",
-            run: |case| {
-                let data = base(case);
-                for (seed, (part, at)) in (70..).zip([("train", 0), ("val", 1), ("test", 0)]) {
-                    write(&data, &format!("{part}/{}/x.png", CLASS[at]), &png(seed));
-                }
-                write(&data, "classes.txt", format!("b\n{}\na\n", CLASS[1]).as_bytes());
-                convert_folders(case)
-            },
-            expected: &["exit 0", "3 train, 3 validation, 3 test"],
-        },
-        Case {
-            kind: 7,
-            name: "table-of-a-mac",
-            run: |case| {
-                let [composed, decomposed] = CLASS.map(|name| format!("{name}.png"));
-                table(case, &format!("file,class,part\n{composed},a,train\n"), &[(&*decomposed, png(9))])
-            },
-            expected: &["exit 0", "2 train"],
-        },
-        Case {
-            kind: 7,
-            name: "names-not-utf-8",
-            run: |case| {
-                let folder = base(case).join("train/a");
-                for (seed, name) in (70..).zip([b"caf\xe9.png", b"caf\xe8.png"]) {
-                    fs::write(folder.join(OsStr::from_bytes(name)), png(seed))
-                        .expect("Linux takes such names");
-                }
-                convert_folders(case)
-            },
-            expected: &["exit 0", "4 train"],
-        },
-        Case {
-            kind: 7,
-            name: "equal-stems",
-            run: |case| {
-                let data = base(case);
-                write(&data, "train/a/x.png", &png(9));
-                write(&data, "train/a/x.jpg", &jpeg());
-                convert_folders(case)
-            },
-            expected: &["exit 0", "4 train"],
-        },
-        Case {
-            kind: 7,
-            name: "classes-of-two-cases",
-            run: |case| {
-                let data = base(case);
-                for (seed, part) in (70..).zip(["train", "val", "test"]) {
-                    write(&data, &format!("{part}/A/x.png"), &png(seed));
-                }
-                convert_folders(case)
-            },
-            expected: &["exit 2", "`A` and `a`", "rename"],
-        },
-        Case {
-            kind: 7,
-            name: "class-with-a-blank-at-its-end",
-            run: |case| {
-                let data = base(case);
-                for (seed, part) in (70..).zip(["train", "val", "test"]) {
-                    write(&data, &format!("{part}/c /x.png"), &png(seed));
-                }
-                convert_folders(case)
-            },
-            expected: &["exit 2", "\"c \"", "rename"],
-        },
-        Case {
-            kind: 7,
-            name: "class-of-two-lines",
-            run: |case| table(case, "file,class,part\nx.png,\"a\nb\",train\n", &[("x.png", png(9))]),
-            expected: &["exit 2", "a\\nb", "rename"],
-        },
-        Case {
-            kind: 7,
-            name: "class-with-a-slash",
-            run: |case| {
+        case(7, "class-of-a-mac", &["exit 0", "3 train, 3 validation, 3 test"], |case| {
+            let data = base(case);
+            for (seed, (part, at)) in (70..).zip([("train", 0), ("val", 1), ("test", 0)]) {
+                write(&data, &format!("{part}/{}/x.png", CLASS[at]), &png(seed));
+            }
+            write(&data, "classes.txt", format!("b\n{}\na\n", CLASS[1]).as_bytes());
+            convert_folders(case)
+        }),
+        case(7, "table-of-a-mac", &["exit 0", "2 train"], |case| {
+            let [composed, decomposed] = CLASS.map(|name| format!("{name}.png"));
+            table(case, &format!("file,class,part\n{composed},a,train\n"), &[(&*decomposed, png(9))])
+        }),
+        case(7, "names-not-utf-8", &["exit 0", "4 train"], |case| {
+            let folder = base(case).join("train/a");
+            for (seed, name) in (70..).zip([b"caf\xe9.png", b"caf\xe8.png"]) {
+                fs::write(folder.join(OsStr::from_bytes(name)), png(seed)).expect("Linux takes such names");
+            }
+            convert_folders(case)
+        }),
+        case(7, "equal-stems", &["exit 0", "4 train"], |case| {
+            let data = base(case);
+            write(&data, "train/a/x.png", &png(9));
+            write(&data, "train/a/x.jpg", &jpeg());
+            convert_folders(case)
+        }),
+        case(7, "classes-of-two-cases", &["exit 2", "`A` and `a`", "rename"], |case| {
+            let data = base(case);
+            for (seed, part) in (70..).zip(["train", "val", "test"]) {
+                write(&data, &format!("{part}/A/x.png"), &png(seed));
+            }
+            convert_folders(case)
+        }),
+        case(7, "class-with-a-blank-at-its-end", &["exit 2", "\"c \"", "rename"], |case| {
+            let data = base(case);
+            for (seed, part) in (70..).zip(["train", "val", "test"]) {
+                write(&data, &format!("{part}/c /x.png"), &png(seed));
+            }
+            convert_folders(case)
+        }),
+        case(7, "class-of-two-lines", &["exit 2", "a\\nb", "rename"], |case| {
+            table(case, "file,class,part\nx.png,\"a\nb\",train\n", &[("x.png", png(9))])
+        }),
+        case(
+            7,
+            "class-with-a-slash",
+            &["first exit 0", "again exit 0", "1 train, 1 validation, 1 test"],
+            |case| {
                 let written = table_with(case, "t-shirt/top", "file,class,part\n", &[]);
                 let out = case.path.join("out");
                 let mut again = command("headwater-train");
@@ -414,8 +254,7 @@ fn names() -> Vec<Case> {
                 again.arg("--out").arg(case.path.join("again"));
                 format!("first {written}again {}", ran(case, &mut again))
             },
-            expected: &["first exit 0", "again exit 0", "1 train, 1 validation, 1 test"],
-        },
+        ),
     ]
 }
 
@@ -423,81 +262,40 @@ fn names() -> Vec<Case> {
 fn tables_and_arrays() -> Vec<Case> {
     const READ: &[&str] = &["exit 0", "2 train, 1 validation, 1 test"];
     vec![
-        Case {
-            kind: 7,
-            name: "csv-of-an-old-mac",
-            run: |case| table_with(case, "a", "file,class,part\rx.png,a,train\r", &[("x.png", png(9))]),
-            expected: READ,
-        },
-        Case {
-            kind: 7,
-            name: "csv-of-windows",
-            run: |case| {
-                let head = "\u{feff}file,class,part\r\n\"x.png\",\"a\",train\r\n";
-                table_with(case, "a", head, &[("x.png", png(9))])
-            },
-            expected: READ,
-        },
-        Case {
-            kind: 7,
-            name: "csv-with-semicolons",
-            run: |case| table_with(case, "a", "file;class;part\nx.png;a;train\n", &[("x.png", png(9))]),
-            expected: &["exit 2", "labels.csv:1", "expected columns"],
-        },
-        Case {
-            kind: 7,
-            name: "csv-in-utf-16",
-            run: |case| {
-                let data = case.path.join("data");
-                let text = "\u{feff}file,class,part\n";
-                let bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
-                write(&data, "labels.csv", &bytes);
-                convert(case, "table", &data, &["--shape", "3x45x61"])
-            },
-            expected: &["exit 2", "labels.csv:1", "UTF-8"],
-        },
-        Case { kind: 12, name: "npz-u1", run: |case| mvmc(case, "|u1", 1), expected: MVMC },
-        Case { kind: 12, name: "npz-u2", run: |case| mvmc(case, "<u2", 2), expected: MVMC },
-        Case { kind: 12, name: "npz-u4", run: |case| mvmc(case, "<u4", 4), expected: MVMC },
-        Case { kind: 12, name: "npz-u8", run: |case| mvmc(case, "<u8", 8), expected: MVMC },
-        Case { kind: 12, name: "npz-i8-big-endian", run: |case| mvmc(case, ">i8", 8), expected: MVMC },
-        Case {
-            kind: 12,
-            name: "npz-objects",
-            run: |case| mvmc(case, "|O", 8),
-            expected: &["exit 2", "array `y`"],
-        },
-        Case {
-            kind: 12,
-            name: "zip-as-data",
-            run: |case| {
-                write(&case.path, "data.tar.gz", &zip(&[("train/a/x.png", png(1))]));
-                convert(case, "folders", &case.path.join("data.tar.gz"), &[])
-            },
-            expected: &["exit 2", "expected a .tar.gz archive", "unpack it"],
-        },
+        case(7, "csv-of-an-old-mac", READ, |case| {
+            table_with(case, "a", "file,class,part\rx.png,a,train\r", &[("x.png", png(9))])
+        }),
+        case(7, "csv-of-windows", READ, |case| {
+            let head = "\u{feff}file,class,part\r\n\"x.png\",\"a\",train\r\n";
+            table_with(case, "a", head, &[("x.png", png(9))])
+        }),
+        case(7, "csv-with-semicolons", &["exit 2", "labels.csv:1", "expected columns"], |case| {
+            table_with(case, "a", "file;class;part\nx.png;a;train\n", &[("x.png", png(9))])
+        }),
+        case(7, "csv-in-utf-16", &["exit 2", "labels.csv:1", "UTF-8"], |case| {
+            let data = case.path.join("data");
+            let text = "\u{feff}file,class,part\n";
+            let bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+            write(&data, "labels.csv", &bytes);
+            convert(case, "table", &data, &["--shape", "3x45x61"])
+        }),
+        case(12, "npz-u1", MVMC, |case| mvmc(case, "|u1", 1)),
+        case(12, "npz-u2", MVMC, |case| mvmc(case, "<u2", 2)),
+        case(12, "npz-u4", MVMC, |case| mvmc(case, "<u4", 4)),
+        case(12, "npz-u8", MVMC, |case| mvmc(case, "<u8", 8)),
+        case(12, "npz-i8-big-endian", MVMC, |case| mvmc(case, ">i8", 8)),
+        case(12, "npz-objects", &["exit 2", "array `y`"], |case| mvmc(case, "|O", 8)),
+        case(12, "zip-as-data", &["exit 2", "expected a .tar.gz archive", "unpack it"], |case| {
+            write(&case.path, "data.tar.gz", &zip(&[("train/a/x.png", png(1))]));
+            convert(case, "folders", &case.path.join("data.tar.gz"), &[])
+        }),
     ]
-}
-
-fn make_folder(path: &Path) {
-    fs::create_dir_all(path).expect("the folder can be written");
-}
-
-fn write(folder: &Path, name: &str, bytes: &[u8]) {
-    let path = folder.join(name);
-    make_folder(path.parent().expect("a file in a folder"));
-    fs::write(path, bytes).expect("the folder can be written");
 }
 
 /// A file of [`HUGE`] bytes that takes no room.
 fn huge(folder: &Path, name: &str) {
     let file = File::create(folder.join(name)).expect("the folder can be written");
     file.set_len(HUGE).expect("a file with a hole");
-}
-
-fn pipe(folder: &Path, name: &str) {
-    let made = Command::new("mkfifo").arg(folder.join(name)).status();
-    assert!(made.is_ok_and(|status| status.success()), "mkfifo is a program of every Linux");
 }
 
 fn link_to_nothing(folder: &Path, name: &str) {

@@ -10,9 +10,9 @@ use headwater_transport::held_port;
 use serde_json::Value;
 
 use super::pictures::{self, flat_png, half, jpeg, numbered, png, unended, webp, without_tables};
-use super::running::{Ended, Running, http, metric, ran};
-use super::{Case, CaseFolder, wait};
-use crate::programs::command;
+use super::running::{Ended, Running, metric, ran};
+use super::{Case, CaseFolder, case, pipe, wait, write};
+use crate::programs::{command, http};
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = streams();
@@ -26,125 +26,83 @@ pub(super) fn cases() -> Vec<Case> {
 /// Kinds 2 and 5: a stream of images, good and bad.
 fn streams() -> Vec<Case> {
     vec![
-        Case {
-            kind: 2,
-            name: "stream-cut",
-            run: |case| stream(case, &[png(1), half(&jpeg())], &[]),
-            expected: &["exit 0", "frames 1\n", "faults {\"cut\":1}"],
-        },
-        Case {
-            kind: 2,
-            name: "stream-raw-cut",
-            run: |case| {
+        case(2, "stream-cut", &["exit 0", "frames 1\n", "faults {\"cut\":1}"], |case| {
+            stream(case, &[png(1), half(&jpeg())], &[])
+        }),
+        case(
+            2,
+            "stream-raw-cut",
+            &["exit 0", "frames 1\n", "faults {\"cut\":1}", "20 of 48 bytes"],
+            |case| {
                 let source = ["--source-kind", "stdin", "--source-stdin-size", "4x4", "--capture", "source"];
                 frames_of(&Running::start(case, device(case).args(source), &[7; 48 + 20]).ended())
             },
-            expected: &["exit 0", "frames 1\n", "faults {\"cut\":1}", "20 of 48 bytes"],
-        },
-        Case {
-            kind: 5,
-            name: "stream-bad-good-bad-good",
-            run: |case| stream(case, &[half(&jpeg()), jpeg(), half(&jpeg()), jpeg()], &[]),
-            expected: &["exit 0", "frames 2\n", "faults {\"cut\":2}"],
-        },
-        Case {
-            kind: 5,
-            name: "stream-head-then-good-good",
-            run: |case| stream(case, &[jpeg()[..100].to_vec(), jpeg(), jpeg()], &[]),
-            expected: &["exit 0", "frames 2\n", "faults {\"cut\":1}"],
-        },
-        Case {
-            kind: 5,
-            name: "stream-without-ends",
-            run: |case| stream(case, &[0, 1, 2, 3].map(|number| unended(&numbered(&jpeg(), number))), &[]),
-            expected: &["exit 0", "frames 4\n", "faults {}"],
-        },
-        Case {
-            kind: 5,
-            name: "stream-without-tables",
-            run: |case| stream(case, &[without_tables(&jpeg()), jpeg()], &[]),
-            expected: &["exit 0", "frames 2\n", "faults {}"],
-        },
-        Case {
-            kind: 5,
-            name: "stream-with-thumbnail",
-            run: |case| stream(case, &[pictures::jpeg_with_thumbnail(), jpeg()], &[]),
-            expected: &["exit 0", "frames 2\n", "faults {}"],
-        },
-        Case {
-            kind: 5,
-            name: "stream-of-all-formats",
-            run: |case| {
-                let restarts = pictures::file("restarts-422.jpg");
-                let progressive = pictures::file("progressive-420.jpg");
-                let grey = pictures::file("grey-optimized.jpg");
-                stream(case, &[png(1), jpeg(), webp(2), restarts, progressive, grey, png(3)], &[])
-            },
-            expected: &["exit 0", "frames 7\n", "faults {}"],
-        },
-        Case {
-            kind: 5,
-            name: "stream-half-png-then-png",
-            run: |case| stream(case, &[half(&png(1)), png(2), half(&webp(3)), webp(4)], &[]),
-            expected: &["exit 0", "frames 2\n", "faults {\"cut\":2}"],
-        },
+        ),
+        case(5, "stream-bad-good-bad-good", &["exit 0", "frames 2\n", "faults {\"cut\":2}"], |case| {
+            stream(case, &[half(&jpeg()), jpeg(), half(&jpeg()), jpeg()], &[])
+        }),
+        case(5, "stream-head-then-good-good", &["exit 0", "frames 2\n", "faults {\"cut\":1}"], |case| {
+            stream(case, &[jpeg()[..100].to_vec(), jpeg(), jpeg()], &[])
+        }),
+        case(5, "stream-without-ends", &["exit 0", "frames 4\n", "faults {}"], |case| {
+            stream(case, &[0, 1, 2, 3].map(|number| unended(&numbered(&jpeg(), number))), &[])
+        }),
+        case(5, "stream-without-tables", &["exit 0", "frames 2\n", "faults {}"], |case| {
+            stream(case, &[without_tables(&jpeg()), jpeg()], &[])
+        }),
+        case(5, "stream-with-thumbnail", &["exit 0", "frames 2\n", "faults {}"], |case| {
+            stream(case, &[pictures::jpeg_with_thumbnail(), jpeg()], &[])
+        }),
+        case(5, "stream-of-all-formats", &["exit 0", "frames 7\n", "faults {}"], |case| {
+            let restarts = pictures::file("restarts-422.jpg");
+            let progressive = pictures::file("progressive-420.jpg");
+            let grey = pictures::file("grey-optimized.jpg");
+            stream(case, &[png(1), jpeg(), webp(2), restarts, progressive, grey, png(3)], &[])
+        }),
+        case(5, "stream-half-png-then-png", &["exit 0", "frames 2\n", "faults {\"cut\":2}"], |case| {
+            stream(case, &[half(&png(1)), png(2), half(&webp(3)), webp(4)], &[])
+        }),
     ]
 }
 
 /// Kinds 2, 4 and 6: folders that are played or watched.
 fn folders() -> Vec<Case> {
     vec![
-        Case {
-            kind: 2,
-            name: "played-cut",
-            run: |case| {
-                played(case, &[("a.jpg", half(&jpeg())), ("b.png", half(&png(1))), ("c.png", png(2))])
-            },
-            expected: &["exit 0", "frames 1\n", "faults {\"cut\":2}"],
-        },
-        Case {
-            kind: 4,
-            name: "played-pipe",
-            run: |case| {
-                let folder = case.path.join("frames");
-                fs::create_dir_all(&folder).expect("the folder can be written");
-                let made = Command::new("mkfifo").arg(folder.join("b.jpg")).status();
-                assert!(made.is_ok_and(|status| status.success()), "mkfifo is a program of every Linux");
+        case(2, "played-cut", &["exit 0", "frames 1\n", "faults {\"cut\":2}"], |case| {
+            played(case, &[("a.jpg", half(&jpeg())), ("b.png", half(&png(1))), ("c.png", png(2))])
+        }),
+        case(
+            4,
+            "played-pipe",
+            &["exit 0", "frames 2\n", "faults {}", "passed over {\"no_file\":1}", "b.jpg"],
+            |case| {
+                pipe(&case.path.join("frames"), "b.jpg");
                 played(case, &[("a.png", png(1)), ("c.png", png(2)), (".part/d.png", half(&png(3)))])
             },
-            expected: &["exit 0", "frames 2\n", "faults {}", "passed over {\"no_file\":1}", "b.jpg"],
-        },
-        Case {
-            kind: 4,
-            name: "played-other-names",
-            run: |case| played(case, &[("a.png", png(1)), ("notes.txt", vec![7]), ("b.png.part", vec![7])]),
-            expected: &["exit 0", "frames 1\n", "faults {}", "passed over {\"other_name\":2}"],
-        },
-        Case {
-            kind: 6,
-            name: "played-12-megapixels",
-            run: |case| played(case, &[("a.jpg", pictures::large_jpeg(4032, 3024))]),
-            expected: &["exit 0", "frames 1\n", "faults {}"],
-        },
-        Case {
-            kind: 6,
-            name: "played-above-64-megapixels",
-            run: |case| played(case, &[("a.jpg", pictures::large_jpeg(8200, 8192)), ("b.png", png(1))]),
-            expected: &["exit 0", "frames 1\n", "faults {\"oversize\":1}", "64 megapixels"],
-        },
-        Case {
-            kind: 6,
-            name: "watched-folders-by-date",
-            run: |case| {
-                let files = [
-                    ("2026-11-25/23/x.jpg", numbered(&jpeg(), 1)),
-                    ("2026-11-26/00/x.jpg", numbered(&jpeg(), 2)),
-                    ("y.png", png(1)),
-                ];
-                watched(case, &files, 3)
-            },
-            expected: &["exit 0", "frames 3\n", "faults {}"],
-        },
+        ),
+        case(
+            4,
+            "played-other-names",
+            &["exit 0", "frames 1\n", "faults {}", "passed over {\"other_name\":2}"],
+            |case| played(case, &[("a.png", png(1)), ("notes.txt", vec![7]), ("b.png.part", vec![7])]),
+        ),
+        case(6, "played-12-megapixels", &["exit 0", "frames 1\n", "faults {}"], |case| {
+            played(case, &[("a.jpg", pictures::large_jpeg(4032, 3024))])
+        }),
+        case(
+            6,
+            "played-above-64-megapixels",
+            &["exit 0", "frames 1\n", "faults {\"oversize\":1}", "64 megapixels"],
+            |case| played(case, &[("a.jpg", pictures::large_jpeg(8200, 8192)), ("b.png", png(1))]),
+        ),
+        case(6, "watched-folders-by-date", &["exit 0", "frames 3\n", "faults {}"], |case| {
+            let files = [
+                ("2026-11-25/23/x.jpg", numbered(&jpeg(), 1)),
+                ("2026-11-26/00/x.jpg", numbered(&jpeg(), 2)),
+                ("y.png", png(1)),
+            ];
+            watched(case, &files, 3)
+        }),
     ]
 }
 
@@ -153,126 +111,65 @@ const FRAME: &[&str] = &["exit 0", "\na frame\n", "faults []"];
 /// Kinds 5 and 6: answers with a whole image, from cameras that do not know HTTP well.
 fn sloppy_cameras() -> Vec<Case> {
     vec![
-        Case {
-            kind: 6,
-            name: "camera-folded-line",
-            run: |case| camera(case, |_| answer("Server: cam| build 7|Content-Type: image/jpeg", &jpeg())),
-            expected: FRAME,
-        },
-        Case {
-            kind: 6,
-            name: "camera-space-before-colon",
-            run: |case| {
-                camera(case, |_| answer("X-Frame-Options : SAMEORIGIN|Content-Type: image/jpeg", &jpeg()))
-            },
-            expected: FRAME,
-        },
-        Case {
-            kind: 6,
-            name: "camera-line-without-colon",
-            run: |case| camera(case, |_| answer("Wed, 01 Jan 2020|Content-Type: image/jpeg", &jpeg())),
-            expected: FRAME,
-        },
-        Case {
-            kind: 6,
-            name: "camera-status-line-twice",
-            run: |case| camera(case, |_| answer("HTTP/1.0 200 OK|Content-Type: image/jpeg", &jpeg())),
-            expected: FRAME,
-        },
-        Case {
-            kind: 6,
-            name: "camera-http-1-0",
-            run: |case| camera(case, |_| [&b"HTTP/1.0 200 OK\r\n\r\n"[..], &jpeg()].concat()),
-            expected: FRAME,
-        },
-        Case {
-            kind: 6,
-            name: "camera-bare-line-feeds",
-            run: |case| {
-                camera(case, |_| [&b"HTTP/1.1 200 OK\nContent-Type: image/jpeg\n\n"[..], &jpeg()].concat())
-            },
-            expected: FRAME,
-        },
-        Case {
-            kind: 6,
-            name: "camera-jpeg-as-text",
-            run: |case| camera(case, |_| answer("Content-Type: text/plain", &jpeg())),
-            expected: FRAME,
-        },
-        Case {
-            kind: 6,
-            name: "camera-jpeg-as-stream",
-            run: |case| camera(case, |_| answer("content-type: application/octet-stream", &jpeg())),
-            expected: FRAME,
-        },
-        Case {
-            kind: 6,
-            name: "camera-jpeg-as-multipart",
-            run: |case| {
-                camera(case, |_| answer("Content-Type: multipart/x-mixed-replace;boundary=b", &jpeg()))
-            },
-            expected: FRAME,
-        },
-        Case {
-            kind: 6,
-            name: "camera-line-break-before-jpeg",
-            run: |case| {
-                camera(case, |_| answer("Content-Type: image/jpg", &[&b"\r\n"[..], &jpeg()].concat()))
-            },
-            expected: FRAME,
-        },
-        Case {
-            kind: 6,
-            name: "camera-multipart",
-            run: |case| {
-                camera(case, |_| {
-                    answer(
-                        "Content-Type: multipart/x-mixed-replace; boundary=\"--b\"",
-                        &[&b"----b\r\nContent-Type: image/jpeg\r\n\r\n"[..], &jpeg(), b"\r\n----b\r\n"]
-                            .concat(),
-                    )
-                })
-            },
-            expected: FRAME,
-        },
-        Case {
-            kind: 5,
-            name: "camera-bad-part-then-good",
-            run: |case| {
-                camera(case, |_| {
-                    let parts = [&b"--b\r\n\r\n"[..], &half(&jpeg()), b"\r\n--b\r\n\r\n", &jpeg()];
-                    answer("Content-Type: multipart/x-mixed-replace; boundary=b", &parts.concat())
-                })
-            },
-            expected: FRAME,
-        },
-        Case {
-            kind: 6,
-            name: "camera-chunks",
-            run: |case| {
-                camera(case, |_| {
-                    let (first, rest) = (jpeg()[..100].to_vec(), jpeg()[100..].to_vec());
-                    let length = format!("{:x}\r\n", rest.len());
-                    let chunks =
-                        [&b"64\r\n"[..], &first, b"\r\n", length.as_bytes(), &rest, b"\r\n0\r\n\r\n"]
-                            .concat();
-                    answer("Transfer-Encoding: chunked", &chunks)
-                })
-            },
-            expected: FRAME,
-        },
-        Case {
-            kind: 6,
-            name: "camera-without-tables",
-            run: |case| camera(case, |_| answer("Content-Type: image/jpeg", &without_tables(&jpeg()))),
-            expected: FRAME,
-        },
-        Case {
-            kind: 6,
-            name: "camera-without-end",
-            run: |case| camera(case, |_| answer("Content-Type: image/jpeg", &unended(&jpeg()))),
-            expected: FRAME,
-        },
+        case(6, "camera-folded-line", FRAME, |case| {
+            camera(case, |_| answer("Server: cam| build 7|Content-Type: image/jpeg", &jpeg()))
+        }),
+        case(6, "camera-space-before-colon", FRAME, |case| {
+            camera(case, |_| answer("X-Frame-Options : SAMEORIGIN|Content-Type: image/jpeg", &jpeg()))
+        }),
+        case(6, "camera-line-without-colon", FRAME, |case| {
+            camera(case, |_| answer("Wed, 01 Jan 2020|Content-Type: image/jpeg", &jpeg()))
+        }),
+        case(6, "camera-status-line-twice", FRAME, |case| {
+            camera(case, |_| answer("HTTP/1.0 200 OK|Content-Type: image/jpeg", &jpeg()))
+        }),
+        case(6, "camera-http-1-0", FRAME, |case| {
+            camera(case, |_| [&b"HTTP/1.0 200 OK\r\n\r\n"[..], &jpeg()].concat())
+        }),
+        case(6, "camera-bare-line-feeds", FRAME, |case| {
+            camera(case, |_| [&b"HTTP/1.1 200 OK\nContent-Type: image/jpeg\n\n"[..], &jpeg()].concat())
+        }),
+        case(6, "camera-jpeg-as-text", FRAME, |case| {
+            camera(case, |_| answer("Content-Type: text/plain", &jpeg()))
+        }),
+        case(6, "camera-jpeg-as-stream", FRAME, |case| {
+            camera(case, |_| answer("content-type: application/octet-stream", &jpeg()))
+        }),
+        case(6, "camera-jpeg-as-multipart", FRAME, |case| {
+            camera(case, |_| answer("Content-Type: multipart/x-mixed-replace;boundary=b", &jpeg()))
+        }),
+        case(6, "camera-line-break-before-jpeg", FRAME, |case| {
+            camera(case, |_| answer("Content-Type: image/jpg", &[&b"\r\n"[..], &jpeg()].concat()))
+        }),
+        case(6, "camera-multipart", FRAME, |case| {
+            camera(case, |_| {
+                answer(
+                    "Content-Type: multipart/x-mixed-replace; boundary=\"--b\"",
+                    &[&b"----b\r\nContent-Type: image/jpeg\r\n\r\n"[..], &jpeg(), b"\r\n----b\r\n"].concat(),
+                )
+            })
+        }),
+        case(5, "camera-bad-part-then-good", FRAME, |case| {
+            camera(case, |_| {
+                let parts = [&b"--b\r\n\r\n"[..], &half(&jpeg()), b"\r\n--b\r\n\r\n", &jpeg()];
+                answer("Content-Type: multipart/x-mixed-replace; boundary=b", &parts.concat())
+            })
+        }),
+        case(6, "camera-chunks", FRAME, |case| {
+            camera(case, |_| {
+                let (first, rest) = (jpeg()[..100].to_vec(), jpeg()[100..].to_vec());
+                let length = format!("{:x}\r\n", rest.len());
+                let chunks =
+                    [&b"64\r\n"[..], &first, b"\r\n", length.as_bytes(), &rest, b"\r\n0\r\n\r\n"].concat();
+                answer("Transfer-Encoding: chunked", &chunks)
+            })
+        }),
+        case(6, "camera-without-tables", FRAME, |case| {
+            camera(case, |_| answer("Content-Type: image/jpeg", &without_tables(&jpeg())))
+        }),
+        case(6, "camera-without-end", FRAME, |case| {
+            camera(case, |_| answer("Content-Type: image/jpeg", &unended(&jpeg())))
+        }),
     ]
 }
 
@@ -287,70 +184,49 @@ fn cameras() -> Vec<Case> {
         refusal("401 Unauthorized", &ask)
     }
     vec![
-        Case {
-            kind: 6,
-            name: "camera-digest-md5",
-            run: |case| camera_at(case, SNAPSHOT, true, |head| digest(head, "")),
-            expected: FRAME,
-        },
-        Case {
-            kind: 6,
-            name: "camera-digest-sha-256",
-            run: |case| camera_at(case, SNAPSHOT, true, |head| digest(head, ", algorithm=SHA-256")),
-            expected: FRAME,
-        },
-        Case {
-            kind: 12,
-            name: "camera-digest-without-password",
-            run: |case| camera(case, |head| digest(head, "")),
-            expected: &["exit 0", "\nno frame\n", "faults [\"status\"]", "401", "source.http.auth_file"],
-        },
-        Case {
-            kind: 6,
-            name: "camera-address-as-pasted",
-            run: |case| {
-                camera_at(case, " HTTP://127.0.0.1:PORT/snap?user=a b&n=\u{e4}", false, |head| {
-                    match head.contains("/snap?user=a%20b&n=%C3%A4") {
-                        true => answer("Content-Type: image/jpeg", &jpeg()),
-                        false => refusal("404 Not Found", "X: y"),
-                    }
-                })
-            },
-            expected: FRAME,
-        },
-        Case {
-            kind: 12,
-            name: "camera-moved",
-            run: |case| camera(case, |_| refusal("302 Found", "Location: http://cam.local/other?pw=s3cret")),
-            expected: &["\nno frame\n", "faults [\"status\"]", "http://cam.local:80/other", "!s3cret"],
-        },
-        Case {
-            kind: 12,
-            name: "camera-login-page",
-            run: |case| camera(case, |_| answer("Content-Type: text/html", b"<html>please log in</html>")),
-            expected: &["\nno frame\n", "faults [\"not_an_image\"]", "text/html", "please log in"],
-        },
-        Case {
-            kind: 12,
-            name: "camera-of-rtsp",
-            run: |case| camera(case, |_| b"RTSP/1.0 400 Bad Request\r\n\r\n".to_vec()),
-            expected: &["\nno frame\n", "faults [\"not_an_image\"]", "that begin \"RTSP/1.0 400 Bad Request"],
-        },
-        Case {
-            kind: 2,
-            name: "camera-cut",
-            run: |case| camera(case, |_| answer("Content-Type: image/jpeg", &half(&jpeg()))),
-            expected: &["\nno frame\n", "faults [\"cut\"]"],
-        },
-        Case {
-            kind: 12,
-            name: "camera-address-of-rtsp",
-            run: |case| {
-                let source = ["--source-kind", "http", "--source-http-url", "rtsp://u:s3cret@cam/1"];
-                ran(case, device(case).args(source))
-            },
-            expected: &["exit 2", "source.http.url", "ffmpeg", "!s3cret"],
-        },
+        case(6, "camera-digest-md5", FRAME, |case| camera_at(case, SNAPSHOT, true, |head| digest(head, ""))),
+        case(6, "camera-digest-sha-256", FRAME, |case| {
+            camera_at(case, SNAPSHOT, true, |head| digest(head, ", algorithm=SHA-256"))
+        }),
+        case(
+            12,
+            "camera-digest-without-password",
+            &["exit 0", "\nno frame\n", "faults [\"status\"]", "401", "source.http.auth_file"],
+            |case| camera(case, |head| digest(head, "")),
+        ),
+        case(6, "camera-address-as-pasted", FRAME, |case| {
+            camera_at(case, " HTTP://127.0.0.1:PORT/snap?user=a b&n=\u{e4}", false, |head| {
+                match head.contains("/snap?user=a%20b&n=%C3%A4") {
+                    true => answer("Content-Type: image/jpeg", &jpeg()),
+                    false => refusal("404 Not Found", "X: y"),
+                }
+            })
+        }),
+        case(
+            12,
+            "camera-moved",
+            &["\nno frame\n", "faults [\"status\"]", "http://cam.local:80/other", "!s3cret"],
+            |case| camera(case, |_| refusal("302 Found", "Location: http://cam.local/other?pw=s3cret")),
+        ),
+        case(
+            12,
+            "camera-login-page",
+            &["\nno frame\n", "faults [\"not_an_image\"]", "text/html", "please log in"],
+            |case| camera(case, |_| answer("Content-Type: text/html", b"<html>please log in</html>")),
+        ),
+        case(
+            12,
+            "camera-of-rtsp",
+            &["\nno frame\n", "faults [\"not_an_image\"]", "that begin \"RTSP/1.0 400 Bad Request"],
+            |case| camera(case, |_| b"RTSP/1.0 400 Bad Request\r\n\r\n".to_vec()),
+        ),
+        case(2, "camera-cut", &["\nno frame\n", "faults [\"cut\"]"], |case| {
+            camera(case, |_| answer("Content-Type: image/jpeg", &half(&jpeg())))
+        }),
+        case(12, "camera-address-of-rtsp", &["exit 2", "source.http.url", "ffmpeg", "!s3cret"], |case| {
+            let source = ["--source-kind", "http", "--source-http-url", "rtsp://u:s3cret@cam/1"];
+            ran(case, device(case).args(source))
+        }),
     ]
 }
 
@@ -358,52 +234,35 @@ fn cameras() -> Vec<Case> {
 fn still_cameras() -> Vec<Case> {
     const FIVE: &[&str] = &["--source-frozen-frames", "5"];
     vec![
-        Case {
-            kind: 11,
-            name: "camera-frozen",
-            run: |case| stream(case, &[0; 10].map(|_| jpeg()), FIVE),
-            expected: &[
-                "exit 0",
-                "frames 4\n",
-                "faults {\"frozen\":6}",
-                "5 frames are equal: the camera is frozen",
-            ],
-        },
-        Case {
-            kind: 11,
-            name: "camera-alive-again",
-            run: |case| {
+        case(
+            11,
+            "camera-frozen",
+            &["exit 0", "frames 4\n", "faults {\"frozen\":6}", "5 frames are equal: the camera is frozen"],
+            |case| stream(case, &[0; 10].map(|_| jpeg()), FIVE),
+        ),
+        case(
+            11,
+            "camera-alive-again",
+            &["exit 0", "frames 8\n", "faults {\"frozen\":2}", "frames answer again"],
+            |case| {
                 let frames = [0, 0, 0, 0, 0, 0, 1, 2, 3, 4].map(|number| numbered(&jpeg(), number));
                 stream(case, &frames, FIVE)
             },
-            expected: &["exit 0", "frames 8\n", "faults {\"frozen\":2}", "frames answer again"],
-        },
-        Case {
-            kind: 11,
-            name: "camera-covered",
-            // The noise of a sensor: no frame equals the one before.
-            run: |case| {
-                stream(case, &[0, 1, 0, 1, 0, 1, 0, 1, 0, 1].map(|noise| flat_png(100 + noise)), FIVE)
-            },
-            expected: &["exit 0", "frames 4\n", "faults {\"frozen\":6}", "dark or covered"],
-        },
-        Case {
-            kind: 11,
-            name: "camera-still-scene",
-            run: |case| {
-                stream(case, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(|number| numbered(&jpeg(), number)), FIVE)
-            },
-            expected: &["exit 0", "frames 10\n", "faults {}"],
-        },
-        Case {
-            kind: 11,
-            name: "recording-of-equal-frames",
-            run: |case| {
-                let names = ["0.jpg", "1.jpg", "2.jpg", "3.jpg", "4.jpg", "5.jpg", "6.jpg"];
-                played(case, &names.map(|name| (name, jpeg())))
-            },
-            expected: &["exit 0", "frames 7\n", "faults {}"],
-        },
+        ),
+        // The noise of a sensor: no frame equals the one before.
+        case(
+            11,
+            "camera-covered",
+            &["exit 0", "frames 4\n", "faults {\"frozen\":6}", "dark or covered"],
+            |case| stream(case, &[0, 1, 0, 1, 0, 1, 0, 1, 0, 1].map(|noise| flat_png(100 + noise)), FIVE),
+        ),
+        case(11, "camera-still-scene", &["exit 0", "frames 10\n", "faults {}"], |case| {
+            stream(case, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(|number| numbered(&jpeg(), number)), FIVE)
+        }),
+        case(11, "recording-of-equal-frames", &["exit 0", "frames 7\n", "faults {}"], |case| {
+            let names = ["0.jpg", "1.jpg", "2.jpg", "3.jpg", "4.jpg", "5.jpg", "6.jpg"];
+            played(case, &names.map(|name| (name, jpeg())))
+        }),
     ]
 }
 
@@ -438,11 +297,7 @@ fn stream(case: &CaseFolder<'_>, files: &[Vec<u8>], more: &[&str]) -> String {
 
 /// Writes files into the folder `frames`.
 fn write_frames(case: &CaseFolder<'_>, files: &[(&str, Vec<u8>)]) {
-    for (name, bytes) in files {
-        let path = case.path.join("frames").join(name);
-        fs::create_dir_all(path.parent().expect("a file in a folder")).expect("the folder can be written");
-        fs::write(path, bytes).expect("the folder can be written");
-    }
+    files.iter().for_each(|(name, bytes)| write(&case.path.join("frames"), name, bytes));
 }
 
 /// Plays a folder of files once.

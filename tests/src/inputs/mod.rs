@@ -11,8 +11,10 @@ mod pictures;
 mod requests;
 mod running;
 
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use headwater_inference::manifest::Configuration;
@@ -44,10 +46,20 @@ pub struct Case {
     pub kind: usize,
     /// Name, which is the group of the case's devices too.
     pub name: &'static str,
-    /// Gives the input to the program, and returns what is seen.
-    run: fn(&CaseFolder<'_>) -> String,
     /// Parts of what is seen. One after `!` must not be there.
     expected: &'static [&'static str],
+    /// Gives the input to the program, and returns what is seen.
+    run: fn(&CaseFolder<'_>) -> String,
+}
+
+/// A line of the tables of cases.
+fn case(
+    kind: usize,
+    name: &'static str,
+    expected: &'static [&'static str],
+    run: fn(&CaseFolder<'_>) -> String,
+) -> Case {
+    Case { kind, name, expected, run }
 }
 
 /// What all cases share.
@@ -97,7 +109,7 @@ impl Shared {
         let networks = [TinyNetwork::of(Configuration::B), TinyNetwork::default()];
         let bundles = [0, 1].map(|at| {
             let path = folder.join(format!("network-{at}.hwb"));
-            std::fs::write(&path, networks[at].bundle()).expect("the folder can be written");
+            fs::write(&path, networks[at].bundle()).expect("the folder can be written");
             path
         });
         Self { broker: embedded_broker(), bundles }
@@ -111,7 +123,7 @@ impl Case {
     /// When the folder cannot be written.
     pub fn outcome(&self, shared: &Shared, folder: &Path) -> Outcome {
         let path = folder.join(self.name);
-        std::fs::create_dir_all(&path).expect("the folder can be written");
+        fs::create_dir_all(&path).expect("the folder can be written");
         let case = CaseFolder { name: self.name, path, shared };
         let begin = Instant::now();
         // The message of a panic is on standard error already.
@@ -139,6 +151,20 @@ fn wait(mut is_so: impl FnMut() -> bool) {
     while !is_so() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Writes a file, and the folders above it.
+fn write(folder: &Path, name: &str, bytes: &[u8]) {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().expect("a file in a folder")).expect("the folder can be written");
+    fs::write(path, bytes).expect("the folder can be written");
+}
+
+/// Makes a named pipe, and the folder for it.
+fn pipe(folder: &Path, name: &str) {
+    fs::create_dir_all(folder).expect("the folder can be written");
+    let made = Command::new("mkfifo").arg(folder.join(name)).status();
+    assert!(made.is_ok_and(|status| status.success()), "mkfifo is a program of every Linux");
 }
 
 /// Looks again and again until what is seen has this part or [`LIMIT`] is over. Returns what was seen last.
@@ -171,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_part_that_is_missing_or_must_not_be_there_is_wrong() {
-        let case = Case { kind: 1, name: "x", run: |_| String::new(), expected: &["exit 0", "!lost"] };
+        let case = case(1, "x", &["exit 0", "!lost"], |_| String::new());
         assert_eq!(case.wrong_in("exit 0, found"), [""; 0]);
         assert_eq!(case.wrong_in("exit 1, lost"), ["exit 0", "!lost"]);
     }

@@ -6,9 +6,9 @@ use std::process::Command;
 use headwater_transport::held_port;
 use serde_json::{Value, json};
 
-use super::running::{Running, http};
-use super::{Case, CaseFolder, wait};
-use crate::programs::command;
+use super::running::Running;
+use super::{Case, CaseFolder, case, wait};
+use crate::programs::{command, http};
 
 /// Slots and bytes of a packed map of the network of three devices.
 const SLOTS: usize = 3;
@@ -19,192 +19,103 @@ const INFER: &str = "POST /v2/models/headwater/infer";
 pub(super) fn cases() -> Vec<Case> {
     const LOGITS: &[&str] = &["HTTP/1.1 200 ", "\"name\":\"logits\"", "\"shape\":[1,4]"];
     vec![
-        Case { kind: 8, name: "request", run: |case| infer(case, |_| {}), expected: LOGITS },
-        Case {
-            kind: 8,
-            name: "null-members",
-            run: |case| {
-                infer(case, |request| {
-                    for member in ["id", "parameters", "outputs"] {
-                        request[member] = Value::Null;
-                    }
-                    request["inputs"][0]["parameters"] = Value::Null;
-                })
-            },
-            expected: LOGITS,
-        },
-        Case {
-            kind: 8,
-            name: "null-parameters-of-an-output",
-            run: |case| {
-                infer(case, |request| request["outputs"] = json!([{ "name": "logits", "parameters": null }]))
-            },
-            expected: LOGITS,
-        },
-        Case {
-            kind: 8,
-            name: "data-in-rows",
-            run: |case| {
-                infer(case, |request| {
-                    request["inputs"][1]["data"] = json!(vec![vec![vec![7; PACKED]; SLOTS]]);
-                })
-            },
-            expected: LOGITS,
-        },
-        Case {
-            kind: 8,
-            name: "unknown-output",
-            run: |case| infer(case, |request| request["outputs"] = json!([{ "name": "probabilities" }])),
-            expected: &["HTTP/1.1 400 ", "probabilities", "is unknown"],
-        },
-        Case {
-            kind: 8,
-            name: "unknown-parameter",
-            run: |case| infer(case, |request| request["parameters"] = json!({ "sequence_id": 5 })),
-            expected: &["HTTP/1.1 400 ", "sequence_id"],
-        },
-        Case {
-            kind: 8,
-            name: "classification",
-            run: |case| {
-                infer(case, |request| {
-                    request["outputs"] = json!([{ "name": "logits", "parameters": { "classification": 2 } }]);
-                })
-            },
-            expected: &["HTTP/1.1 200 ", "\"datatype\":\"BYTES\"", "\"shape\":[1,2]"],
-        },
-        Case {
-            kind: 8,
-            name: "shape-without-batch",
-            run: |case| infer(case, |request| request["inputs"][1]["shape"] = json!([SLOTS, PACKED])),
-            expected: &["HTTP/1.1 400 ", "expected shape [n, 3, 8] with n from 1 to 64"],
-        },
-        Case {
-            kind: 8,
-            name: "shape-flat",
-            run: |case| infer(case, |request| request["inputs"][1]["shape"] = json!([SLOTS * PACKED])),
-            expected: &["HTTP/1.1 400 ", "expected shape [n, 3, 8] with n from 1 to 64"],
-        },
-        Case {
-            kind: 8,
-            name: "shape-missing",
-            run: |case| infer(case, |request| request["inputs"][1]["shape"] = Value::Null),
-            expected: &["HTTP/1.1 400 ", "expected shape [n, 3, 8] with n from 1 to 64"],
-        },
-        Case {
-            kind: 8,
-            name: "value-256",
-            run: |case| infer(case, |request| request["inputs"][1]["data"][5] = json!(256)),
-            expected: &["HTTP/1.1 400 ", "value 5", "found 256"],
-        },
-        Case {
-            kind: 8,
-            name: "value-float",
-            run: |case| infer(case, |request| request["inputs"][1]["data"][0] = json!(0.5)),
-            expected: &["HTTP/1.1 400 ", "value 0", "found 0.5"],
-        },
-        Case {
-            kind: 8,
-            name: "value-text",
-            run: |case| infer(case, |request| request["inputs"][1]["data"] = json!("AAAA")),
-            expected: &["HTTP/1.1 400 ", "AAAA"],
-        },
-        Case {
-            kind: 8,
-            name: "body-after-a-byte-order-mark",
-            run: |case| ask(case, INFER, "", format!("\u{feff}{}", sound()).as_bytes()),
-            expected: LOGITS,
-        },
-        Case {
-            kind: 8,
-            name: "extra-slash",
-            run: |case| ask(case, "GET /v2/models/headwater/", "", &[]),
-            expected: &["HTTP/1.1 404 ", "extra slash"],
-        },
-        Case {
-            kind: 8,
-            name: "body-gzip",
-            run: |case| gzip(case, sound().to_string().as_bytes(), "content-encoding: gzip\r\n"),
-            expected: LOGITS,
-        },
-        Case {
-            kind: 8,
-            name: "body-gzip-of-ten-megabytes",
-            run: |case| gzip(case, &vec![b' '; 10_000_000], "content-encoding: gzip\r\n"),
-            expected: &["HTTP/1.1 413 "],
-        },
-        Case {
-            kind: 8,
-            name: "body-called-gzip",
-            run: |case| ask(case, INFER, "content-encoding: gzip\r\n", sound().to_string().as_bytes()),
-            expected: &["HTTP/1.1 400 ", "gzip"],
-        },
-        Case {
-            kind: 8,
-            name: "body-brotli",
-            run: |case| ask(case, INFER, "content-encoding: br\r\n", sound().to_string().as_bytes()),
-            expected: &["HTTP/1.1 415 ", "expected gzip, deflate or identity"],
-        },
-        Case {
-            kind: 8,
-            name: "binary-length-beyond-the-body",
-            run: |case| {
-                let headers = "inference-header-content-length: 100000\r\n";
-                ask(case, INFER, headers, sound().to_string().as_bytes())
-            },
-            expected: &["HTTP/1.1 400 ", "100000"],
-        },
-        Case {
-            kind: 8,
-            name: "version-1",
-            run: |case| {
-                let path = "POST /v2/models/headwater/versions/1/infer";
-                ask(case, path, "", sound().to_string().as_bytes())
-            },
-            expected: LOGITS,
-        },
-        Case {
-            kind: 8,
-            name: "version-2",
-            run: |case| ask(case, "GET /v2/models/headwater/versions/2", "", &[]),
-            expected: &["HTTP/1.1 404 "],
-        },
-        Case {
-            kind: 8,
-            name: "statistics",
-            run: |case| ask(case, "GET /v2/models/headwater/versions/1/stats", "", &[]),
-            expected: &["HTTP/1.1 200 ", "\"model_stats\""],
-        },
-        Case {
-            kind: 8,
-            name: "repository-index",
-            run: |case| ask(case, "POST /v2/repository/index", "", &[]),
-            expected: &["HTTP/1.1 200 ", "\"READY\""],
-        },
-        Case {
-            kind: 8,
-            name: "endpoint-that-is-not-there",
-            run: |case| ask(case, "GET /v2/trace/setting", "", &[]),
-            expected: &["HTTP/1.1 404 ", "/openapi.json"],
-        },
-        Case {
-            kind: 8,
-            name: "method-of-another-endpoint",
-            run: |case| ask(case, "GET /v2/models/headwater/infer", "", &[]),
-            expected: &["HTTP/1.1 405 ", "allow: POST"],
-        },
-        Case {
-            kind: 8,
-            name: "key-in-lower-case",
-            run: |case| with_key(case, "authorization: bearer 0123456789abcdef\r\n"),
-            expected: &["HTTP/1.1 200 "],
-        },
-        Case {
-            kind: 8,
-            name: "key-missing",
-            run: |case| with_key(case, ""),
-            expected: &["HTTP/1.1 401 ", "authorization: Bearer KEY"],
-        },
+        case(8, "request", LOGITS, |case| infer(case, |_| {})),
+        case(8, "null-members", LOGITS, |case| {
+            infer(case, |request| {
+                for member in ["id", "parameters", "outputs"] {
+                    request[member] = Value::Null;
+                }
+                request["inputs"][0]["parameters"] = Value::Null;
+            })
+        }),
+        case(8, "null-parameters-of-an-output", LOGITS, |case| {
+            infer(case, |request| request["outputs"] = json!([{ "name": "logits", "parameters": null }]))
+        }),
+        case(8, "data-in-rows", LOGITS, |case| {
+            infer(case, |request| {
+                request["inputs"][1]["data"] = json!(vec![vec![vec![7; PACKED]; SLOTS]]);
+            })
+        }),
+        case(8, "unknown-output", &["HTTP/1.1 400 ", "probabilities", "is unknown"], |case| {
+            infer(case, |request| request["outputs"] = json!([{ "name": "probabilities" }]))
+        }),
+        case(8, "unknown-parameter", &["HTTP/1.1 400 ", "sequence_id"], |case| {
+            infer(case, |request| request["parameters"] = json!({ "sequence_id": 5 }))
+        }),
+        case(8, "classification", &["HTTP/1.1 200 ", "\"datatype\":\"BYTES\"", "\"shape\":[1,2]"], |case| {
+            infer(case, |request| {
+                request["outputs"] = json!([{ "name": "logits", "parameters": { "classification": 2 } }]);
+            })
+        }),
+        case(
+            8,
+            "shape-without-batch",
+            &["HTTP/1.1 400 ", "expected shape [n, 3, 8] with n from 1 to 64"],
+            |case| infer(case, |request| request["inputs"][1]["shape"] = json!([SLOTS, PACKED])),
+        ),
+        case(8, "shape-flat", &["HTTP/1.1 400 ", "expected shape [n, 3, 8] with n from 1 to 64"], |case| {
+            infer(case, |request| request["inputs"][1]["shape"] = json!([SLOTS * PACKED]))
+        }),
+        case(
+            8,
+            "shape-missing",
+            &["HTTP/1.1 400 ", "expected shape [n, 3, 8] with n from 1 to 64"],
+            |case| infer(case, |request| request["inputs"][1]["shape"] = Value::Null),
+        ),
+        case(8, "value-256", &["HTTP/1.1 400 ", "value 5", "found 256"], |case| {
+            infer(case, |request| request["inputs"][1]["data"][5] = json!(256))
+        }),
+        case(8, "value-float", &["HTTP/1.1 400 ", "value 0", "found 0.5"], |case| {
+            infer(case, |request| request["inputs"][1]["data"][0] = json!(0.5))
+        }),
+        case(8, "value-text", &["HTTP/1.1 400 ", "AAAA"], |case| {
+            infer(case, |request| request["inputs"][1]["data"] = json!("AAAA"))
+        }),
+        case(8, "body-after-a-byte-order-mark", LOGITS, |case| {
+            ask(case, INFER, "", format!("\u{feff}{}", sound()).as_bytes())
+        }),
+        case(8, "extra-slash", &["HTTP/1.1 404 ", "extra slash"], |case| {
+            ask(case, "GET /v2/models/headwater/", "", &[])
+        }),
+        case(8, "body-gzip", LOGITS, |case| {
+            gzip(case, sound().to_string().as_bytes(), "content-encoding: gzip\r\n")
+        }),
+        case(8, "body-gzip-of-ten-megabytes", &["HTTP/1.1 413 "], |case| {
+            gzip(case, &vec![b' '; 10_000_000], "content-encoding: gzip\r\n")
+        }),
+        case(8, "body-called-gzip", &["HTTP/1.1 400 ", "gzip"], |case| {
+            ask(case, INFER, "content-encoding: gzip\r\n", sound().to_string().as_bytes())
+        }),
+        case(8, "body-brotli", &["HTTP/1.1 415 ", "expected gzip, deflate or identity"], |case| {
+            ask(case, INFER, "content-encoding: br\r\n", sound().to_string().as_bytes())
+        }),
+        case(8, "binary-length-beyond-the-body", &["HTTP/1.1 400 ", "100000"], |case| {
+            let headers = "inference-header-content-length: 100000\r\n";
+            ask(case, INFER, headers, sound().to_string().as_bytes())
+        }),
+        case(8, "version-1", LOGITS, |case| {
+            let path = "POST /v2/models/headwater/versions/1/infer";
+            ask(case, path, "", sound().to_string().as_bytes())
+        }),
+        case(8, "version-2", &["HTTP/1.1 404 "], |case| {
+            ask(case, "GET /v2/models/headwater/versions/2", "", &[])
+        }),
+        case(8, "statistics", &["HTTP/1.1 200 ", "\"model_stats\""], |case| {
+            ask(case, "GET /v2/models/headwater/versions/1/stats", "", &[])
+        }),
+        case(8, "repository-index", &["HTTP/1.1 200 ", "\"READY\""], |case| {
+            ask(case, "POST /v2/repository/index", "", &[])
+        }),
+        case(8, "endpoint-that-is-not-there", &["HTTP/1.1 404 ", "/openapi.json"], |case| {
+            ask(case, "GET /v2/trace/setting", "", &[])
+        }),
+        case(8, "method-of-another-endpoint", &["HTTP/1.1 405 ", "allow: POST"], |case| {
+            ask(case, "GET /v2/models/headwater/infer", "", &[])
+        }),
+        case(8, "key-in-lower-case", &["HTTP/1.1 200 "], |case| {
+            with_key(case, "authorization: bearer 0123456789abcdef\r\n")
+        }),
+        case(8, "key-missing", &["HTTP/1.1 401 ", "authorization: Bearer KEY"], |case| with_key(case, "")),
     ]
 }
 

@@ -1,14 +1,13 @@
 //! The programs of a case: their outputs in files, and a limit for every wait.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::{CaseFolder, LIMIT};
+use crate::programs::http;
 
 /// A program that runs; killed when dropped.
 pub(super) struct Running {
@@ -89,22 +88,6 @@ impl Ended {
 /// Runs a program to its end.
 pub(super) fn ran(case: &CaseFolder<'_>, command: &mut Command) -> String {
     Running::start(case, command, &[]).ended().text()
-}
-
-/// Answer of an HTTP server on loopback: head and body. Empty where nobody answers.
-pub(super) fn http(port: u16, request: &str, headers: &str, body: &[u8]) -> String {
-    let head = format!(
-        "{request} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n",
-        body.len()
-    );
-    let mut answer = Vec::new();
-    if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
-        // A server may answer and close before it has read the whole body.
-        let _ = stream.set_read_timeout(Some(LIMIT));
-        let _ = stream.write_all(&[head.as_bytes(), body].concat());
-        let _ = stream.read_to_end(&mut answer);
-    }
-    String::from_utf8_lossy(&answer).into_owned()
 }
 
 /// Value of a metric at an admin port, over all its labels; 0 where nobody answers.

@@ -12,8 +12,7 @@ use headwater_group::GroupClient;
 use headwater_protocol::{SampleId, Slot, SlotPresence};
 
 use super::account::{Outcome, Reference, SampleRange, outcomes, receive, sample_now};
-use super::{DEVICES, PERIOD_MS, Part, Site, device_name, device_names};
-use crate::other_programs::find_faketime;
+use super::{DEVICE_NAMES, DEVICES, PERIOD_MS, Part, Site};
 
 /// Size of each row of the table: its samples, its kills, the length of a fault, and the seed of random choices.
 #[derive(Clone, Copy, Debug)]
@@ -207,25 +206,27 @@ pub const HEAD: &str = "\
 | fault | samples | decided | of these complete | dropped, by reason | captured by no camera | without an end | two answers or a wrong one | not seen by the client | memory |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |";
 
-/// Prepares the rows that step a clock: one device and the aggregator start with libfaketime and a file with their clock's offset.
+/// Prepares a site that does not run yet: one device and the aggregator start with clocks that can be stepped, and the journals get a small
+/// disk of their own. Returns what this machine lacks for that; rows that do not need it can still be run.
 ///
-/// # Errors
-/// Why clocks cannot be stepped; rows that need no clock can still be run.
-pub fn prepare_clocks(site: &mut Site) -> Result<(), String> {
-    let library = find_faketime().ok_or("libfaketime is not installed (scripts/install/test-tools)")?;
+/// # Panics
+/// When the folder cannot be written.
+pub fn prepare(site: &mut Site) -> Vec<String> {
+    let mut lacks = Vec::new();
     for part in [CLOCKED_DEVICE, Part::Aggregator] {
         let file = clock_file(site, part);
-        std::fs::write(&file, "+0s").map_err(|error| error.to_string())?;
-        let variables = [
-            ("LD_PRELOAD", library.to_owned()),
-            ("FAKETIME_TIMESTAMP_FILE", file.display().to_string()),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
-            ("FAKETIME_CACHE_DURATION", "1".to_owned()),
-        ];
-        let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value));
-        site.environment.entry(part).or_default().extend(variables);
+        match site.fake_clock(part, "FAKETIME_TIMESTAMP_FILE", &file.display().to_string()) {
+            Ok(()) => std::fs::write(&file, "+0s").expect("the folder can be written"),
+            Err(reason) => {
+                lacks.push(reason);
+                break;
+            }
+        }
     }
-    Ok(())
+    if !site.mount_journals() {
+        lacks.push("a small disk for the journals needs the rights of root (mount)".to_owned());
+    }
+    lacks
 }
 
 /// The device whose clock steps.
@@ -265,19 +266,28 @@ pub async fn run(
     Row { fault, samples: each * groups, outcomes, growth, has_returned, skipped: None }
 }
 
+/// Looks of three seconds at a device that must answer again: a busy machine may make one of them miss it.
+const RETURN_LOOKS: usize = 5;
+
 /// Whether the device whose clock stepped answers with its group again: its view is in at least 9 of 10 decisions within 3 s.
 async fn has_returned(clients: &mut [GroupClient]) -> bool {
     let Part::Device { group, slot } = CLOCKED_DEVICE else { return false };
-    let (slot, first) = (Slot::new(slot as u8).expect("below 64"), sample_now());
-    receive(clients, Duration::from_secs(3)).await;
-    let account = clients[group].account();
-    let decisions = (first..sample_now()).filter_map(|sample| account.decision(SampleId(sample)));
-    let (mut all, mut with_it) = (0, 0);
-    for decision in decisions {
-        all += 1;
-        with_it += u64::from(decision.presence.get(slot) != SlotPresence::Missing);
+    let slot = Slot::new(slot as u8).expect("below 64");
+    for _ in 0..RETURN_LOOKS {
+        let first = sample_now();
+        receive(clients, Duration::from_secs(3)).await;
+        let account = clients[group].account();
+        let decisions = (first..sample_now()).filter_map(|sample| account.decision(SampleId(sample)));
+        let (mut all, mut with_it) = (0, 0);
+        for decision in decisions {
+            all += 1;
+            with_it += u64::from(decision.presence.get(slot) != SlotPresence::Missing);
+        }
+        if all > 0 && with_it * 10 >= all * 9 {
+            return true;
+        }
     }
-    all > 0 && with_it * 10 >= all * 9
+    false
 }
 
 /// Lets the fault of a row happen.
@@ -311,7 +321,7 @@ async fn inflict(
         Fault::Revoke => {
             receive(clients, time / 4).await;
             let (group, slot) = REVOKED;
-            site.headwater(&["enroll", "revoke", "--group", &site.groups[group], &device_name(slot)]);
+            site.headwater(&["enroll", "revoke", "--group", &site.groups[group], DEVICE_NAMES[slot]]);
             site.signal(Part::Broker, "HUP");
         }
     }
@@ -363,9 +373,7 @@ async fn replace_certificates(site: &mut Site, clients: &mut [GroupClient], wait
     receive(clients, wait).await;
     site.headwater(&["enroll", "renew", "broker", "cloud"]);
     for group in &site.groups {
-        let names = device_names();
-        let names: Vec<_> = names.iter().map(String::as_str).collect();
-        site.headwater(&[&["enroll", "renew", "--group", group, "leader"], &names[..]].concat());
+        site.headwater(&[&["enroll", "renew", "--group", group, "leader"], &DEVICE_NAMES[..]].concat());
     }
     site.signal(Part::Broker, "HUP");
     // Only new connections show the new certificates.
@@ -418,7 +426,7 @@ impl Site {
     }
 
     /// Puts the journals on a small disk of their own that can be filled. False if this program may not mount one.
-    pub fn mount_journals(&self) -> bool {
+    fn mount_journals(&self) -> bool {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(&self.journals);
         mount.status().is_ok_and(|status| status.success())

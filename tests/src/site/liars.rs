@@ -58,54 +58,29 @@ pub enum CloudLie {
     WrongClass,
 }
 
-/// Every lie.
-pub const CLOUD_LIES: [CloudLie; 18] = [
-    CloudLie::OtherRequest,
-    CloudLie::OtherModel,
-    CloudLie::OtherNetwork,
-    CloudLie::FewLogits,
-    CloudLie::NotANumber,
-    CloudLie::OtherOutput,
-    CloudLie::CutBody,
-    CloudLie::LongBody,
-    CloudLie::LongHead,
-    CloudLie::NotHttp,
-    CloudLie::Drip,
-    CloudLie::Silence,
-    CloudLie::Close,
-    CloudLie::ServerError,
-    CloudLie::NotFound,
-    CloudLie::TooMany,
-    CloudLie::Redirect,
-    CloudLie::WrongClass,
+/// Every lie, with its name in the table.
+pub const CLOUD_LIES: [(CloudLie, &str); 18] = [
+    (CloudLie::OtherRequest, "answers another request"),
+    (CloudLie::OtherModel, "answers as another model"),
+    (CloudLie::OtherNetwork, "answers as another network"),
+    (CloudLie::FewLogits, "nine logits for ten classes"),
+    (CloudLie::NotANumber, "a logit that is no number"),
+    (CloudLie::OtherOutput, "another output"),
+    (CloudLie::CutBody, "a body that is cut off"),
+    (CloudLie::LongBody, "a body of 4 MB"),
+    (CloudLie::LongHead, "a head of 1 MB"),
+    (CloudLie::NotHttp, "bytes that are not HTTP"),
+    (CloudLie::Drip, "a byte every 100 ms"),
+    (CloudLie::Silence, "no answer"),
+    (CloudLie::Close, "closes the connection"),
+    (CloudLie::ServerError, "status 500"),
+    (CloudLie::NotFound, "status 404"),
+    (CloudLie::TooMany, "status 429"),
+    (CloudLie::Redirect, "a redirect to itself"),
+    (CloudLie::WrongClass, "a sound answer with the wrong class"),
 ];
 
 impl CloudLie {
-    /// Name in the table.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::OtherRequest => "answers another request",
-            Self::OtherModel => "answers as another model",
-            Self::OtherNetwork => "answers as another network",
-            Self::FewLogits => "nine logits for ten classes",
-            Self::NotANumber => "a logit that is no number",
-            Self::OtherOutput => "another output",
-            Self::CutBody => "a body that is cut off",
-            Self::LongBody => "a body of 4 MB",
-            Self::LongHead => "a head of 1 MB",
-            Self::NotHttp => "bytes that are not HTTP",
-            Self::Drip => "a byte every 100 ms",
-            Self::Silence => "no answer",
-            Self::Close => "closes the connection",
-            Self::ServerError => "status 500",
-            Self::NotFound => "status 404",
-            Self::TooMany => "status 429",
-            Self::Redirect => "a redirect to itself",
-            Self::WrongClass => "a sound answer with the wrong class",
-        }
-    }
-
     /// Whether a leader can tell the answer from a right one.
     fn can_be_told(self) -> bool {
         self != Self::WrongClass
@@ -290,7 +265,7 @@ fn read_request(reader: &mut impl BufRead, requests: &AtomicU64) -> io::Result<O
 /// # Panics
 /// As [`outcomes`], and when the true cloud is not used again in time.
 pub async fn run(
-    lie: CloudLie,
+    (lie, name): (CloudLie, &str),
     site: &mut Site,
     clients: &mut [GroupClient],
     (reference, time): (&Reference, Duration),
@@ -310,7 +285,7 @@ pub async fn run(
     };
     RogueRow {
         role: "cloud",
-        attempt: lie.name().to_owned(),
+        attempt: name.to_owned(),
         expected,
         seen: format!("{requests} requests{}", seen_text(&outcomes, &grown(&before, &site.metrics()))),
         is_sound: requests > 0 && end_once(&outcomes, lie.can_be_told()),

@@ -9,7 +9,7 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use super::simulated::{Answers, Clock, SIMULATED_PERIOD, SimulatedGroup, connected};
-use super::{DEVICES, LIMIT, Part, Site};
+use super::{DEVICE_NAMES, DEVICES, Part, Site, until_nothing_is_missing};
 
 /// Time from the first capture to the first sample that counts.
 const WARM_UP: Duration = Duration::from_secs(10);
@@ -26,16 +26,16 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// Most percent of one processor for the simulation. Above it the figures are those of the simulation.
 const MAX_SIMULATION_PERCENT: f64 = 40.0;
 
-/// Largest growth of the aggregator's resident memory, MB a minute.
+/// Growth of the aggregator's resident memory that a load stays below, MB a minute.
 const MAX_GROWTH_MB_A_MINUTE: f64 = 1.0;
 
-/// Largest 99th percentiles in ms from capture to journalled decision: exit `local`, escalated.
+/// Times in ms from capture to decision that the 99th percentiles stay below: exit `local`, escalated.
 const MAX_P99_MS: [f64; 2] = [100.0, 250.0];
 
-/// Largest share of missing views in all views.
+/// Share of missing views in all views that a load stays below.
 const MAX_MISSING_SHARE: f64 = 1e-4;
 
-/// Most MB of resident memory of an aggregator with 1,000 groups of one bundle.
+/// MB that the resident memory of an aggregator with 1,000 groups of one bundle stays below.
 pub const MAX_GROUPS_MB: f64 = 200.0;
 
 /// Size of a load.
@@ -71,6 +71,13 @@ pub struct Latency {
     pub max_ms: f64,
 }
 
+impl Latency {
+    /// The 99th percentile, ms; `None` without a decision.
+    fn measured_p99_ms(self) -> Option<f64> {
+        (self.decisions > 0).then_some(self.p99_ms)
+    }
+}
+
 /// Results of a load.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoadReport {
@@ -82,10 +89,14 @@ pub struct LoadReport {
     pub in_phase: bool,
     /// Captured samples that count.
     pub captured: u64,
-    /// Captured samples that the leader never named as settled.
-    pub unsettled: u64,
-    /// Samples with two decisions.
+    /// For each group that has any: captured samples without a decision, dropped ones too.
+    pub undecided: BTreeMap<String, u64>,
+    /// For each group that has any: captured samples that the leader never named as settled.
+    pub unsettled: BTreeMap<String, u64>,
+    /// Samples that were decided twice, or decided and never captured.
     pub contradicted: u64,
+    /// For each device that has any: decisions without its view.
+    pub missing_views: BTreeMap<String, u64>,
     /// Missing views in all views of the decisions.
     pub missing_share: f64,
     /// Decisions by the reason of their degradation.
@@ -110,38 +121,46 @@ pub struct LoadReport {
 
 impl LoadReport {
     /// Marks that the load did not keep, each with what was found; none for a good load. Without `figures_count` only the account counts: that
-    /// every sample is settled once and no message was left behind.
+    /// samples were captured, each is decided and settled once, and no message was left behind.
     #[must_use]
     pub fn misses(&self, figures_count: bool) -> Vec<String> {
         let mut misses = Vec::new();
-        let mut check = |name: &str, limit: f64, found: f64| {
-            if found > limit || found.is_nan() {
-                misses.push(format!("{name}: expected at most {limit}, found {found:.3}"));
+        if self.captured == 0 {
+            misses.push("no sample was captured".to_owned());
+        }
+        for (end, groups) in [("decided", &self.undecided), ("settled", &self.unsettled)] {
+            for (group, count) in groups {
+                misses.push(format!("{group}: {count} samples were captured and not {end}"));
+            }
+        }
+        for (fault, count) in [
+            ("samples were decided again, or never captured", self.contradicted),
+            ("messages were not sent", self.unsent),
+        ] {
+            if count > 0 {
+                misses.push(format!("{count} {fault}"));
+            }
+        }
+        if !figures_count {
+            return misses;
+        }
+        if self.simulation_percent > MAX_SIMULATION_PERCENT {
+            let found = self.simulation_percent;
+            misses.push(format!(
+                "void: the simulation used {found:.1} % of a processor, at most {MAX_SIMULATION_PERCENT} are allowed"
+            ));
+        }
+        let mut below = |name: &str, limit: f64, found: Option<f64>| {
+            let is_kept = found.is_some_and(|found| found < limit);
+            if !is_kept {
+                misses.push(format!("{name}: expected less than {limit}, found {found:?}"));
             }
         };
-        check("samples that were captured and not settled", 0.0, self.unsettled as f64);
-        check("samples with two decisions", 0.0, self.contradicted as f64);
-        check("messages that a link did not take", 0.0, self.unsent as f64);
-        if figures_count {
-            check(
-                "percent of a processor for the simulation (above it the run is void)",
-                MAX_SIMULATION_PERCENT,
-                self.simulation_percent,
-            );
-            check("share of missing views", MAX_MISSING_SHARE, self.missing_share);
-            for (name, limit, latency) in
-                [("local", MAX_P99_MS[0], self.local), ("escalated", MAX_P99_MS[1], self.escalated)]
-            {
-                check(&format!("p99 of {name} decisions, ms"), limit, latency.p99_ms);
-                check(
-                    &format!("1 if no decision was {name}"),
-                    0.0,
-                    f64::from(u8::from(latency.decisions == 0)),
-                );
-            }
-            let growth = self.growth_mb_a_minute.unwrap_or(f64::NAN);
-            check("growth of resident memory, MB a minute", MAX_GROWTH_MB_A_MINUTE, growth);
-        }
+        let missing = format!("share of missing views {:?}", self.missing_views);
+        below(&missing, MAX_MISSING_SHARE, Some(self.missing_share));
+        below("p99 of local decisions, ms", MAX_P99_MS[0], self.local.measured_p99_ms());
+        below("p99 of escalated decisions, ms", MAX_P99_MS[1], self.escalated.measured_p99_ms());
+        below("growth of resident memory, MB a minute", MAX_GROWTH_MB_A_MINUTE, self.growth_mb_a_minute);
         misses
     }
 
@@ -155,12 +174,13 @@ impl LoadReport {
         let degraded: Vec<_> =
             self.degraded.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         format!(
-            "| {} | {} | {:.0} | {} | {} | {:.2e} | {} | {} | {} | {:.1} | {:.1} | {:.0} | {resident:.1} | {growth} |",
+            "| {} | {} | {:.0} | {} | {} | {} | {:.2e} | {} | {} | {} | {:.1} | {:.1} | {:.0} | {resident:.1} | {growth} |",
             self.groups,
             if self.in_phase { "equal" } else { "spread" },
             self.seconds,
             self.captured,
-            self.unsettled,
+            self.undecided.values().sum::<u64>(),
+            self.unsettled.values().sum::<u64>(),
             self.missing_share,
             if degraded.is_empty() { "0".to_owned() } else { degraded.join(", ") },
             latency(self.local),
@@ -174,8 +194,8 @@ impl LoadReport {
 
 /// Head of the Markdown table.
 pub const HEAD: &str = "\
-| groups | phases | s | captured | of these not settled | missing views | degraded | local: p50 / p99 / max ms | escalated: p50 / p99 / max ms | simulation, % of a processor | aggregator, % | us a decision | resident, MB | MB a minute |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |";
+| groups | phases | s | captured | of these not decided | not settled | missing views | degraded | local: p50 / p99 / max ms | escalated: p50 / p99 / max ms | simulation, % of a processor | aggregator, % | us a decision | resident, MB | MB a minute |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |";
 
 /// Runs a load on a site of its own, whose files are in `folder`.
 ///
@@ -222,29 +242,26 @@ pub async fn run(folder: &Path, load: Load, answers: &Arc<Answers>) -> LoadRepor
 
 /// Waits until the leaders have a device in every slot, by the metric of the filled slots.
 async fn until_all_devices(site: &Site) {
-    let until = Instant::now() + LIMIT;
-    loop {
+    let expected = (site.groups.len() * DEVICES) as f64;
+    until_nothing_is_missing(|| {
         let metrics = site.metrics();
         let filled =
             metrics.iter().filter(|(name, _)| name.starts_with("headwater_aggregator_filled_slots{"));
         let found = filled.map(|(_, slots)| *slots).sum::<f64>();
-        let expected = (site.groups.len() * DEVICES) as f64;
-        if found == expected {
-            return;
-        }
-        assert!(
-            Instant::now() < until,
-            "filled slots: expected {expected}, found {found}; see {}",
-            site.folder.display()
-        );
-        sleep(Duration::from_millis(200)).await;
-    }
+        let folder = site.folder.display();
+        (found != expected).then(|| format!("filled slots: expected {expected}, found {found}; see {folder}"))
+    })
+    .await;
 }
 
-/// Waits until every sample is settled, at most 10 s: then those that are not are lost.
+/// Waits until every sample is decided and settled, at most 10 s: then those that are not are lost.
 async fn until_settled(groups: &[SimulatedGroup]) {
     let until = Instant::now() + Duration::from_secs(10);
-    while Instant::now() < until && groups.iter().any(|group| !group.seen.lock().unsettled.is_empty()) {
+    let is_open = |group: &SimulatedGroup| {
+        let seen = group.seen.lock();
+        !seen.unsettled.is_empty() || !seen.undecided.is_empty()
+    };
+    while Instant::now() < until && groups.iter().any(is_open) {
         sleep(Duration::from_millis(100)).await;
     }
 }
@@ -260,15 +277,18 @@ struct Figures {
 
 fn report(load: &Load, groups: &[SimulatedGroup], figures: Figures) -> LoadReport {
     let Figures { seconds, processor: (before, after), resident_mb, unsent } = figures;
-    let (mut captured, mut unsettled, mut contradicted, mut missing, mut decided) = (0, 0, 0, 0, 0);
+    let (mut captured, mut contradicted) = (0, 0);
+    let [mut undecided, mut unsettled, mut missing_views] = [const { BTreeMap::<String, u64>::new() }; 3];
     let (mut degraded, mut latencies) = (BTreeMap::<&str, u64>::new(), [const { Vec::<u32>::new() }; 2]);
     for group in groups {
         let seen = group.seen.lock();
         captured += seen.captured;
-        unsettled += seen.unsettled.len() as u64;
         contradicted += seen.contradicted;
-        missing += seen.missing_views;
-        decided += seen.decided.len() as u64;
+        undecided.insert(group.name.clone(), seen.undecided.len() as u64);
+        unsettled.insert(group.name.clone(), seen.unsettled.len() as u64);
+        for (device, missing) in DEVICE_NAMES.into_iter().zip(seen.missing_views) {
+            missing_views.insert(format!("{}/{device}", group.name), missing);
+        }
         for (reason, count) in &seen.degraded {
             *degraded.entry(*reason).or_default() += count;
         }
@@ -276,6 +296,11 @@ fn report(load: &Load, groups: &[SimulatedGroup], figures: Figures) -> LoadRepor
             all.extend(of_group);
         }
     }
+    for counts in [&mut undecided, &mut unsettled, &mut missing_views] {
+        counts.retain(|_, count| *count > 0);
+    }
+    let decided = latencies.iter().map(Vec::len).sum::<usize>().max(1) as f64;
+    let missing_share = missing_views.values().sum::<u64>() as f64 / (decided * DEVICES as f64);
     let [local, escalated] = latencies.map(latency);
     let settled_from = SETTLING * load.time.as_secs_f64();
     let late: Vec<_> = resident_mb.iter().copied().filter(|(at, _)| *at >= settled_from).collect();
@@ -284,15 +309,17 @@ fn report(load: &Load, groups: &[SimulatedGroup], figures: Figures) -> LoadRepor
         seconds,
         in_phase: load.phases == Phases::Equal,
         captured,
+        undecided,
         unsettled,
         contradicted,
-        missing_share: missing as f64 / (decided * DEVICES as u64).max(1) as f64,
+        missing_views,
+        missing_share,
         degraded,
         local,
         escalated,
         simulation_percent: 100.0 * (after.0 - before.0) / seconds,
         aggregator_percent: 100.0 * (after.1 - before.1) / seconds,
-        us_a_decision: 1e6 * (after.1 - before.1) / decided.max(1) as f64,
+        us_a_decision: 1e6 * (after.1 - before.1) / decided,
         growth_mb_a_minute: slope(&late).map(|a_second| 60.0 * a_second),
         resident_mb,
         unsent,
@@ -333,27 +360,19 @@ fn processor_seconds(process: &str) -> f64 {
 /// # Panics
 /// When it does not become their leader in time.
 pub async fn resident_mb_of_groups(folder: &Path, groups: usize) -> f64 {
-    let mut site = Site::groups_without_identity(folder, groups);
+    let mut site = Site::without_identity(folder, groups);
     site.start(Part::Broker);
     site.start(Part::Aggregator);
-    let until = Instant::now() + LIMIT;
-    loop {
+    until_nothing_is_missing(|| {
         let metrics = site.metrics();
         let leads = |(name, state): &(&String, &f64)| {
             name.starts_with("headwater_aggregator_leader_state{") && **state == 1.0
         };
-        let found = metrics.iter().filter(leads).count();
-        if found == groups {
-            break;
-        }
-        let log = site.log(Part::Aggregator);
-        assert!(
-            Instant::now() < until,
-            "groups led: expected {groups}, found {found}; see {}",
-            log.display()
-        );
-        sleep(Duration::from_secs(1)).await;
-    }
+        let (found, log) = (metrics.iter().filter(leads).count(), site.log(Part::Aggregator));
+        let log = log.display();
+        (found != groups).then(|| format!("groups led: expected {groups}, found {found}; see {log}"))
+    })
+    .await;
     let mut largest: u64 = 0;
     for _ in 0..10 {
         sleep(Duration::from_secs(1)).await;
@@ -400,8 +419,10 @@ mod tests {
             seconds: 600.0,
             in_phase: false,
             captured: 300_000,
-            unsettled: 0,
+            undecided: BTreeMap::new(),
+            unsettled: BTreeMap::new(),
             contradicted: 0,
+            missing_views: BTreeMap::new(),
             missing_share: 0.0,
             degraded: BTreeMap::new(),
             local: Latency { decisions: 1, ..Latency::default() },
@@ -419,13 +440,25 @@ mod tests {
             let misses = report.misses(figures_count).join("; ");
             assert!(misses.contains(expected), "{expected} in {misses}");
         };
-        check(LoadReport { unsettled: 1, ..good.clone() }, false, "not settled");
+        let one = BTreeMap::from([("gate".to_owned(), 1)]);
+        check(LoadReport { captured: 0, ..good.clone() }, false, "no sample");
+        check(
+            LoadReport { undecided: one.clone(), ..good.clone() },
+            false,
+            "gate: 1 samples were captured and not decided",
+        );
+        check(
+            LoadReport { unsettled: one, ..good.clone() },
+            false,
+            "gate: 1 samples were captured and not settled",
+        );
+        check(LoadReport { missing_share: 1e-4, ..good.clone() }, true, "missing views");
         check(LoadReport { simulation_percent: 41.0, ..good.clone() }, true, "void");
         check(LoadReport { local: slow, ..good.clone() }, true, "p99 of local");
         check(
             LoadReport { escalated: Latency::default(), ..good.clone() },
             true,
-            "no decision was escalated",
+            "p99 of escalated decisions, ms: expected less than 250, found None",
         );
         check(LoadReport { growth_mb_a_minute: None, ..good.clone() }, true, "growth");
         let slow_only = LoadReport { local: slow, ..good };

@@ -22,7 +22,6 @@ pub mod states;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
 use std::fs::File;
-use std::io::{Read, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,9 +34,10 @@ use headwater_protocol::{GroupId, SiteId, Slot, SlotSet};
 use headwater_transport::held_port;
 use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
 use headwater_transport::{BrokerAccess, Scheme};
+use tokio::time::sleep;
 
-use crate::other_programs::find_mosquitto;
-use crate::programs::command;
+use crate::other_programs::{find_faketime, find_mosquitto};
+use crate::programs::{command, http};
 use crate::shipped;
 use crate::waits::Waits;
 
@@ -49,6 +49,9 @@ pub const GROUPS: [&str; 2] = ["gate", "belt"];
 
 /// Devices of a group.
 pub const DEVICES: usize = 6;
+
+/// Names of the devices of every group, by slot.
+const DEVICE_NAMES: [&str; DEVICES] = ["cam-0", "cam-1", "cam-2", "cam-3", "cam-4", "cam-5"];
 
 /// Milliseconds between two samples of a group.
 pub const PERIOD_MS: u64 = 50;
@@ -80,7 +83,9 @@ impl Display for Part {
             Self::Broker => f.write_str("broker"),
             Self::Cloud => f.write_str("cloud"),
             Self::Aggregator => f.write_str("aggregator"),
-            Self::Device { group, slot } => write!(f, "device {}/{}", group_name(*group), device_name(*slot)),
+            Self::Device { group, slot } => {
+                write!(f, "device {}/{}", group_name(*group), DEVICE_NAMES[*slot])
+            }
         }
     }
 }
@@ -88,16 +93,6 @@ impl Display for Part {
 /// Name of a group by its index: `gate`, `belt`, then `group-2` and so on.
 pub fn group_name(index: usize) -> String {
     GROUPS.get(index).map_or_else(|| format!("group-{index}"), |name| (*name).to_owned())
-}
-
-/// Name of the device in a slot, which is the same in every group.
-pub fn device_name(slot: usize) -> String {
-    format!("cam-{slot}")
-}
-
-/// Names of the devices of a group, by slot.
-fn device_names() -> Vec<String> {
-    (0..DEVICES).map(device_name).collect()
 }
 
 /// The processes of a site; killed when dropped.
@@ -149,9 +144,7 @@ impl Site {
         site.headwater(&[&["enroll", "init", "--site", SITE, "--host", "localhost"], &listen[..]].concat());
         site.headwater(&["enroll", "add", "cloud", "--host", "localhost"]);
         for group in &site.groups {
-            let names = device_names();
-            let names: Vec<_> = names.iter().map(String::as_str).collect();
-            site.headwater(&[&["enroll", "add", "device", "--group", group], &names[..]].concat());
+            site.headwater(&[&["enroll", "add", "device", "--group", group], &DEVICE_NAMES[..]].concat());
             site.headwater(&["enroll", "add", "leader", "--group", group]);
             site.headwater(&["enroll", "add", "operator", "--group", group, "operator"]);
             site.headwater(&["enroll", "add", "consumer", "--group", group, "screen"]);
@@ -164,15 +157,7 @@ impl Site {
     ///
     /// # Panics
     /// When the folder cannot be written.
-    pub fn without_identity(folder: &Path) -> Self {
-        Self::groups_without_identity(folder, GROUPS.len())
-    }
-
-    /// As [`Site::without_identity`], with this number of groups.
-    ///
-    /// # Panics
-    /// As [`Site::without_identity`].
-    pub fn groups_without_identity(folder: &Path, groups: usize) -> Self {
+    pub fn without_identity(folder: &Path, groups: usize) -> Self {
         let site = Self::new(folder, groups, false);
         site.write_aggregator();
         site
@@ -259,7 +244,7 @@ impl Site {
                 let _ = write!(
                     text,
                     "devices = \"{}\"\ncertificate_file = \"{own}/certificate.pem\"\nkey_file = \"{own}/key.pem\"\n",
-                    device_names().join(",")
+                    DEVICE_NAMES.join(",")
                 );
             }
         }
@@ -347,12 +332,11 @@ impl Site {
                 command
             }
             Part::Device { group, slot } => {
-                let name = device_name(slot);
-                let group = &self.groups[group];
-                let state = self.folder.join("state").join(group).join(&name);
+                let (name, group) = (DEVICE_NAMES[slot], &self.groups[group]);
+                let state = self.folder.join("state").join(group).join(name);
                 std::fs::create_dir_all(&state).expect("the folder can be written");
                 let mut command = command("headwater-device");
-                command.args(["--site", SITE, "--group", group, "--id", &name, "--slot", &slot.to_string()]);
+                command.args(["--site", SITE, "--group", group, "--id", name, "--slot", &slot.to_string()]);
                 command.args([
                     "--broker-address",
                     &broker,
@@ -364,7 +348,7 @@ impl Site {
                 command.arg("--bundle").arg(self.bundles.get(&part).unwrap_or(&shipped::bundle_path()));
                 command.arg("--source-path").arg(shipped::frames_path());
                 command.arg("--state-dir").arg(state);
-                command.args(self.tls_flags(&self.member(group, &name)));
+                command.args(self.tls_flags(&self.member(group, name)));
                 command
             }
         }
@@ -413,13 +397,7 @@ impl Site {
 
     /// Body of the answer to `GET path` at the aggregator's admin port; empty if the port does not answer.
     pub fn admin(&self, path: &str) -> String {
-        let mut answer = String::new();
-        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.admin_port)) {
-            let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-            // If the connection breaks, what was read before is used.
-            let _ = stream.write_all(request.as_bytes());
-            let _ = stream.read_to_string(&mut answer);
-        }
+        let answer = http(self.admin_port, &format!("GET {path}"), "", &[]);
         answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
     }
 
@@ -432,6 +410,23 @@ impl Site {
                 line.rsplit_once(' ').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)))
             })
             .collect()
+    }
+
+    /// Starts a part from now on with a clock of libfaketime, which a variable of libfaketime sets.
+    ///
+    /// # Errors
+    /// When libfaketime is not installed.
+    fn fake_clock(&mut self, part: Part, variable: &str, value: &str) -> Result<(), String> {
+        let library = find_faketime().ok_or("libfaketime is not installed (scripts/install/test-tools)")?;
+        let variables = [
+            ("LD_PRELOAD", library),
+            (variable, value),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+            ("FAKETIME_CACHE_DURATION", "1"),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        self.environment.entry(part).or_default().extend(variables);
+        Ok(())
     }
 
     /// Process id and resident memory in KiB of each running part.
@@ -495,6 +490,18 @@ impl Site {
             clients.push(client);
         }
         clients
+    }
+}
+
+/// Waits until nothing is missing any more.
+///
+/// # Panics
+/// With what is missing after [`LIMIT`].
+async fn until_nothing_is_missing(missing: impl Fn() -> Option<String>) {
+    let until = Instant::now() + LIMIT;
+    while let Some(missing) = missing() {
+        assert!(Instant::now() < until, "{missing}");
+        sleep(Duration::from_millis(500)).await;
     }
 }
 

@@ -11,14 +11,14 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headwater_group::GroupClient;
 use parking_lot::Mutex;
 
 use super::account::{Reference, SampleRange, outcomes, receive};
 use super::rogue::{RogueRow, end_once, grown, seen_text};
-use super::{Part, Site};
+use super::{LIMIT, Part, Site};
 
 /// What the relay does to the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,53 +59,34 @@ pub enum Mischief {
     Disconnect,
 }
 
-/// Mischief of a middle box, for links with TLS.
-pub const OF_MIDDLE_BOX: [Mischief; 7] = [
-    Mischief::Delay,
-    Mischief::Cut,
-    Mischief::Reorder,
-    Mischief::Alter,
-    Mischief::Double,
-    Mischief::Lose,
-    Mischief::BlackHole,
+/// Mischief of a middle box, for links with TLS; with its name in the table.
+pub const OF_MIDDLE_BOX: [(Mischief, &str); 7] = [
+    (Mischief::Delay, "delays everything by 60 ms"),
+    (Mischief::Cut, "cuts every connection again and again"),
+    (Mischief::Reorder, "exchanges pieces of the stream"),
+    (Mischief::Alter, "alters bits of the stream"),
+    (Mischief::Double, "doubles pieces of the stream"),
+    (Mischief::Lose, "loses pieces of the stream"),
+    (Mischief::BlackHole, "passes nothing on"),
 ];
 
-/// Mischief of a broker, for links without TLS.
-pub const OF_BROKER: [Mischief; 9] = [
-    Mischief::RepeatMessages,
-    Mischief::LoseMessages,
-    Mischief::SwapMessages,
-    Mischief::MarkRetained,
-    Mischief::OtherSender,
-    Mischief::AlterMessages,
-    Mischief::CutMessages,
-    Mischief::RefuseClients,
-    Mischief::Disconnect,
+/// Mischief of a broker, for links without TLS; with its name in the table.
+pub const OF_BROKER: [(Mischief, &str); 9] = [
+    (Mischief::RepeatMessages, "delivers every message twice"),
+    (Mischief::LoseMessages, "loses every fifth message"),
+    (Mischief::SwapMessages, "delivers messages out of order"),
+    (Mischief::MarkRetained, "marks live messages as retained"),
+    (Mischief::OtherSender, "delivers a device's messages as another's"),
+    (Mischief::AlterMessages, "alters messages"),
+    (Mischief::CutMessages, "cuts messages"),
+    (Mischief::RefuseClients, "refuses every client"),
+    (Mischief::Disconnect, "disconnects every client again and again"),
 ];
 
 impl Mischief {
-    /// Name in the table.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "nothing",
-            Self::Delay => "delays everything by 60 ms",
-            Self::Cut => "cuts every connection again and again",
-            Self::Reorder => "exchanges pieces of the stream",
-            Self::Alter => "alters bits of the stream",
-            Self::Double => "doubles pieces of the stream",
-            Self::Lose => "loses pieces of the stream",
-            Self::BlackHole => "passes nothing on",
-            Self::RepeatMessages => "delivers every message twice",
-            Self::LoseMessages => "loses every fifth message",
-            Self::SwapMessages => "delivers messages out of order",
-            Self::MarkRetained => "marks live messages as retained",
-            Self::OtherSender => "delivers a device's messages as another's",
-            Self::AlterMessages => "alters messages",
-            Self::CutMessages => "cuts messages",
-            Self::RefuseClients => "refuses every client",
-            Self::Disconnect => "disconnects every client again and again",
-        }
+    /// Whether it mistreats packets, not bytes.
+    fn is_of_broker(self) -> bool {
+        OF_BROKER.iter().any(|(of_broker, _)| *of_broker == self)
     }
 
     /// Whether members can notice it. Nothing signs a message, so that another sender or scores within their limits are believed.
@@ -275,7 +256,7 @@ impl Packets {
     /// The bytes as a lying broker would send them. Mischief of a middle box leaves them as they are: with TLS they are no packets.
     fn change(&mut self, bytes: &[u8], mischief: Mischief) -> Changed {
         let mut changed = Changed { bytes: Vec::new(), harmed: 0, ends: false };
-        if !OF_BROKER.contains(&mischief) {
+        if !mischief.is_of_broker() {
             changed.bytes.append(&mut self.swapped);
             changed.bytes.append(&mut self.partial);
             changed.bytes.extend(bytes);
@@ -345,7 +326,7 @@ fn packet_bytes(bytes: &[u8]) -> Option<usize> {
 /// # Panics
 /// As [`outcomes`].
 pub async fn run(
-    mischief: Mischief,
+    (mischief, name): (Mischief, &str),
     relay: &Relay,
     site: &Site,
     clients: &mut [GroupClient],
@@ -362,15 +343,19 @@ pub async fn run(
         false => "each sample ends once; believed, since nothing signs a message",
     };
     RogueRow {
-        role: if OF_BROKER.contains(&mischief) { "lying broker" } else { "middle box" },
-        attempt: mischief.name().to_owned(),
+        role: if mischief.is_of_broker() { "lying broker" } else { "middle box" },
+        attempt: name.to_owned(),
         expected,
         seen: format!("{mistreated} mistreated{}", seen_text(&outcomes, &grown(&before, &site.metrics()))),
         is_sound: mistreated > 0 && end_once(&outcomes, mischief.can_be_told()),
     }
 }
 
-/// Runs a broker with the certificate of another authority in the place of the site's broker for `time`. Nobody may connect to it.
+/// What a member logs that refuses a broker of another authority.
+const REFUSAL: &str = "it is of another authority than `tls.authority_file`";
+
+/// Runs a broker with the certificate of another authority in the place of the site's broker for `time`, and until every device and the
+/// aggregator have tried to connect. Each must refuse the broker.
 ///
 /// # Panics
 /// As [`outcomes`].
@@ -380,28 +365,47 @@ pub async fn take_over(
     clients: &mut [GroupClient],
     (reference, time): (&Reference, Duration),
 ) -> RogueRow {
-    let connected = |site: &Site| {
-        let log = std::fs::read_to_string(site.log(Part::Broker)).unwrap_or_default();
-        log.lines().filter(|line| line.contains("New client connected")).count()
+    let logged = |site: &Site, part: Part, text: &str| {
+        let log = std::fs::read_to_string(site.log(part)).unwrap_or_default();
+        log.lines().filter(|line| line.contains(text)).count()
     };
+    let members: Vec<_> =
+        site.parts().into_iter().filter(|part| !matches!(part, Part::Broker | Part::Cloud)).collect();
+    let refusals =
+        |site: &Site| -> Vec<usize> { members.iter().map(|member| logged(site, *member, REFUSAL)).collect() };
+    let connections = |site: &Site| logged(site, Part::Broker, "New client connected");
     let (before, range) = (site.metrics(), SampleRange::begin(site, 1));
     site.kill(Part::Broker);
-    let connected_before = connected(site);
+    let (connected_before, refused_before) = (connections(site), refusals(site));
     site.mosquitto_conf = Some(stranger.members().join("broker/mosquitto.conf"));
     site.start(Part::Broker);
+    let until = Instant::now() + LIMIT;
     receive(clients, time).await;
+    while have_refused(&refused_before, &refusals(site)) < members.len() && Instant::now() < until {
+        receive(clients, Duration::from_millis(200)).await;
+    }
     site.kill(Part::Broker);
-    let members = connected(site) - connected_before;
+    let connected = connections(site) - connected_before;
+    let refused = have_refused(&refused_before, &refusals(site));
     site.mosquitto_conf = None;
     site.start(Part::Broker);
     let outcomes = outcomes(site, clients, range.ended_now(), reference).await;
     RogueRow {
         role: "broker of another authority",
         attempt: "takes the place of the broker".to_owned(),
-        expected: "nobody connects; each sample ends once, none wrong",
-        seen: format!("{members} connected{}", seen_text(&outcomes, &grown(&before, &site.metrics()))),
-        is_sound: members == 0 && end_once(&outcomes, true),
+        expected: "every member tries and refuses; nobody connects; each sample ends once, none wrong",
+        seen: format!(
+            "{refused} of {} members refused, {connected} connected{}",
+            members.len(),
+            seen_text(&outcomes, &grown(&before, &site.metrics()))
+        ),
+        is_sound: refused == members.len() && connected == 0 && end_once(&outcomes, true),
     }
+}
+
+/// Number of members whose logs have more refusals than before. A member that did not try to connect has refused nothing.
+fn have_refused(before: &[usize], now: &[usize]) -> usize {
+    before.iter().zip(now).filter(|(before, now)| now > before).count()
 }
 
 #[cfg(test)]
@@ -445,6 +449,12 @@ mod tests {
         assert_eq!((five.bytes, five.harmed), (first.repeat(4), 1));
         let other = Packets::default().change(&first, Mischief::OtherSender).bytes;
         assert_eq!(&other[6..11], b"cam-1", "{other:?}");
+    }
+
+    #[test]
+    fn a_member_that_did_not_try_to_connect_has_not_refused() {
+        assert_eq!(have_refused(&[0, 2, 5], &[0, 2, 5]), 0);
+        assert_eq!(have_refused(&[0, 2, 5], &[1, 2, 7]), 2);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::account::{Outcome, Reference, SampleRange, outcomes, receive, sample_now};
-use super::{GROUPS, LIMIT, PERIOD_MS, SITE, Site, device_name};
+use super::{DEVICE_NAMES, GROUPS, LIMIT, PERIOD_MS, SITE, Site};
 use crate::shipped;
 
 /// What the rogue client sends. Its victim is the device `cam-0` of the first group.
@@ -265,7 +265,7 @@ impl Attack {
             Self::Bundle => vec![known.summary(0, next, Some(other)), known.summary(5, next, Some(other))],
             Self::Policy => known.commands(),
             Self::Replay => {
-                let topic = device_topic(&known.topics, &device_name(0), DeviceTopic::Summary);
+                let topic = device_topic(&known.topics, DEVICE_NAMES[0], DeviceTopic::Summary);
                 known.old_summary.iter().map(|old| (topic.clone(), old.clone(), false)).collect()
             }
         }
@@ -306,7 +306,7 @@ impl GroupKnowledge {
             &mut scores,
         );
         let payload = self.message(&Body::Summary(&scores), (sample, self.boots[slot]), network);
-        (device_topic(&self.topics, &device_name(slot), DeviceTopic::Summary), payload, false)
+        (device_topic(&self.topics, DEVICE_NAMES[slot], DeviceTopic::Summary), payload, false)
     }
 
     /// A settled notice by which all samples up to 100,000 after `next` are closed.
@@ -380,22 +380,22 @@ impl GroupKnowledge {
 
     /// A birth of `cam-0` with slot 3 and the numbering by trigger, and an empty birth.
     fn foreign_births(&self, round: u64) -> Vec<Forged> {
-        let birth = self.birth(&device_name(0), 3, round as u16);
+        let birth = self.birth(DEVICE_NAMES[0], 3, round as u16);
         let birth = Birth { numbering: Some(Numbering::Trigger), ..birth };
-        let topic = device_topic(&self.topics, &device_name(0), DeviceTopic::Birth);
+        let topic = device_topic(&self.topics, DEVICE_NAMES[0], DeviceTopic::Birth);
         vec![(topic.clone(), json(&birth), true), (topic, Vec::new(), true)]
     }
 
     /// A birth of `cam-5` with the slot of `cam-0`, as a device would send it that replaces `cam-0`. The real `cam-5` runs on.
     fn birth_with_taken_slot(&self) -> Forged {
-        let birth = self.birth(&device_name(5), 0, self.boots[5].wrapping_add(1));
-        (device_topic(&self.topics, &device_name(5), DeviceTopic::Birth), json(&birth), false)
+        let birth = self.birth(DEVICE_NAMES[5], 0, self.boots[5].wrapping_add(1));
+        (device_topic(&self.topics, DEVICE_NAMES[5], DeviceTopic::Birth), json(&birth), false)
     }
 
     fn down(&self) -> Forged {
         let down =
             Status { schema: Schema, state: DeviceState::Down, boot: Boot(self.boots[0]), frozen: None };
-        (device_topic(&self.topics, &device_name(0), DeviceTopic::Status), json(&down), true)
+        (device_topic(&self.topics, DEVICE_NAMES[0], DeviceTopic::Status), json(&down), true)
     }
 
     /// Meaningless bytes on the topics of the group and of `cam-0`.
@@ -412,7 +412,7 @@ impl GroupKnowledge {
             DeviceTopic::Decision,
         ];
         let of_group = of_group.iter().map(|topic| self.topics.name(topic));
-        let of_device = of_device.iter().map(|leaf| device_topic(&self.topics, &device_name(0), *leaf));
+        let of_device = of_device.iter().map(|leaf| device_topic(&self.topics, DEVICE_NAMES[0], *leaf));
         let topics = of_group.chain(of_device).zip(round * 100..);
         topics.map(|(topic, seed)| (topic, bytes(seed), false)).collect()
     }
@@ -503,7 +503,7 @@ impl Listener {
         let topics = Topics::new(&site, &group);
         let mut boots = [0; 6];
         for (slot, boot) in boots.iter_mut().enumerate() {
-            let device = DeviceId::new(device_name(slot)).expect("a name");
+            let device = DeviceId::new(DEVICE_NAMES[slot]).expect("a name");
             let birth = self.retained.get(&topics.device(&device, DeviceTopic::Birth));
             let birth = birth.and_then(|payload| serde_json::from_slice::<Birth>(payload).ok());
             *boot = birth.map_or(0, |birth| birth.boot.0);

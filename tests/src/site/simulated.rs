@@ -17,14 +17,14 @@ use headwater_inference::sections::{DeviceSection, MapCoder, ScoreCoder};
 use headwater_link::{Incoming, Link, LinkConfig, QoS, RetainedMessage};
 use headwater_protocol::{
     Birth, Body, Boot, Decision, DeviceId, DeviceState, DeviceTopic, GroupId, Header, Limits, Message,
-    NetworkId, Numbering, SampleId, Schema, Session, SettledNotice, SiteId, Slot, Status, Topic, Topics,
-    age_ms, decode, encode,
+    NetworkId, Numbering, SampleId, Schema, Session, SettledNotice, SiteId, Slot, SlotPresence, Status,
+    Topic, Topics, age_ms, decode, encode,
 };
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::{DEVICES, LIMIT, SITE, Site, device_name};
+use super::{DEVICE_NAMES, DEVICES, SITE, Site, until_nothing_is_missing};
 use crate::shipped;
 
 /// Time between two samples of a group.
@@ -132,12 +132,12 @@ pub struct Seen {
     pub captured: u64,
     /// Captured samples that the leader has not named as settled.
     pub unsettled: BTreeSet<SampleId>,
-    /// Samples with a decision.
-    pub decided: BTreeSet<SampleId>,
-    /// Samples with two different decisions.
+    /// Captured samples without a decision: open or dropped.
+    pub undecided: BTreeSet<SampleId>,
+    /// Samples that were decided twice, or decided and never captured.
     pub contradicted: u64,
-    /// Missing views over all decisions.
-    pub missing_views: u64,
+    /// For each slot: decisions without its view.
+    pub missing_views: [u64; DEVICES],
     /// Decisions by the reason of their degradation.
     pub degraded: BTreeMap<&'static str, u64>,
     /// Microseconds from capture to the arrival of the decision, which was journalled before it was published: `[local, escalated]`.
@@ -153,6 +153,7 @@ impl Seen {
         if self.counts(sample) {
             self.captured += 1;
             self.unsettled.insert(sample);
+            self.undecided.insert(sample);
         }
     }
 
@@ -160,11 +161,13 @@ impl Seen {
         if !self.counts(decision.sample) {
             return;
         }
-        if !self.decided.insert(decision.sample) {
+        if !self.undecided.remove(&decision.sample) {
             self.contradicted += 1;
             return;
         }
-        self.missing_views += u64::from(decision.presence.missing_count());
+        for (missing, slot) in self.missing_views.iter_mut().zip(Slot::first(DEVICES)) {
+            *missing += u64::from(decision.presence.get(slot) == SlotPresence::Missing);
+        }
         for reason in &decision.degraded {
             *self.degraded.entry(reason.name()).or_default() += 1;
         }
@@ -173,11 +176,17 @@ impl Seen {
         self.latencies_us[usize::from(is_escalated)]
             .push(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX));
     }
+
+    fn settle(&mut self, notice: &SettledNotice) {
+        self.unsettled.retain(|sample| !notice.covers(*sample) && !notice.late.contains(sample));
+    }
 }
 
 /// A group of simulated devices with its operator.
 #[derive(Debug)]
 pub struct SimulatedGroup {
+    /// Name of the group.
+    pub name: String,
     /// What the operator has seen.
     pub seen: Arc<Mutex<Seen>>,
     clock: Clock,
@@ -208,7 +217,7 @@ impl SimulatedGroup {
         }
         let links = devices.iter().map(|device| device.link.clone()).chain([operator]).collect();
         tasks.spawn(capture(devices, clock, Arc::clone(&seen)));
-        Self { seen, clock, links, tasks }
+        Self { name: group.to_owned(), seen, clock, links, tasks }
     }
 
     /// Whether every device and the operator are connected.
@@ -219,12 +228,15 @@ impl SimulatedGroup {
 
     /// Counts the samples from the next one on.
     pub fn begin(&self) {
-        self.seen.lock().from = Some(self.clock.next());
+        // The next sample is asked for under the lock: otherwise it may be captured before it counts.
+        let mut seen = self.seen.lock();
+        seen.from = Some(self.clock.next());
     }
 
     /// Counts no sample from the next one on; the devices go on.
     pub fn end(&self) {
-        self.seen.lock().until = Some(self.clock.next());
+        let mut seen = self.seen.lock();
+        seen.until = Some(self.clock.next());
     }
 
     /// Messages that no connection has taken, over all devices.
@@ -271,7 +283,7 @@ async fn operate(
         } else if topic == settled {
             let notice: SettledNotice =
                 serde_json::from_slice(&payload).expect("the leader publishes notices");
-            seen.lock().unsettled.retain(|sample| !notice.covers(*sample) && !notice.late.contains(sample));
+            seen.lock().settle(&notice);
         }
     }
 }
@@ -293,8 +305,8 @@ impl SimulatedDevice {
         slot: Slot,
         answers: &Arc<Answers>,
     ) -> (Arc<Self>, mpsc::Receiver<Incoming>) {
-        let name = device_name(slot.index());
-        let id = DeviceId::new(name.as_str()).expect("a name");
+        let name = DEVICE_NAMES[slot.index()];
+        let id = DeviceId::new(name).expect("a name");
         let period_ms = SIMULATED_PERIOD.as_millis() as u64;
         let birth = Birth {
             schema: Schema,
@@ -309,7 +321,7 @@ impl SimulatedDevice {
         };
         let status = |state| Status { schema: Schema, state, boot: BOOT, frozen: None };
         let topic = |leaf| topics.device(&id, leaf);
-        let mut config = LinkConfig::new(site.access(group, &name), format!("{SITE}.{group}.{name}"));
+        let mut config = LinkConfig::new(site.access(group, name), format!("{SITE}.{group}.{name}"));
         config.subscriptions = subscriptions(topics, &id, Capture::Clock { period_ms });
         config.retained = vec![
             retained(topic(DeviceTopic::Birth), &birth),
@@ -370,11 +382,24 @@ fn retained(topic: String, value: &impl serde::Serialize) -> RetainedMessage {
 /// Waits until every group is connected.
 ///
 /// # Panics
-/// When one is not within [`LIMIT`].
+/// When one is not in time.
 pub async fn connected(groups: &[SimulatedGroup]) {
-    let until = Instant::now() + LIMIT;
-    while !groups.iter().all(SimulatedGroup::is_connected) {
-        assert!(Instant::now() < until, "a simulated device does not find the broker");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    until_nothing_is_missing(|| {
+        let away = groups.iter().find(|group| !group.is_connected())?;
+        Some(format!("a simulated device of {} does not find the broker", away.name))
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_sample_is_settled_and_has_no_decision() {
+        let mut seen = Seen { from: Some(SampleId(5)), ..Seen::default() };
+        (4..=6).for_each(|sample| seen.capture(SampleId(sample)));
+        seen.settle(&SettledNotice { closed: vec![(SampleId(0), SampleId(5))], ..SettledNotice::default() });
+        assert_eq!((seen.captured, seen.unsettled.len(), seen.undecided.len()), (2, 1, 2));
     }
 }

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use headwater_inference::testing::TinyNetwork;
 use serde_json::Value;
 
-use super::{GROUPS, LIMIT, PERIOD_MS, Part, Site, device_name};
-use crate::other_programs::find_faketime;
+use super::{DEVICE_NAMES, GROUPS, LIMIT, PERIOD_MS, Part, Site};
 
 /// Time between two checks.
 const POLL: Duration = Duration::from_millis(10);
@@ -56,8 +55,8 @@ impl Event {
         self as usize + 1
     }
 
-    fn device(self) -> String {
-        device_name(self.slot())
+    fn device(self) -> &'static str {
+        DEVICE_NAMES[self.slot()]
     }
 
     fn state(self) -> &'static str {
@@ -152,13 +151,8 @@ fn begin(event: Event, site: &mut Site, part: Part) -> Result<Instant, String> {
             return Ok(started(site, part));
         }
         Event::ClockAhead => {
-            let library =
-                find_faketime().ok_or("libfaketime is not installed (scripts/install/test-tools)")?;
+            site.fake_clock(part, "FAKETIME", "+60s")?;
             site.kill(part);
-            let variables =
-                [("LD_PRELOAD", library), ("FAKETIME", "+60s"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
-            let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-            site.environment.entry(part).or_default().extend(variables);
             return Ok(started(site, part));
         }
     }
@@ -215,7 +209,7 @@ fn device_state(event: Event, site: &Site) -> Option<String> {
     let groups = status["groups"].as_array()?;
     let group = groups.iter().find(|group| group["group"] == GROUPS[0])?;
     let devices = group["devices"].as_array()?;
-    let device = devices.iter().find(|device| device["name"] == event.device().as_str())?;
+    let device = devices.iter().find(|device| device["name"] == event.device())?;
     device["state"].as_str().map(str::to_owned)
 }
 

@@ -38,9 +38,9 @@ impl Member {
         self.name.strip_prefix(section) == Some(".packed")
     }
 
-    /// Whether the member is the context table of a section's map.
-    pub(super) fn is_contexts_of(&self, section: &str) -> bool {
-        self.name.strip_prefix(section) == Some(".contexts")
+    /// The section of whose map the member is the context table; `None` for another member.
+    pub(super) fn section_of_contexts(&self) -> Option<&str> {
+        self.name.strip_suffix(".contexts")
     }
 
     /// Bytes of the member in its file.

@@ -30,8 +30,10 @@ mod tests;
 mod writer;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use headwater_map_coder::CONTEXTS;
 use headwater_protocol::{NetworkId, PolicyId, VerifyingKey};
@@ -72,6 +74,8 @@ pub struct Bundle {
     policies: Policies,
     policy_id: PolicyId,
     members: Vec<Member>,
+    /// Context tables by section. A service has many coders with one table.
+    contexts: HashMap<String, Arc<[u8]>>,
     report: Option<serde_json::Value>,
     signature: Option<Signature>,
 }
@@ -124,7 +128,11 @@ impl Bundle {
         let signature = verified.signature.map(read_signature).transpose()?;
         check_sections(&bytes, &manifest, verified.sections)?;
         let (network_id, policy_id) = (hashes::network_id(verified.network), policies.in_use().id());
-        Ok(Self { manifest, network_id, policies, policy_id, members, report, signature, bytes })
+        let contexts = members.iter().filter_map(|member| {
+            Some((member.section_of_contexts()?.to_owned(), member.bytes_in(&bytes).into()))
+        });
+        let contexts = contexts.collect();
+        Ok(Self { manifest, network_id, policies, policy_id, members, contexts, report, signature, bytes })
     }
 
     /// Manifest of the network.
@@ -239,9 +247,8 @@ impl Bundle {
     }
 
     /// The context table of a device's map; `None` if messages carry the map uncoded, and for a section that is not in this bundle.
-    pub fn contexts(&self, name: &str) -> Option<&[u8]> {
-        let contexts = self.members.iter().find(|member| member.is_contexts_of(name));
-        contexts.map(|member| member.bytes_in(&self.bytes))
+    pub fn contexts(&self, name: &str) -> Option<&Arc<[u8]>> {
+        self.contexts.get(name)
     }
 
     /// A section with its ONNX inflated.
@@ -273,7 +280,9 @@ impl Bundle {
         let is_kept = |member: &&Member| {
             let mut sections = self.manifest.sections.iter().map(|section| section.name.as_str());
             let section = sections.find(|name| {
-                member.is_onnx_of(name) || member.is_packed_of(name) || member.is_contexts_of(name)
+                member.is_onnx_of(name)
+                    || member.is_packed_of(name)
+                    || member.section_of_contexts() == Some(*name)
             });
             section.is_none_or(|name| names.contains(&name))
         };
@@ -306,7 +315,7 @@ fn check_sections(bytes: &[u8], manifest: &NetworkManifest, members: &[Member]) 
         check_hash(bytes, onnx, &section.sha256)?;
         let packed = rest.next_if(|member| member.is_packed_of(&section.name));
         check_form(bytes, section, "packed", packed, section.packed_sha256.as_deref())?;
-        let contexts = rest.next_if(|member| member.is_contexts_of(&section.name));
+        let contexts = rest.next_if(|member| member.section_of_contexts() == Some(section.name.as_str()));
         check_form(bytes, section, "contexts", contexts, section.contexts_sha256.as_deref())?;
         if let Some(contexts) = contexts {
             check_context_table(manifest, &contexts.name, contexts.bytes_in(bytes))?;

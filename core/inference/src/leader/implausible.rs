@@ -40,13 +40,6 @@ pub(super) enum Limit {
     NoTrigger,
 }
 
-impl Implausible {
-    /// An id of a device whose clock is ahead of the clocks of its group. The id becomes plausible with time.
-    pub(super) fn ahead_of_group(sample: SampleId, off: ClockOff) -> Self {
-        Self { sample, limit: Limit::Group(off), is_final: false }
-    }
-}
-
 impl fmt::Display for Implausible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sample = self.sample;

@@ -1,5 +1,7 @@
 //! The binary map of a device as the body of a message: coded with the context table of its slot.
 
+use std::sync::Arc;
+
 use headwater_map_coder::{ContextTable, DecodeError, MapError, MapShape, ShapeError, TableError};
 use headwater_protocol::Slot;
 use thiserror::Error;
@@ -11,7 +13,7 @@ use crate::manifest::{FeatureMap, SectionManifest};
 #[derive(Clone, Debug)]
 pub struct MapCoder {
     shape: MapShape,
-    table: Vec<u8>,
+    table: Arc<[u8]>,
 }
 
 /// A slot whose maps cannot be coded.
@@ -43,15 +45,15 @@ impl MapCoder {
             let held = held.filter(|name| bundle.contexts(name).is_some()).cloned().collect();
             return Err(BundleError::NotInBundle { section: name, held }.into());
         };
-        Self::new(&manifest.features, table.to_vec()).map(Some)
+        Self::new(&manifest.features, Arc::clone(table)).map(Some)
     }
 
     /// The coder of maps with a context table.
     ///
     /// # Errors
     /// [`MapCoderError`]: a map that the coder does not support, or a table of another length.
-    pub fn new(map: &FeatureMap, table: Vec<u8>) -> Result<Self, MapCoderError> {
-        let shape = map.coder_shape()?;
+    pub fn new(map: &FeatureMap, table: impl Into<Arc<[u8]>>) -> Result<Self, MapCoderError> {
+        let (shape, table) = (map.coder_shape()?, table.into());
         ContextTable::new(shape, &table)?;
         Ok(Self { shape, table })
     }

@@ -95,7 +95,7 @@ fn the_shipped_network_written_again_has_the_same_id() {
             None => writer,
         };
         match bundle.contexts(&name) {
-            Some(contexts) => writer.contexts(name, contexts),
+            Some(contexts) => writer.contexts(name, contexts.to_vec()),
             None => writer,
         }
     });

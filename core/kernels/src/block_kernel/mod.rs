@@ -139,6 +139,21 @@ pub(crate) struct BlockPlan {
     pub(crate) output: BitLayout,
 }
 
+/// Code for the kernel of a kind: `K` stands for the type of the kernel.
+macro_rules! of_kind {
+    ($kind:expr, $kernel:ident => $code:expr) => {
+        of_kind!($kind, $kernel => $code, SumTables Direct Popcounts Lookups BitSlices Patches)
+    };
+    ($kind:expr, $kernel:ident => $code:expr, $($name:ident)*) => {
+        match $kind {
+            $(KernelKind::$name => {
+                type $kernel = $name;
+                $code
+            })*
+        }
+    };
+}
+
 impl KernelKind {
     /// All kernels in order of preference.
     const ALL: [Self; 6] =
@@ -147,48 +162,19 @@ impl KernelKind {
     /// The first kernel that supports a block.
     pub(crate) fn choose(shape: Convp, input: InputKind, path: CodePath) -> Self {
         let mut kernels = Self::ALL.into_iter();
-        let chosen = kernels.find(|kernel| kernel.supports(shape, input, path));
+        let chosen = kernels.find(|kernel| of_kind!(kernel, K => K::supports(shape, input, path)));
         chosen.expect("`Direct` supports every block of pixels, `Patches` every block of bits")
-    }
-
-    fn supports(self, shape: Convp, input: InputKind, path: CodePath) -> bool {
-        match self {
-            Self::SumTables => SumTables::supports(shape, input, path),
-            Self::Direct => Direct::supports(shape, input, path),
-            Self::Popcounts => Popcounts::supports(shape, input, path),
-            Self::Lookups => Lookups::supports(shape, input, path),
-            Self::BitSlices => BitSlices::supports(shape, input, path),
-            Self::Patches => Patches::supports(shape, input, path),
-        }
     }
 
     /// Memory that a block takes on this kernel, and the layouts of its input and output.
     #[inline(always)]
     pub(crate) fn plan(self, shape: Convp) -> BlockPlan {
-        #[inline(always)]
-        fn plan<K: BlockKernel>(shape: Convp) -> BlockPlan {
-            BlockPlan { needs: K::needs(shape), input: K::INPUT, output: K::output(shape) }
-        }
-        match self {
-            Self::SumTables => plan::<SumTables>(shape),
-            Self::Direct => plan::<Direct>(shape),
-            Self::Popcounts => plan::<Popcounts>(shape),
-            Self::Lookups => plan::<Lookups>(shape),
-            Self::BitSlices => plan::<BitSlices>(shape),
-            Self::Patches => plan::<Patches>(shape),
-        }
+        of_kind!(self, K => BlockPlan { needs: K::needs(shape), input: K::INPUT, output: K::output(shape) })
     }
 
     /// See [`BlockKernel::prepare`].
     pub(crate) fn prepare(self, shape: Convp, weights: WeightBits<'_>, prepared: &mut Weights<'_>) {
-        match self {
-            Self::SumTables => SumTables::prepare(shape, weights, prepared),
-            Self::Direct => Direct::prepare(shape, weights, prepared),
-            Self::Popcounts => Popcounts::prepare(shape, weights, prepared),
-            Self::Lookups => Lookups::prepare(shape, weights, prepared),
-            Self::BitSlices => BitSlices::prepare(shape, weights, prepared),
-            Self::Patches => Patches::prepare(shape, weights, prepared),
-        }
+        of_kind!(self, K => K::prepare(shape, weights, prepared));
     }
 
     /// See [`BlockKernel::run`].
@@ -200,13 +186,6 @@ impl KernelKind {
         scratch: &mut Scratch<'_>,
         output: &mut [u64],
     ) {
-        match self {
-            Self::SumTables => SumTables::run(simd, block, scratch, output),
-            Self::Direct => Direct::run(simd, block, scratch, output),
-            Self::Popcounts => Popcounts::run(simd, block, scratch, output),
-            Self::Lookups => Lookups::run(simd, block, scratch, output),
-            Self::BitSlices => BitSlices::run(simd, block, scratch, output),
-            Self::Patches => Patches::run(simd, block, scratch, output),
-        }
+        of_kind!(self, K => K::run(simd, block, scratch, output));
     }
 }

@@ -1,7 +1,7 @@
 //! Bodies of answers.
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::head::{
     Head, Parameters, Tensor, binary_size, binary_tensor, check_datatype, check_shape, json_bytes, missing,
@@ -37,7 +37,8 @@ pub struct Output {
 }
 
 /// Values of an answer's tensor.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum OutputValues {
     /// Logits.
     Logits(Vec<f32>),
@@ -70,13 +71,6 @@ impl Output {
             }
         }
     }
-
-    fn to_json(&self) -> Value {
-        match &self.values {
-            OutputValues::Logits(logits) => json!(logits),
-            OutputValues::Classes(texts) => json!(texts),
-        }
-    }
 }
 
 /// The most likely classes of one row of logits, the likeliest first.
@@ -98,7 +92,7 @@ pub fn encode_response(response: InferResponse, form: Form, labels: &[String]) -
     let tensor = match &binary {
         Some(bytes) => binary_tensor(LOGITS, output.datatype, &output.shape, bytes.len()),
         None => {
-            let data = Some(output.to_json());
+            let data = Some(json!(output.values));
             Tensor { data, ..tensor(LOGITS, output.datatype, &output.shape) }
         }
     };

@@ -9,39 +9,13 @@ use super::head::{BINARY_SIZE, Tensor, check_datatype, no_data, other_length, sh
 /// An input, and what its tensor must be.
 pub(super) struct Input<'a> {
     pub(super) name: &'static str,
-    pub(super) kind: InputKind,
+    pub(super) datatype: &'static str,
+    /// Largest value.
+    pub(super) max: u8,
+    /// The values in words.
+    pub(super) expected: &'static str,
     /// Shape of one sample.
     pub(super) shape: &'a [usize],
-}
-
-/// Values of an input.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum InputKind {
-    Bytes,
-    Booleans,
-}
-
-impl InputKind {
-    const fn datatype(self) -> &'static str {
-        match self {
-            Self::Bytes => "UINT8",
-            Self::Booleans => "BOOL",
-        }
-    }
-
-    const fn max(self) -> u8 {
-        match self {
-            Self::Bytes => u8::MAX,
-            Self::Booleans => 1,
-        }
-    }
-
-    const fn expected(self) -> &'static str {
-        match self {
-            Self::Bytes => "a whole number from 0 to 255",
-            Self::Booleans => "true, false, 0 or 1",
-        }
-    }
 }
 
 impl Input<'_> {
@@ -56,7 +30,7 @@ impl Input<'_> {
     ) -> Result<(usize, Vec<u8>), V2Error> {
         let name = self.name;
         tensor.parameters.check_known(name, &[BINARY_SIZE])?;
-        check_datatype(tensor, self.kind.datatype())?;
+        check_datatype(tensor, self.datatype)?;
         let shape = Vec::<usize>::deserialize(&tensor.shape).unwrap_or_default();
         let samples = match shape.split_first() {
             Some((&samples, rest)) if rest == self.shape && (1..=max_samples).contains(&samples) => samples,
@@ -68,7 +42,7 @@ impl Input<'_> {
                 if raw.len() != elements {
                     return Err(other_length(name, elements, raw.len()));
                 }
-                if let Some(at) = raw.iter().position(|&byte| byte > self.kind.max()) {
+                if let Some(at) = raw.iter().position(|&byte| byte > self.max) {
                     return Err(self.other_value(at, &raw[at].to_string()));
                 }
                 raw.to_vec()
@@ -95,7 +69,7 @@ impl Input<'_> {
             Value::Number(number) => number.as_u64().and_then(|number| u8::try_from(number).ok()),
             Value::Null | Value::String(_) | Value::Object(_) => None,
         };
-        match byte.filter(|byte| *byte <= self.kind.max()) {
+        match byte.filter(|byte| *byte <= self.max) {
             Some(byte) => out.push(byte),
             None => return Err(self.other_value(out.len(), &shown(value))),
         }
@@ -112,7 +86,7 @@ impl Input<'_> {
 
     /// `at` is the position in the flat tensor.
     fn other_value(&self, at: usize, found: &str) -> V2Error {
-        V2Error(format!("{}: value {at}: expected {}, found {found}", self.name, self.kind.expected()))
+        V2Error(format!("{}: value {at}: expected {}, found {found}", self.name, self.expected))
     }
 
     fn other_count(&self, expected: usize, found: &str) -> V2Error {

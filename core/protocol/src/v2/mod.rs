@@ -22,7 +22,7 @@ pub use self::answer::{Form, Output, OutputValues, decode_response, encode_respo
 use self::head::{
     Head, Parameters, binary_size, binary_tensor, check_shape, json_bytes, missing, split, trailing,
 };
-use self::input::{Input, InputKind};
+use self::input::Input;
 use crate::bits::{packed_len, tail_is_clear};
 use crate::ids::{NetworkId, clipped};
 
@@ -157,8 +157,20 @@ impl OpenedRequest<'_> {
         head.parameters.check_known(REQUEST, &REQUEST_PARAMETERS)?;
         let (feature_shape, presence_shape) = ([shape.slots, shape.packed_bytes()], [shape.slots]);
         let inputs = [
-            Input { name: FEATURES, kind: InputKind::Bytes, shape: &feature_shape },
-            Input { name: PRESENCE, kind: InputKind::Booleans, shape: &presence_shape },
+            Input {
+                name: FEATURES,
+                datatype: "UINT8",
+                max: u8::MAX,
+                expected: "a whole number from 0 to 255",
+                shape: &feature_shape,
+            },
+            Input {
+                name: PRESENCE,
+                datatype: "BOOL",
+                max: 1,
+                expected: "true, false, 0 or 1",
+                shape: &presence_shape,
+            },
         ];
         let mut found = [None, None];
         for tensor in &head.inputs {

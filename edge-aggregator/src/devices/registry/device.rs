@@ -48,6 +48,9 @@ pub(super) struct Device {
     /// Why it is up and gives no answers, by its latest status.
     #[serde(default)]
     pub(super) frozen: Option<String>,
+    /// Whether too many other devices had a birth, so that this device was counted as forgotten. Its next birth ends that.
+    #[serde(default)]
+    pub(super) is_crowded_out: bool,
 }
 
 /// The latest log line about one fault of a device.
@@ -78,6 +81,7 @@ impl Device {
             refusal: None,
             software: String::new(),
             frozen: None,
+            is_crowded_out: false,
         }
     }
 
@@ -85,6 +89,7 @@ impl Device {
         if self.session.start().is_none_or(|start| start.boot != birth.boot) {
             self.logged.iter_mut().for_each(|logged| logged.is_current = false);
         }
+        self.is_crowded_out = false;
         self.software = clipped(&birth.software, MAX_SOFTWARE_CHARS);
         let start = CheckedBirth { refusal, ..CheckedBirth::new(birth, generation) };
         self.session.on(SessionEvent::Birth { start, has_ended: self.ended == Some(birth.boot) });

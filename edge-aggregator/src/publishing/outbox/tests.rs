@@ -45,7 +45,7 @@ async fn answers(stream: &mut TcpStream, code: u8) {
 async fn published(stream: &mut TcpStream) -> [u8; 2] {
     loop {
         let (kind, body) = timeout(LIMIT, packet(stream)).await.expect("a message");
-        if kind >> 4 == 3 {
+        if kind >> 4 == 3 && kind & 0b110 != 0 {
             let topic = usize::from(u16::from_be_bytes([body[0], body[1]]));
             return [body[2 + topic], body[3 + topic]];
         }
@@ -197,6 +197,54 @@ async fn a_result_that_ends_connections_is_found_and_given_up_and_the_others_go(
         broker.outbox.result(&decision(sample), Instant::now());
     }
     assert_eq!(broker.outbox.unacknowledged(), 2, "the faulty one has gone");
+}
+
+#[tokio::test]
+async fn no_result_is_given_up_for_another_message_that_ends_connections() {
+    let mut broker = Broker::start().await;
+    let mut stream = broker.accept().await;
+    let notice = SettledNotice::default();
+    for sample in 1..=4 {
+        broker.outbox.result(&decision(sample), Instant::now());
+        assert!(broker.outbox.settled(&notice));
+        // The connection stands; the outbox is told that the broker has ended it because of a message.
+        broker.outbox.close(Instant::now(), true);
+        broker.outbox.open(Instant::now());
+        assert!(!broker.outbox.settled(&notice), "the result goes alone");
+        published(&mut stream).await;
+        answers(&mut stream, 0).await;
+        broker.wait_until(|outbox| outbox.unacknowledged() == 0).await;
+    }
+    assert_eq!((broker.refused(), broker.waiting()), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn a_result_goes_alone_only_after_the_answer_to_the_claim() {
+    let mut broker = Broker::start().await;
+    let mut stream = broker.accept().await;
+    broker.outbox.result(&decision(1), Instant::now());
+    published(&mut stream).await;
+    broker.outbox.close(Instant::now(), true);
+    broker.outbox.claim(b"claim".to_vec());
+    broker.outbox.open(Instant::now());
+    assert_eq!(broker.waiting(), [1]);
+    answers(&mut stream, 0).await;
+    broker.wait_until(|outbox| outbox.unacknowledged() == 1).await;
+}
+
+#[tokio::test]
+async fn other_messages_wait_for_a_result_that_goes_alone_for_a_while_only() {
+    let mut broker = Broker::start().await;
+    let _stream = broker.accept().await;
+    broker.outbox.result(&decision(1), Instant::now());
+    broker.outbox.close(Instant::now(), true);
+    let opened = Instant::now();
+    broker.outbox.open(opened);
+    // The broker never answers.
+    for (after, are_published) in [(ALONE_LIMIT / 2, false), (ALONE_LIMIT, true)] {
+        broker.outbox.flush(opened + after);
+        assert_eq!(broker.outbox.settled(&SettledNotice::default()), are_published, "after {after:?}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use headwater_transport::random;
 use hyper::header::{HeaderMap, HeaderValue, WWW_AUTHENTICATE};
-use md5::{Digest, Md5};
+use md5::{Digest as _, Md5};
 use parking_lot::Mutex;
 use sha2::Sha256;
 
@@ -13,7 +13,7 @@ pub(super) struct Login {
     user: String,
     password: String,
     /// The latest challenge to digest authentication, and the requests under it.
-    digest: Mutex<Option<(DigestChallenge, u32)>>,
+    digest: Mutex<Option<(Challenge, u32)>>,
 }
 
 impl Login {
@@ -31,17 +31,16 @@ impl Login {
             *requests += 1;
             (challenge.clone(), *requests)
         });
-        let nonce = digest.as_ref().map(|(challenge, _)| challenge.nonce.clone());
-        let text = match digest {
+        let text = match &digest {
             Some((challenge, request)) => {
                 let client_nonce = format!("{:016x}{:016x}", random(), random());
-                challenge.answer(self, path, request, &client_nonce)
+                challenge.answer(self, path, *request, &client_nonce)?
             }
             None => format!("Basic {}", BASE64.encode(format!("{}:{}", self.user, self.password))),
         };
         let mut value = HeaderValue::from_bytes(text.as_bytes()).ok()?;
         value.set_sensitive(true);
-        Some((value, nonce))
+        Some((value, digest.map(|(challenge, _)| challenge.text("nonce").to_owned())))
     }
 
     /// Takes the challenge of a camera that refused a request with this nonce.
@@ -50,8 +49,8 @@ impl Login {
     /// The reason for which another request would be refused too.
     pub(super) fn take_challenge(&self, headers: &HeaderMap, used: Option<&str>) -> Result<(), String> {
         let asked = challenges(headers);
-        let usable = asked.iter().filter_map(DigestChallenge::of).max_by_key(|challenge| challenge.hash);
-        let Some(new) = usable else {
+        let usable = asked.iter().filter(|challenge| challenge.digest().is_some());
+        let Some(new) = usable.max_by_key(|challenge| challenge.digest().map(|digest| digest.hash)) else {
             let is_basic = asked.iter().any(|challenge| challenge.scheme.eq_ignore_ascii_case("basic"));
             // A camera that took Digest takes Basic alone now.
             if is_basic && self.digest.lock().take().is_some() {
@@ -67,12 +66,13 @@ impl Login {
         };
         let mut digest = self.digest.lock();
         // The same nonce again: it is not the nonce that is refused. More tries would lock the account on many cameras.
-        if used == Some(&*new.nonce) && !new.is_stale {
-            return Err(format!("the camera refuses user and password (Digest of {:?})", new.realm));
+        let nonce = new.text("nonce");
+        if used == Some(nonce) && !new.text("stale").eq_ignore_ascii_case("true") {
+            return Err(format!("the camera refuses user and password (Digest of {:?})", new.text("realm")));
         }
         // Another request may have brought the nonce; its requests are counted on.
-        if digest.as_ref().is_none_or(|(known, _)| known.nonce != new.nonce) {
-            *digest = Some((new, 0));
+        if digest.as_ref().is_none_or(|(known, _)| known.text("nonce") != nonce) {
+            *digest = Some((new.clone(), 0));
         }
         Ok(())
     }
@@ -92,18 +92,10 @@ pub(super) fn found(headers: &HeaderMap) -> String {
 }
 
 /// One way in which a camera takes user and password.
+#[derive(Clone)]
 struct Challenge {
     scheme: String,
     parameters: Vec<(String, String)>,
-}
-
-impl Challenge {
-    fn parameter(&self, name: &str) -> Option<&str> {
-        self.parameters
-            .iter()
-            .find(|(found, _)| found.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_str())
-    }
 }
 
 /// The challenges of an answer, those of one header line too: `Basic realm="cam", Digest realm="cam", nonce="1"`.
@@ -111,17 +103,15 @@ fn challenges(headers: &HeaderMap) -> Vec<Challenge> {
     let mut challenges: Vec<Challenge> = Vec::new();
     for value in headers.get_all(WWW_AUTHENTICATE) {
         for piece in pieces(&String::from_utf8_lossy(value.as_bytes())) {
-            let parameter = match piece.split_once(char::is_whitespace) {
+            let (scheme, parameter) = match piece.split_once(char::is_whitespace) {
                 Some((scheme, rest)) if !scheme.contains('=') && !rest.trim_start().starts_with('=') => {
-                    challenges.push(Challenge { scheme: scheme.to_owned(), parameters: Vec::new() });
-                    rest
+                    (Some(scheme), rest)
                 }
-                None if !piece.contains('=') => {
-                    challenges.push(Challenge { scheme: piece, parameters: Vec::new() });
-                    continue;
-                }
-                _ => &piece,
+                None if !piece.contains('=') => (Some(piece), ""),
+                _ => (None, piece),
             };
+            challenges
+                .extend(scheme.map(|scheme| Challenge { scheme: scheme.into(), parameters: Vec::new() }));
             if let (Some(challenge), Some((name, value))) = (challenges.last_mut(), parameter.split_once('='))
             {
                 challenge.parameters.push((name.trim().to_owned(), unquoted(value.trim())));
@@ -131,22 +121,15 @@ fn challenges(headers: &HeaderMap) -> Vec<Challenge> {
     challenges
 }
 
-/// The text between commas that stand outside quotes.
-fn pieces(text: &str) -> Vec<String> {
-    let (mut pieces, mut is_quoted, mut is_escaped) = (vec![String::new()], false, false);
-    for character in text.chars() {
-        match character {
-            ',' if !is_quoted => {
-                pieces.push(String::new());
-                continue;
-            }
-            '"' if !is_escaped => is_quoted = !is_quoted,
-            _ => {}
-        }
+/// The texts between commas that stand outside quotes.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    let is_end = move |character: char| {
+        is_quoted ^= character == '"' && !is_escaped;
         is_escaped = is_quoted && character == '\\' && !is_escaped;
-        pieces.last_mut().expect("there is always one").push(character);
-    }
-    pieces.into_iter().map(|piece| piece.trim().to_owned()).filter(|piece| !piece.is_empty()).collect()
+        character == ',' && !is_quoted
+    };
+    text.split(is_end).map(str::trim).filter(|piece| !piece.is_empty())
 }
 
 fn unquoted(value: &str) -> String {
@@ -170,38 +153,37 @@ enum Hash {
     Sha256,
 }
 
-/// A challenge to digest authentication that can be answered.
-#[derive(Clone, Debug)]
-struct DigestChallenge {
-    realm: String,
-    nonce: String,
-    opaque: Option<String>,
-    /// As the camera writes it; some take no answer that names one they did not.
-    algorithm: Option<String>,
+/// How a challenge to digest authentication is answered.
+struct Digest {
     hash: Hash,
     /// The first part of the answer covers both nonces (`-sess`).
     is_of_session: bool,
     /// The answer covers the number of the request (`qop`: `auth`, or `auth-int` with the body); not with cameras of RFC 2069.
     quality: Option<&'static str>,
-    /// The camera refuses the nonce alone.
-    is_stale: bool,
 }
 
-impl DigestChallenge {
-    fn of(challenge: &Challenge) -> Option<Self> {
-        if !challenge.scheme.eq_ignore_ascii_case("digest") {
-            return None;
-        }
-        let algorithm = challenge.parameter("algorithm").map(str::to_owned);
-        let (hash, is_of_session) = match algorithm.as_deref().unwrap_or("MD5").to_ascii_uppercase().as_str()
-        {
-            "MD5" => (Hash::Md5, false),
-            "MD5-SESS" => (Hash::Md5, true),
-            "SHA-256" => (Hash::Sha256, false),
-            "SHA-256-SESS" => (Hash::Sha256, true),
+impl Challenge {
+    fn parameter(&self, name: &str) -> Option<&str> {
+        let found = self.parameters.iter().find(|(found, _)| found.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// A parameter; empty where the camera leaves it out.
+    fn text(&self, name: &str) -> &str {
+        self.parameter(name).unwrap_or_default()
+    }
+
+    /// How the challenge is answered; `None` for another scheme, and for a digest that cannot be answered.
+    fn digest(&self) -> Option<Digest> {
+        self.parameter("nonce").filter(|_| self.scheme.eq_ignore_ascii_case("digest"))?;
+        let algorithm = self.parameter("algorithm").unwrap_or("MD5").to_ascii_uppercase();
+        let of_session = algorithm.strip_suffix("-SESS");
+        let hash = match of_session.unwrap_or(&algorithm) {
+            "MD5" => Hash::Md5,
+            "SHA-256" => Hash::Sha256,
             _ => return None,
         };
-        let quality = match challenge.parameter("qop") {
+        let quality = match self.parameter("qop") {
             Some(offered) => {
                 let is_offered =
                     |quality: &&str| offered.split(',').any(|one| one.trim().eq_ignore_ascii_case(quality));
@@ -209,57 +191,47 @@ impl DigestChallenge {
             }
             None => None,
         };
-        Some(Self {
-            realm: challenge.parameter("realm").unwrap_or_default().to_owned(),
-            nonce: challenge.parameter("nonce")?.to_owned(),
-            opaque: challenge.parameter("opaque").map(str::to_owned),
-            algorithm,
-            hash,
-            is_of_session,
-            quality,
-            is_stale: challenge.parameter("stale").is_some_and(|stale| stale.eq_ignore_ascii_case("true")),
-        })
+        Some(Digest { hash, is_of_session: of_session.is_some(), quality })
     }
 
-    /// The header value for a GET of this path (RFC 7616, section 3.4).
-    fn answer(&self, login: &Login, path: &str, request: u32, client_nonce: &str) -> String {
-        let Self { realm, nonce, .. } = self;
-        let count = format!("{request:08x}");
-        let mut who = self.hash_of(&[&login.user, realm, &login.password]);
-        if self.is_of_session {
-            who = self.hash_of(&[&who, nonce, client_nonce]);
+    /// The header value for a GET of this path (RFC 7616, section 3.4); `None` for a challenge that cannot be answered.
+    fn answer(&self, login: &Login, path: &str, request: u32, client_nonce: &str) -> Option<String> {
+        let Digest { hash, is_of_session, quality } = self.digest()?;
+        let (realm, nonce, count) = (self.text("realm"), self.text("nonce"), format!("{request:08x}"));
+        let mut who = hash.of(&[&login.user, realm, &login.password]);
+        if is_of_session {
+            who = hash.of(&[&who, nonce, client_nonce]);
         }
-        let what = match self.quality {
+        let what = match quality {
             // The hash of a body without bytes.
-            Some("auth-int") => self.hash_of(&["GET", path, &self.hash_of(&[""])]),
-            _ => self.hash_of(&["GET", path]),
+            Some("auth-int") => hash.of(&["GET", path, &hash.of(&[""])]),
+            _ => hash.of(&["GET", path]),
         };
-        let response = match self.quality {
-            Some(quality) => self.hash_of(&[&who, nonce, &count, client_nonce, quality, &what]),
-            None => self.hash_of(&[&who, nonce, &what]),
+        let response = match quality {
+            Some(quality) => hash.of(&[&who, nonce, &count, client_nonce, quality, &what]),
+            None => hash.of(&[&who, nonce, &what]),
         };
-        let quoted_ones =
-            [("username", login.user.as_str()), ("realm", realm), ("nonce", nonce), ("uri", path)];
-        let mut fields: Vec<_> =
-            quoted_ones.iter().map(|(name, value)| format!("{name}={}", quoted(value))).collect();
-        fields.push(format!("response=\"{response}\""));
-        fields.extend(self.algorithm.iter().map(|algorithm| format!("algorithm={algorithm}")));
-        fields.extend(self.opaque.iter().map(|opaque| format!("opaque={}", quoted(opaque))));
-        if let Some(quality) = self.quality {
-            fields.push(format!("qop={quality}, nc={count}"));
+        let [user, realm, nonce, path] = [login.user.as_str(), realm, nonce, path].map(quoted);
+        let mut fields =
+            format!("username={user}, realm={realm}, nonce={nonce}, uri={path}, response=\"{response}\"");
+        // As the camera writes it; some take no answer that names an algorithm which they did not.
+        fields.extend(self.parameter("algorithm").map(|algorithm| format!(", algorithm={algorithm}")));
+        fields.extend(self.parameter("opaque").map(|opaque| format!(", opaque={}", quoted(opaque))));
+        fields.extend(quality.map(|quality| format!(", qop={quality}, nc={count}")));
+        if quality.is_some() || is_of_session {
+            fields += &format!(", cnonce=\"{client_nonce}\"");
         }
-        if self.quality.is_some() || self.is_of_session {
-            fields.push(format!("cnonce=\"{client_nonce}\""));
-        }
-        format!("Digest {}", fields.join(", "))
+        Some(format!("Digest {fields}"))
     }
+}
 
+impl Hash {
     /// The hash of these parts with colons between them, in hexadecimal.
-    fn hash_of(&self, parts: &[&str]) -> String {
+    fn of(self, parts: &[&str]) -> String {
         let text = parts.join(":");
-        let bytes = match self.hash {
-            Hash::Md5 => Md5::digest(text).to_vec(),
-            Hash::Sha256 => Sha256::digest(text).to_vec(),
+        let bytes = match self {
+            Self::Md5 => Md5::digest(text).to_vec(),
+            Self::Sha256 => Sha256::digest(text).to_vec(),
         };
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -273,8 +245,8 @@ mod tests {
         lines.iter().map(|line| (WWW_AUTHENTICATE, HeaderValue::from_str(line).unwrap())).collect()
     }
 
-    fn challenge(line: &str) -> DigestChallenge {
-        DigestChallenge::of(&challenges(&asked(&[line]))[0]).expect("a challenge that can be answered")
+    fn challenge(line: &str) -> Challenge {
+        challenges(&asked(&[line])).remove(0)
     }
 
     #[test]
@@ -290,7 +262,7 @@ mod tests {
     fn a_digest_is_that_of_the_standards() {
         let check = |line: &str, password: &str, client_nonce: &str, response: &str| {
             let login = Login::of_pair(&format!("Mufasa:{password}")).unwrap();
-            let answer = challenge(line).answer(&login, "/dir/index.html", 1, client_nonce);
+            let answer = challenge(line).answer(&login, "/dir/index.html", 1, client_nonce).unwrap();
             assert!(answer.contains(&format!("response=\"{response}\"")), "{answer}");
             answer
         };
@@ -339,8 +311,8 @@ mod tests {
         ]);
         let found: Vec<_> = challenges(&headers).into_iter().map(|one| one.scheme).collect();
         assert_eq!(found, ["Negotiate", "Basic", "digest", "Digest", "Digest"]);
-        let challenge = DigestChallenge::of(&challenges(&headers)[2]).unwrap();
-        assert_eq!((challenge.realm.as_str(), challenge.nonce.as_str()), ("say \"cam\"", "1"));
+        let challenge = &challenges(&headers)[2];
+        assert_eq!((challenge.text("realm"), challenge.text("nonce")), ("say \"cam\"", "1"));
         let login = Login::of_pair("a:b").unwrap();
         login.take_challenge(&headers, None).unwrap();
         let (header, used) = login.authorization("/").unwrap();

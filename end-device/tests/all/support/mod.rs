@@ -101,7 +101,10 @@ pub(crate) fn config(group: &str, slot: u8) -> OpenedDevice {
     let group = GroupId::new(group).expect("a valid name");
     let id = DeviceId::new(format!("cam-{slot}")).expect("a valid name");
     let site = SiteId::new("test").expect("a valid name");
-    OpenedDevice::new(site, group, id, Slot::new(slot).expect("below 64"), broker())
+    let mut config = OpenedDevice::new(site, group, id, Slot::new(slot).expect("below 64"), broker());
+    // On a busy machine no answer is sent late merely because its time in memory is over.
+    config.settings.keep_ms = 600_000;
+    config
 }
 
 /// Sets the cause of a capture with its period.

@@ -24,8 +24,6 @@ mod subscriptions;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use headwater_transport::Endpoint;
@@ -38,7 +36,6 @@ use tracing::{error, info};
 #[derive(Debug)]
 pub struct EmbeddedBroker {
     address: Endpoint,
-    dropped: Arc<AtomicU64>,
     /// `None` once the broker is stopping.
     running: Option<Running>,
 }
@@ -60,11 +57,9 @@ impl EmbeddedBroker {
     /// # Errors
     /// [`BrokerError`] when the port is not available, or the system gives no thread.
     pub fn start_at(port: u16) -> Result<Self, BrokerError> {
-        let dropped = Arc::new(AtomicU64::new(0));
-        let started = Self::listen(port, &dropped);
-        let (address, running) = started.map_err(|source| BrokerError { port, source })?;
+        let (address, running) = Self::listen(port).map_err(|source| BrokerError { port, source })?;
         info!(%address, "embedded broker, for a first try on this machine alone; sites run on Mosquitto (docs/site.md)");
-        Ok(Self { address, dropped, running: Some(running) })
+        Ok(Self { address, running: Some(running) })
     }
 
     /// Address of the broker.
@@ -72,16 +67,10 @@ impl EmbeddedBroker {
         self.address.clone()
     }
 
-    /// Messages that were dropped: for a subscriber whose queue was full or whose packet limit was too small, or retained messages
-    /// without room.
-    pub fn dropped_messages(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
-    }
-
     /// Ends every connection and frees the port. Sessions and retained messages are gone.
     pub fn stop(self) {}
 
-    fn listen(port: u16, dropped: &Arc<AtomicU64>) -> io::Result<(Endpoint, Running)> {
+    fn listen(port: u16) -> io::Result<(Endpoint, Running)> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         // Connections of an earlier broker may still hold the port.
         socket.set_reuse_address(true)?;
@@ -92,9 +81,9 @@ impl EmbeddedBroker {
         let bound = socket.local_addr()?.as_socket().map_or(port, |bound| bound.port());
         let address = Endpoint::mqtt("127.0.0.1", bound).map_err(io::Error::other)?;
         let (stop, stopped) = oneshot::channel();
-        let (listener, dropped) = (TcpListener::from(socket), Arc::clone(dropped));
+        let listener = TcpListener::from(socket);
         let serve = move || {
-            if let Err(error) = server::serve(listener, stopped, dropped) {
+            if let Err(error) = server::serve(listener, stopped) {
                 error!(%error, "the embedded broker ended");
             }
         };

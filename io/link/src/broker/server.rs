@@ -3,8 +3,6 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{io, net};
 
@@ -32,18 +30,13 @@ struct Server {
     /// Wakes the task of a connection that has something to write.
     tasks: RefCell<HashMap<ConnectionId, Rc<Notify>>>,
     start: Instant,
-    dropped: Arc<AtomicU64>,
 }
 
-/// Serves until `stop` resolves. `dropped` is kept at the number of messages that the broker has dropped.
-pub(super) fn serve(
-    listener: net::TcpListener,
-    stop: Receiver<()>,
-    dropped: Arc<AtomicU64>,
-) -> io::Result<()> {
+/// Serves until `stop` resolves.
+pub(super) fn serve(listener: net::TcpListener, stop: Receiver<()>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (connections, tasks) = (RefCell::default(), RefCell::default());
-    let server = Rc::new(Server { connections, tasks, start: Instant::now(), dropped });
+    let server = Rc::new(Server { connections, tasks, start: Instant::now() });
     LocalSet::new().block_on(&runtime, async {
         let listener = TcpListener::from_std(listener)?;
         tokio::select! {
@@ -131,7 +124,6 @@ impl Server {
         let mut connections = self.connections.borrow_mut();
         let now_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         let result = call(&mut connections, now_ms);
-        self.dropped.store(connections.sessions.dropped, Ordering::Relaxed);
         let tasks = self.tasks.borrow();
         for task in std::mem::take(&mut connections.sessions.woken).iter().filter_map(|id| tasks.get(id)) {
             task.notify_one();

@@ -1,4 +1,4 @@
-//! A connection to a broker that a test can cut.
+//! A connection to a broker that a test can cut, and limits of a broker.
 
 use std::io;
 
@@ -6,6 +6,18 @@ use headwater_transport::Endpoint;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+
+use crate::limits::BrokerLimits;
+
+/// Limits of a broker that meets every need.
+pub const GOOD_LIMITS: BrokerLimits = BrokerLimits {
+    max_packet_bytes: None,
+    receive_max: 20,
+    topic_alias_max: 10,
+    keeps_retained: true,
+    max_qos: 2,
+    takes_wildcards: true,
+};
 
 /// A TCP proxy on loopback. A cut closes both ends of every connection, as a network failure does.
 #[derive(Debug)]

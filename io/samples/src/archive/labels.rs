@@ -24,7 +24,6 @@ pub struct Labels {
     /// Channels, height and width of a view. Frames of another size are resized.
     pub view: [usize; 3],
     /// Number of frames, by which a reader notices that a frame is lost; `None` when unknown.
-    #[serde(default)]
     pub frames: Option<usize>,
     /// Class names.
     pub labels: Vec<String>,

@@ -1,6 +1,5 @@
 //! Reads the members of a folder or a `.tar.gz`.
 
-use std::fs;
 use std::io::Read;
 use std::path::Path;
 
@@ -51,12 +50,12 @@ pub(super) fn folder(root: &Path, collector: &mut Collector<'_>) -> Result<(), D
 
 /// Reads a file. A frame that the file system refuses to read is a broken frame.
 fn read_file(path: &Path, name: &str, collector: &mut Collector<'_>) -> Result<(), DataError> {
-    let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
     let limit = collector.member_bytes();
     let bytes = || read_plain(path, limit);
-    match collector.judge(name, size)? {
+    // The reader refuses a file that is too long.
+    match collector.judge(name, 0)? {
         Member::Other | Member::Misnamed => Ok(()),
-        Member::Labels => collector.add_labels(&bytes().map_err(DataError::read(collector.at()))?),
+        Member::Labels => collector.add_labels(&bytes().map_err(DataError::read(path.display()))?),
         Member::Frame(id) => collector.add_frame(name, id, bytes().map_err(|error| error.to_string())),
     }
 }

@@ -41,7 +41,7 @@ use crate::{DataError, Part};
 
 pub use write::{Written, write};
 
-use names::{ImagePath, SampleName, class_folder};
+use names::{SampleKey, class_folder};
 
 /// Declaration of own data in folders.
 pub(crate) const INFO: DataSetInfo = DataSetInfo {
@@ -79,9 +79,6 @@ fn open(path: &Path, options: OpenOptions) -> Result<InMemory, DataError> {
     })?;
     reader.finish(left_out)
 }
-
-/// Part (`None` in data without parts), folder of the class, and name of a sample: the order of the samples.
-type SampleKey = (Option<Part>, String, SampleName);
 
 struct Reader<'a> {
     root: &'a Path,
@@ -130,8 +127,8 @@ impl Reader<'_> {
     }
 
     fn add_image(&mut self, name: &str, bytes: &[u8]) -> Result<(), DataError> {
-        let path = names::parse_path(name).map_err(|mismatch| mismatch.invalid(self.root.display()))?;
-        let ImagePath { part, class, sample, slot } = path;
+        let path = names::parse_path(name);
+        let (key, slot) = path.map_err(|mismatch| mismatch.invalid(self.root.display()))?;
         let is_folder = slot.is_some();
         let (first, first_is_folder) = self.first_image.get_or_insert_with(|| (name.to_owned(), is_folder));
         if *first_is_folder != is_folder {
@@ -145,7 +142,7 @@ impl Reader<'_> {
             return Err(mismatch.invalid(self.at(name)));
         }
         let image = self.images.decode(name, bytes).map_err(DataError::image(self.at(name)))?;
-        let views = self.samples.entry((part, class, sample)).or_default();
+        let views = self.samples.entry(key).or_default();
         match views.insert(slot, image) {
             None => Ok(()),
             Some(first) => Err(self.invalid("one file for a view", format!("`{}` and `{name}`", first.path))),

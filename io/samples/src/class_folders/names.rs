@@ -8,26 +8,17 @@ use crate::file_names::{image_stem, one_form};
 
 const LAYOUT: &str = "PART/CLASS/IMAGE or PART/CLASS/SAMPLE/camN.EXT with a PART of train, val, test or calibration, or the same without PART/";
 
-/// Path of an image.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ImagePath {
-    /// `None` in data without parts.
-    pub(super) part: Option<Part>,
-    /// In its composed form.
-    pub(super) class: String,
-    pub(super) sample: SampleName,
-    /// `None` where a sample is one file.
-    pub(super) slot: Option<usize>,
-}
+/// Part (`None` in data without parts), folder of the class in its composed form, and name of a sample: the order of the samples.
+pub(super) type SampleKey = (Option<Part>, String, SampleName);
 
 /// Name of a sample: its folder, or its file without the ending of an image, and that ending. Two files may differ in the ending alone.
 pub(super) type SampleName = (String, String);
 
-/// Parses the path of an image.
+/// Parses the path of an image: its sample, and its slot where a sample has a folder.
 ///
 /// # Errors
 /// [`Mismatch`] for an image outside of the layout.
-pub(super) fn parse_path(name: &str) -> Result<ImagePath, Mismatch> {
+pub(super) fn parse_path(name: &str) -> Result<(SampleKey, Option<usize>), Mismatch> {
     let steps = steps(name);
     let (file, folders) = steps.split_last().ok_or_else(|| outside(name))?;
     let (stem, ending) = image_stem(file);
@@ -42,7 +33,7 @@ pub(super) fn parse_path(name: &str) -> Result<ImagePath, Mismatch> {
         _ => return Err(outside(name)),
     };
     let sample = (sample.0.to_owned(), sample.1.to_owned());
-    Ok(ImagePath { part, class: one_form(class).into_owned(), sample, slot })
+    Ok(((part, one_form(class).into_owned(), sample), slot))
 }
 
 fn outside(name: &str) -> Mismatch {
@@ -81,10 +72,11 @@ mod tests {
     #[track_caller]
     fn check(name: &str, expected: Result<Expected<'_>, ()>) {
         let found = parse_path(name);
-        let found = found.as_ref().map_err(|mismatch| assert_eq!(*mismatch, outside(name))).map(|path| {
-            let (stem, ending) = &path.sample;
-            (path.part, path.class.as_str(), (stem.as_str(), ending.as_str()), path.slot)
-        });
+        let found = found.as_ref().map_err(|mismatch| assert_eq!(*mismatch, outside(name))).map(
+            |((part, class, (stem, ending)), slot)| {
+                (*part, class.as_str(), (stem.as_str(), ending.as_str()), *slot)
+            },
+        );
         assert_eq!(found, expected, "{name}");
     }
 

@@ -9,23 +9,8 @@ use crate::image_codec::{CodecError, Frame};
 pub(crate) struct ImageReader {
     shape: Option<Shape>,
     read: usize,
-    resized: Changes,
-    recoloured: Changes,
-    transparent: Changes,
-}
-
-/// Number of changed images, with path and own shape of the first one.
-#[derive(Clone, Debug, Default)]
-struct Changes {
-    count: usize,
-    first: Option<(String, Shape)>,
-}
-
-impl Changes {
-    fn add(&mut self, path: &str, own: Shape) {
-        self.count += 1;
-        self.first.get_or_insert_with(|| (path.to_owned(), own));
-    }
+    /// Images that are resized, recoloured and made opaque: their number, and the first one with its own shape.
+    changed: [(usize, String); 3],
 }
 
 impl ImageReader {
@@ -44,14 +29,18 @@ impl ImageReader {
         let (view, own) = Frame::open(bytes)?.view(None, self.shape)?;
         let shape = *self.shape.get_or_insert(view.shape);
         self.read += 1;
-        if (own.channels > 2) != (shape.channels > 2) {
-            self.recoloured.add(path, own);
-        }
-        if own.channels % 2 == 0 {
-            self.transparent.add(path, own);
-        }
-        if (own.height, own.width) != (shape.height, shape.width) {
-            self.resized.add(path, own);
+        let is_changed = [
+            (own.height, own.width) != (shape.height, shape.width),
+            (own.channels > 2) != (shape.channels > 2),
+            own.channels % 2 == 0,
+        ];
+        for ((count, first), _) in
+            self.changed.iter_mut().zip(is_changed).filter(|(_, is_changed)| *is_changed)
+        {
+            *count += 1;
+            if *count == 1 {
+                *first = format!("`{path}` of {own}");
+            }
         }
         Ok(ImageFile::new(path, bytes, view.pixels))
     }
@@ -60,15 +49,11 @@ impl ImageReader {
     pub(crate) fn notes(&self) -> Vec<String> {
         let Some(shape) = self.shape else { return Vec::new() };
         let recoloured = if shape.channels == 1 { "made grey" } else { "grey and made RGB" };
-        let note = |change: &str, changes: &Changes| {
-            let (path, own) = changes.first.as_ref()?;
-            Some(format!(
-                "{} of {} images are {change} for {shape}, such as `{path}` of {own}",
-                changes.count, self.read
-            ))
+        let changes =
+            ["resized", recoloured, "stripped of their transparency"].into_iter().zip(&self.changed);
+        let note = |(change, (count, first)): (&str, &(usize, String))| {
+            format!("{count} of {} images are {change} for {shape}, such as {first}", self.read)
         };
-        let transparent = note("stripped of their transparency", &self.transparent);
-        let notes = [note("resized", &self.resized), note(recoloured, &self.recoloured), transparent];
-        notes.into_iter().flatten().collect()
+        changes.filter(|(_, (count, _))| *count > 0).map(note).collect()
     }
 }

@@ -98,11 +98,11 @@ impl LabelledFiles {
         }
         let [train, validation, test, calibration] = stored;
         let data = InMemory::new(classes, slots, shape, [train, validation, test]);
-        Ok(data
-            .with_calibration(calibration)
-            .with_recording(self.is_recording)
-            .with_promise_obstacle(obstacle)
-            .with_notes(self.notes))
+        let mut data = data.with_calibration(calibration);
+        data.is_recording = self.is_recording;
+        data.promise_obstacle = obstacle;
+        data.notes = self.notes;
+        Ok(data)
     }
 
     /// Part of each sample, as given or drawn. An error if train, validation or test would have no sample.

@@ -55,13 +55,8 @@ struct Recording {
     pixels: Vec<u8>,
 }
 
-/// A sample that at least one camera sees.
-#[derive(Clone, Copy)]
-struct SeenSample {
-    /// Index in the file.
-    index: usize,
-    class: u16,
-}
+/// Index and class of a sample that at least one camera sees.
+type SeenSample = (usize, u16);
 
 /// Opens the data set as the first `cameras` see it.
 ///
@@ -84,24 +79,25 @@ fn open(dir: &Path, cameras: usize, omissions: Omissions) -> Result<InMemory, Da
     let mut parts = [(); 3].map(|()| InMemoryPart::default());
     let mut moved = 0;
     for (at, first) in recording.first_with_shared_image(&seen).into_iter().enumerate() {
-        let SeenSample { index, class } = seen[at];
+        let (index, class) = seen[at];
         let part = part_at(first);
         moved += usize::from(part != part_at(at));
         parts[part].push(class, SHAPE, (0..cameras).map(|camera| recording.view(index, camera)));
     }
     let samples = recording.labels.len() / CAMERAS;
-    let mut notes = Vec::new();
+    let mut data = InMemory::new(LABELS, cameras, SHAPE, parts);
     if seen.len() < samples {
         let unseen = samples - seen.len();
         let note = format!(
             "{unseen} of {samples} samples are left out: no camera sees them, so their class is unknown"
         );
-        notes.push(omissions.note(path.display(), note)?);
+        data.notes.push(omissions.note(path.display(), note)?);
     }
     if moved > 0 {
-        notes.push(format!("{moved} samples share an image with an earlier part and are moved to that part"));
+        data.notes
+            .push(format!("{moved} samples share an image with an earlier part and are moved to that part"));
     }
-    Ok(InMemory::new(LABELS, cameras, SHAPE, parts).with_notes(notes))
+    Ok(data)
 }
 
 impl Recording {
@@ -140,7 +136,7 @@ impl Recording {
                 let found = format!("{} and {}", LABELS[class as usize], LABELS[other as usize]);
                 return wrong(format!("y[{index}]"), "one class for all cameras that see the sample", found);
             }
-            seen.push(SeenSample { index, class: class as u16 });
+            seen.push((index, class as u16));
         }
         Ok(seen)
     }
@@ -149,8 +145,8 @@ impl Recording {
     fn first_with_shared_image(&self, seen: &[SeenSample]) -> Vec<usize> {
         let mut groups = Groups::new(seen.len());
         let mut first_with = HashMap::new();
-        for (at, sample) in seen.iter().enumerate() {
-            for view in (0..CAMERAS).filter_map(|camera| self.view(sample.index, camera)) {
+        for (at, (index, _)) in seen.iter().enumerate() {
+            for view in (0..CAMERAS).filter_map(|camera| self.view(*index, camera)) {
                 groups.join(*first_with.entry(view).or_insert(at), at);
             }
         }

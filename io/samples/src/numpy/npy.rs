@@ -51,14 +51,15 @@ impl Array {
         let Some(kind) = TYPES.into_iter().find(|known| *known == name && "<>|=".contains(order)) else {
             return Err(Mismatch::new(format!("values of type {}", TYPES.join(", ")), format!("`{descr}`")));
         };
-        let bytes = usize::from(kind.as_bytes()[1] - b'0');
+        let bytes = value_bytes(kind);
         if fortran_order {
             let (expected, found) =
                 ("values in C order (save numpy.ascontiguousarray of it)", "Fortran order");
             return Err(Mismatch::new(expected, found));
         }
         let len = shape.iter().try_fold(bytes, |product, &size| product.checked_mul(size));
-        let mut data = file.split_off(start.end);
+        file.drain(..start.end);
+        let mut data = file;
         if len != Some(data.len()) {
             let expected = len.map_or("a shape that fits into memory".into(), |len| format!("{len} bytes"));
             return Err(Mismatch::new(
@@ -77,24 +78,21 @@ impl Array {
     /// # Errors
     /// [`Mismatch`] for an array of floats, and for a number beyond those of `int64`.
     pub(crate) fn integers(&self) -> Result<Vec<i64>, Mismatch> {
-        let data = &self.data;
-        Ok(match self.kind {
-            "b1" | "u1" => data.iter().map(|&value| value.into()).collect(),
-            "i1" => data.iter().map(|&value| value.cast_signed().into()).collect(),
-            "i2" => values(data, |bytes| i16::from_le_bytes(bytes).into()),
-            "u2" => values(data, |bytes| u16::from_le_bytes(bytes).into()),
-            "i4" => values(data, |bytes| i32::from_le_bytes(bytes).into()),
-            "u4" => values(data, |bytes| u32::from_le_bytes(bytes).into()),
-            "i8" => values(data, i64::from_le_bytes),
-            "u8" => {
-                let numbers = values(data, u64::from_le_bytes).into_iter();
-                let number = |value: u64| {
-                    i64::try_from(value).map_err(|_| Mismatch::new("integers below 2^63", value.to_string()))
-                };
-                numbers.map(number).collect::<Result<_, _>>()?
+        if self.kind.starts_with('f') {
+            return Err(Mismatch::new("integers", format!("values of type {}", self.kind)));
+        }
+        let is_signed = self.kind.starts_with('i');
+        let integer = |value: &[u8]| {
+            let is_negative = is_signed && value.last().is_some_and(|highest| *highest >= 0x80);
+            let mut bytes = [if is_negative { 0xff } else { 0 }; 8];
+            bytes[..value.len()].copy_from_slice(value);
+            let integer = i64::from_le_bytes(bytes);
+            if integer < 0 && !is_signed {
+                return Err(Mismatch::new("integers below 2^63", u64::from_le_bytes(bytes).to_string()));
             }
-            other => return Err(Mismatch::new("integers", format!("values of type {other}"))),
-        })
+            Ok(integer)
+        };
+        self.data.chunks_exact(value_bytes(self.kind)).map(integer).collect()
     }
 
     /// The values as pixels: bytes unchanged, floats from 0 to 1 as `round(255 x)`.
@@ -110,6 +108,11 @@ impl Array {
             other => Err(Mismatch::new("pixels of type u1, f2, f4 or f8", format!("values of type {other}"))),
         }
     }
+}
+
+/// Bytes of a value of one of the [`TYPES`].
+fn value_bytes(kind: &str) -> usize {
+    usize::from(kind.as_bytes()[1] - b'0')
 }
 
 /// Pixels of values from 0 to 1: `round(255 x)`.

@@ -20,6 +20,7 @@ mod rows;
 mod tests;
 
 use std::collections::{BTreeSet, HashMap};
+use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::path::Path;
 
 use crate::DataError;
@@ -174,8 +175,9 @@ fn visit(
         let mut folders = HashMap::new();
         for name in names {
             let path = files::path_below(root, name, &mut folders);
-            if path.exists() {
-                visitor(name, &files::read(&path, MAX_FILE_BYTES)?)?;
+            match files::read(&path, MAX_FILE_BYTES) {
+                Err(DataError::Read { source, .. }) if matches!(source.kind(), NotFound | NotADirectory) => {}
+                bytes => visitor(name, &bytes?)?,
             }
         }
         return Ok(());

@@ -58,7 +58,7 @@ pub trait Field<T> {
     fn read(self, reader: &mut Reader<'_>, name: &'static str, docs: &[&str]) -> Option<T>;
 }
 
-/// Turns the text of a value into a `T`.
+/// Turns the text of a value into a `T`. A function from the text to a result does so too.
 pub trait Parse<T> {
     /// The value that the text stands for.
     ///
@@ -71,53 +71,24 @@ pub trait Parse<T> {
 #[derive(Clone, Copy, Debug)]
 pub struct Plain;
 
-/// Parses one of an enum's names.
-#[derive(Clone, Copy, Debug)]
-pub struct Word;
-
-/// Parses true and false, in the environment 1 and 0 too.
-#[derive(Clone, Copy, Debug)]
-pub struct Switch;
-
-/// Parses by a function.
-#[derive(Clone, Copy, Debug)]
-pub struct By<F>(F);
-
-/// Parses a whole number of a range.
-#[derive(Clone, Copy, Debug)]
-pub struct Within(u64, u64);
-
 impl<T: FromStr<Err: Display>> Parse<T> for Plain {
     fn parse(&self, text: &str) -> Result<T, Mistake> {
         text.parse().map_err(|error: T::Err| Mistake(error.to_string()))
     }
 }
 
-impl<T: DeserializeOwned> Parse<T> for Word {
+impl<T, E: Display, F: Fn(&str) -> Result<T, E>> Parse<T> for F {
     fn parse(&self, text: &str) -> Result<T, Mistake> {
-        word(text)
+        self(text).map_err(|error| Mistake(error.to_string()))
     }
 }
 
-impl Parse<bool> for Switch {
-    fn parse(&self, text: &str) -> Result<bool, Mistake> {
-        match text {
-            "true" | "1" => Ok(true),
-            "false" | "0" => Ok(false),
-            _ => Err(Mistake(format!("expected true or false, found {text:?}"))),
-        }
-    }
-}
-
-impl<T, E: Display, F: Fn(&str) -> Result<T, E>> Parse<T> for By<F> {
-    fn parse(&self, text: &str) -> Result<T, Mistake> {
-        (self.0)(text).map_err(|error| Mistake(error.to_string()))
-    }
-}
-
-impl<T: TryFrom<u64>> Parse<T> for Within {
-    fn parse(&self, text: &str) -> Result<T, Mistake> {
-        within(self.0..=self.1, text)
+/// Reads true and false, in the environment 1 and 0 too.
+fn truth(text: &str) -> Result<bool, Mistake> {
+    match text {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err(Mistake(format!("expected true or false, found {text:?}"))),
     }
 }
 
@@ -191,8 +162,8 @@ pub const fn optional(example: &'static str) -> Key<Plain, Maybe> {
 }
 
 /// True or false, with a flag that has no value.
-pub const fn switch() -> Key<Switch, Needed> {
-    key(Switch, Given { default: Some("false"), example: Some("true"), is_switch: true, ..NONE })
+pub const fn switch() -> Key<impl Fn(&str) -> Result<bool, Mistake>, Needed> {
+    key(truth, Given { default: Some("false"), example: Some("true"), is_switch: true, ..NONE })
 }
 
 /// A secret, which the environment alone gives.
@@ -202,18 +173,21 @@ pub const fn secret() -> Key<Plain, Maybe> {
 
 impl<P, N> Key<P, N> {
     /// Parses the text by a function.
-    pub fn by<F>(self, parse: F) -> Key<By<F>, N> {
-        key(By(parse), self.given)
+    pub fn by<F>(self, parse: F) -> Key<F, N> {
+        key(parse, self.given)
     }
 
     /// Parses a whole number of this range.
-    pub fn within(self, range: RangeInclusive<u64>) -> Key<Within, N> {
-        key(Within(*range.start(), *range.end()), self.given)
+    pub fn within<T: TryFrom<u64>>(
+        self,
+        range: RangeInclusive<u64>,
+    ) -> Key<impl Fn(&str) -> Result<T, Mistake>, N> {
+        key(move |text: &str| within(range.clone(), text), self.given)
     }
 
     /// Parses the text as one of an enum's names.
-    pub fn word(self) -> Key<Word, N> {
-        key(Word, self.given)
+    pub fn word<T: DeserializeOwned>(self) -> Key<impl Fn(&str) -> Result<T, Mistake>, N> {
+        key(word::<T>, self.given)
     }
 
     /// Takes the value of another variable if the key's own variable is not set.

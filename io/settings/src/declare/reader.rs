@@ -145,7 +145,9 @@ impl<'a> Reader<'a> {
         };
         let stand_in = || parse(&as_text(&literal(given.default.or(given.example)?))).ok();
         let read = match in_effect {
-            Some(Toml::Integer(_) | Toml::String(_)) if given.is_switch && value.origin_is_file() => {
+            Some(Toml::Integer(_) | Toml::String(_))
+                if given.is_switch && matches!(value.origin, Origin::File(_)) =>
+            {
                 let found = in_effect.map(ToString::to_string).unwrap_or_default();
                 Err(Mistake(format!("expected true or false, found {found}")))
             }
@@ -267,12 +269,6 @@ impl<'a> Reader<'a> {
             Origin::Flag(_) | Origin::Environment(_) => format!(" ({origin})"),
             Origin::Default => String::new(),
         }
-    }
-}
-
-impl Value {
-    fn origin_is_file(&self) -> bool {
-        matches!(self.origin, Origin::File(_))
     }
 }
 

@@ -17,8 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until};
 
 use super::ServerLimits;
-use super::accepted::Accepted;
 use super::closed::CloseReason;
+use crate::connection::Duplex;
 
 /// State of one connection, shared by its socket, its requests and the server.
 #[derive(Debug)]
@@ -29,6 +29,10 @@ pub(super) struct Activity {
 #[derive(Clone, Copy, Debug)]
 struct State {
     phase: Phase,
+    /// Requests from their heads to their answers; HTTP/1 has one at a time.
+    requests: usize,
+    /// Requests whose bodies are awaited.
+    bodies: usize,
     /// Since when the socket takes no more bytes of an answer.
     unread_since: Option<Instant>,
     /// Whether frames of HTTP/2 arrive.
@@ -47,14 +51,7 @@ enum Phase {
     Idle { since: Instant },
 }
 
-/// Order in which waiting connections are closed for new ones: the kind first, then the longest wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Wait {
-    pub(super) kind: WaitKind,
-    pub(super) since: Instant,
-}
-
-/// Kind of a wait for the peer.
+/// Kind of a wait for the peer, in the order in which waiting connections are closed for new ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WaitKind {
     /// A head or a body has not arrived.
@@ -70,21 +67,23 @@ impl Activity {
         Self {
             state: Mutex::new(State {
                 phase: Phase::Head { since: now },
+                requests: 0,
+                bodies: 0,
                 unread_since: None,
                 is_http2: false,
             }),
         }
     }
 
-    /// The peer's present wait; `None` while the server works on a request.
-    pub(super) fn wait(&self) -> Option<Wait> {
+    /// The peer's present wait, and since when; `None` while the server works on a request.
+    pub(super) fn wait(&self) -> Option<(WaitKind, Instant)> {
         let State { phase, unread_since, .. } = self.state();
         if let Some(since) = unread_since {
-            return Some(Wait { kind: WaitKind::Reader, since });
+            return Some((WaitKind::Reader, since));
         }
         match phase {
-            Phase::Head { since } | Phase::Body { since } => Some(Wait { kind: WaitKind::Request, since }),
-            Phase::Idle { since } => Some(Wait { kind: WaitKind::Idle, since }),
+            Phase::Head { since } | Phase::Body { since } => Some((WaitKind::Request, since)),
+            Phase::Idle { since } => Some((WaitKind::Idle, since)),
             Phase::Request => None,
         }
     }
@@ -124,36 +123,39 @@ impl Activity {
         }
     }
 
-    /// A connection of HTTP/2 has begun, or one of its calls has begun, arrived or ended. `reads` says whether a call has not arrived whole,
-    /// `answers` whether one is worked on. Calls that arrive slowly do not keep the connection from being closed.
+    /// The connection speaks HTTP/2, and has no request yet.
     #[cfg(feature = "grpc-server")]
-    pub(super) fn has_calls(&self, reads: bool, answers: bool) {
+    pub(super) fn speaks_http2(&self) {
+        self.change(|state| (state.is_http2, state.phase) = (true, Phase::Idle { since: Instant::now() }));
+    }
+
+    /// Counts a request, from its head until the returned value is dropped.
+    pub(super) fn request(self: &Arc<Self>) -> Counted {
+        self.count(|state| &mut state.requests)
+    }
+
+    /// Counts a request whose body is awaited, until the returned value is dropped. Requests whose bodies arrive slowly do not keep the
+    /// connection from being closed.
+    pub(super) fn body(self: &Arc<Self>) -> Counted {
+        self.count(|state| &mut state.bodies)
+    }
+
+    fn count(self: &Arc<Self>, of: fn(&mut State) -> &mut usize) -> Counted {
+        self.recount(|state| *of(state) += 1);
+        Counted { activity: Arc::clone(self), of }
+    }
+
+    fn recount(&self, count: impl FnOnce(&mut State)) {
         self.change(|state| {
+            count(state);
             let since = Instant::now();
-            state.is_http2 = true;
             state.phase = match state.phase {
-                _ if answers => Phase::Request,
-                phase @ Phase::Body { .. } if reads => phase,
-                _ if reads => Phase::Body { since },
-                phase @ Phase::Idle { .. } => phase,
-                Phase::Head { .. } | Phase::Body { .. } | Phase::Request => Phase::Idle { since },
+                _ if state.requests > state.bodies => Phase::Request,
+                awaited @ Phase::Body { .. } if state.bodies > 0 => awaited,
+                _ if state.bodies > 0 => Phase::Body { since },
+                _ => Phase::Idle { since },
             };
         });
-    }
-
-    /// The head of a request has arrived, or its body.
-    pub(super) fn works(&self) {
-        self.change(|state| state.phase = Phase::Request);
-    }
-
-    /// The service begins to read the body of a request.
-    pub(super) fn awaits_body(&self) {
-        self.change(|state| state.phase = Phase::Body { since: Instant::now() });
-    }
-
-    /// The answer is ready to be written.
-    pub(super) fn answered(&self) {
-        self.change(|state| state.phase = Phase::Idle { since: Instant::now() });
     }
 
     /// Bytes have arrived. Those of HTTP/2 may be no head: a ping, room for an answer.
@@ -181,15 +183,26 @@ impl Activity {
     }
 }
 
-/// A socket that notes its reads and writes.
-#[derive(Debug)]
+/// One in a count of the state, until it is dropped.
+pub(super) struct Counted {
+    activity: Arc<Activity>,
+    of: fn(&mut State) -> &mut usize,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.activity.recount(|state| *(self.of)(state) -= 1);
+    }
+}
+
+/// An accepted connection, with or without TLS, that notes its reads and writes.
 pub(super) struct WatchedStream {
-    stream: Accepted,
+    stream: Box<dyn Duplex>,
     activity: Arc<Activity>,
 }
 
 impl WatchedStream {
-    pub(super) fn new(stream: Accepted, activity: Arc<Activity>) -> Self {
+    pub(super) fn new(stream: Box<dyn Duplex>, activity: Arc<Activity>) -> Self {
         Self { stream, activity }
     }
 

@@ -1,6 +1,5 @@
 //! Connections that a server closed because of its limits, by reason.
 
-use std::array;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Why a server closed a connection.
@@ -21,33 +20,26 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// Every reason, in the order of the enum.
-    pub const ALL: [Self; 6] = [
-        Self::AddressLimit,
-        Self::ConnectionLimit,
-        Self::HeadTimeout,
-        Self::AnswerTimeout,
-        Self::IdleTimeout,
-        Self::Handshake,
+    /// Every reason with its label in metrics, which never changes, in the order of the enum.
+    const TABLE: [(Self, &'static str); 6] = [
+        (Self::AddressLimit, "address_limit"),
+        (Self::ConnectionLimit, "connection_limit"),
+        (Self::HeadTimeout, "head_timeout"),
+        (Self::AnswerTimeout, "answer_timeout"),
+        (Self::IdleTimeout, "idle_timeout"),
+        (Self::Handshake, "handshake"),
     ];
 
     /// Label in metrics; it never changes.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::AddressLimit => "address_limit",
-            Self::ConnectionLimit => "connection_limit",
-            Self::HeadTimeout => "head_timeout",
-            Self::AnswerTimeout => "answer_timeout",
-            Self::IdleTimeout => "idle_timeout",
-            Self::Handshake => "handshake",
-        }
+        Self::TABLE[self as usize].1
     }
 }
 
 /// Counts of closed connections by reason.
 #[derive(Debug, Default)]
 pub struct ClosedConnections {
-    counts: [AtomicU64; CloseReason::ALL.len()],
+    counts: [AtomicU64; CloseReason::TABLE.len()],
 }
 
 impl ClosedConnections {
@@ -57,8 +49,8 @@ impl ClosedConnections {
     }
 
     /// Connections closed, by the name of the reason.
-    pub fn by_name(&self) -> [(&'static str, u64); CloseReason::ALL.len()] {
-        array::from_fn(|index| (CloseReason::ALL[index].name(), self.count(CloseReason::ALL[index])))
+    pub fn by_name(&self) -> [(&'static str, u64); CloseReason::TABLE.len()] {
+        CloseReason::TABLE.map(|(reason, name)| (name, self.count(reason)))
     }
 
     pub(super) fn note(&self, reason: CloseReason) {
@@ -68,12 +60,14 @@ impl ClosedConnections {
 
 #[cfg(test)]
 mod tests {
+    use std::array;
+
     use super::*;
 
     #[test]
     fn each_reason_is_counted_under_its_name() {
         let closed = ClosedConnections::default();
-        for (times, reason) in CloseReason::ALL.into_iter().enumerate() {
+        for (times, (reason, _)) in CloseReason::TABLE.into_iter().enumerate() {
             (0..times).for_each(|_| closed.note(reason));
         }
         let expected = [

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::ServerLimits;
-use super::activity::{Activity, Wait};
+use super::activity::Activity;
 use super::closed::{CloseReason, ClosedConnections};
 use crate::log_limit::LogLimit;
 
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Open connections.
 #[derive(Debug)]
 pub(super) struct Connections {
-    limits: ServerLimits,
+    pub(super) limits: ServerLimits,
     closed: Arc<ClosedConnections>,
     open: HashMap<Id, Open>,
     by_address: HashMap<IpAddr, usize>,
@@ -53,10 +53,6 @@ impl Connections {
         Self { limits, closed, open, by_address, limit_log, handshake_log }
     }
 
-    pub(super) fn limits(&self) -> ServerLimits {
-        self.limits
-    }
-
     pub(super) fn len(&self) -> usize {
         self.open.len()
     }
@@ -72,7 +68,7 @@ impl Connections {
             self.note(CloseReason::AddressLimit, peer, now);
             let is_of_address = |open: &Open| open.address == address;
             // A burst of connections must not push out its own first connections.
-            let patient = |wait: Wait| now.saturating_duration_since(wait.since) >= PATIENCE;
+            let patient = |since| now.saturating_duration_since(since) >= PATIENCE;
             return self.close_longest_wait(is_of_address, patient);
         }
         if self.open.len() >= self.limits.max_connections {
@@ -113,11 +109,11 @@ impl Connections {
     fn close_longest_wait(
         &mut self,
         may_close: impl Fn(&Open) -> bool,
-        waits: impl Fn(Wait) -> bool,
+        waits: impl Fn(Instant) -> bool,
     ) -> bool {
         let waiting = self.open.iter().filter(|(_, open)| may_close(open));
         let waiting = waiting.filter_map(|(id, open)| Some((open.activity.wait()?, *id)));
-        let longest = waiting.filter(|(wait, _)| waits(*wait)).min_by_key(|(wait, _)| *wait);
+        let longest = waiting.filter(|((_, since), _)| waits(*since)).min_by_key(|(wait, _)| *wait);
         let Some((_, id)) = longest else { return false };
         if let Some(open) = self.remove(id) {
             open.task.abort();

@@ -1,6 +1,5 @@
 //! HTTP/1 server, and one of gRPC, that slow peers cannot shut: bounds on connections, on heads, on unread answers, and on shutdown.
 
-mod accepted;
 mod activity;
 mod closed;
 mod connections;
@@ -9,28 +8,29 @@ pub(crate) mod grpc;
 mod handshake;
 
 use std::error::Error;
+use std::fmt::Display;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
-use hyper::service::Service;
+use hyper::service::{Service, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
-use self::accepted::Accepted;
 use self::activity::{Activity, WatchedStream};
 pub use self::closed::{CloseReason, ClosedConnections};
 use self::connections::{Connections, End};
+use crate::connection::Duplex;
 use crate::tls::{Certificate, ServerIdentity, ServerSession};
 
 /// Bounds of a server.
@@ -89,10 +89,8 @@ impl RequestConnection {
 
     /// Runs a future that reads the body of the request. Meanwhile the connection counts as waiting for its peer.
     pub async fn while_reading<T>(&self, reading: impl Future<Output = T>) -> T {
-        self.activity.awaits_body();
-        let read = reading.await;
-        self.activity.works();
-        read
+        let _awaited = self.activity.body();
+        reading.await
     }
 }
 
@@ -134,11 +132,24 @@ pub async fn serve<S, B>(
 {
     let HttpListener { tcp, identity } = listener.into();
     let graceful = GracefulShutdown::new();
-    let run = |socket, connection| {
-        let service = Watched { service: service(), connection };
-        run_connection(socket, identity.as_ref().map(ServerIdentity::session), service, graceful.watcher())
+    let session = || identity.as_ref().map(ServerIdentity::session);
+    let run = || {
+        let (service, watcher) = (service(), graceful.watcher());
+        move |stream: WatchedStream, connection: RequestConnection| {
+            let counting = service_fn(move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(connection.clone());
+                let (counted, answer) = (connection.activity.request(), service.call(request));
+                async move {
+                    let _counted = counted;
+                    answer.await
+                }
+            });
+            // `Activity` bounds the times: hyper's own limit does not tell an idle connection from a slow head.
+            let mut builder = http1::Builder::new();
+            watcher.watch(builder.header_read_timeout(None).serve_connection(TokioIo::new(stream), counting))
+        }
     };
-    let open = accept(tcp, run, Connections::new(limits, closed), stop).await;
+    let open = accept(tcp, session, run, Connections::new(limits, closed), stop).await;
     open.end(graceful.shutdown(), limits.grace).await;
 }
 
@@ -159,17 +170,20 @@ impl Open {
 }
 
 /// Accepts connections until `stop` ends, and closes those that exceed a limit; then closes the listener and the connections without a
-/// request. `run` makes the future of one connection.
-async fn accept<F>(
+/// request. `session` gives the identity of a handshake, `run` what runs one connection after it.
+async fn accept<R, F, E>(
     listener: TcpListener,
-    mut run: impl FnMut(TcpStream, RequestConnection) -> F,
+    session: impl Fn() -> Option<ServerSession>,
+    mut run: impl FnMut() -> R,
     mut open: Connections,
     stop: impl Future<Output = ()>,
 ) -> Open
 where
-    F: Future<Output = Option<End>> + Send + 'static,
+    R: FnOnce(WatchedStream, RequestConnection) -> F + Send + 'static,
+    F: Future<Output = Result<(), E>> + Send + 'static,
+    E: Display + Send + 'static,
 {
-    let (limits, mut tasks, mut stop) = (open.limits(), JoinSet::new(), pin!(stop));
+    let (limits, mut tasks, mut stop) = (open.limits, JoinSet::new(), pin!(stop));
     loop {
         tokio::select! {
             biased;
@@ -182,10 +196,11 @@ where
                 Ok((socket, peer)) if open.admits(peer, Instant::now()) => {
                     let activity = Arc::new(Activity::new(Instant::now()));
                     let connection = RequestConnection { peer, certificate: None, activity: Arc::clone(&activity) };
-                    let (run, watch) = (run(socket, connection), Arc::clone(&activity));
+                    let connected = connect(socket, session(), connection, run());
+                    let watch = Arc::clone(&activity);
                     let task = tasks.spawn(async move {
                         tokio::select! {
-                            end = run => end,
+                            end = connected => end,
                             reason = watch.overdue(&limits) => Some(End::Overdue(reason)),
                         }
                     });
@@ -204,72 +219,36 @@ where
     Open { tasks, count: open.len() }
 }
 
-/// Runs a connection from its handshake to its end. Returns the end if the handshake failed.
-async fn run_connection<S, B>(
+/// Makes the handshake of a connection, then runs it to its end. Returns the end if the handshake failed.
+async fn connect<F, E>(
     socket: TcpStream,
     session: Option<ServerSession>,
-    mut service: Watched<S>,
-    watcher: Watcher,
+    mut connection: RequestConnection,
+    run: impl FnOnce(WatchedStream, RequestConnection) -> F,
 ) -> Option<End>
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error: Into<Box<dyn Error + Send + Sync>>>,
-    S: Send + 'static,
-    S::Future: Send + 'static,
-    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+    F: Future<Output = Result<(), E>>,
+    E: Display,
 {
-    let peer = service.connection.peer;
-    match Accepted::new(socket, session).await {
-        Ok((stream, certificate)) => {
-            service.connection.certificate = certificate.map(Arc::new);
-            let activity = Arc::clone(&service.connection.activity);
-            if let Err(error) = watcher.watch(http_connection(stream, service, &activity)).await {
-                debug!(%peer, %error, "a connection broke");
+    // An answer is written in one piece; waiting to fill a packet would only delay it.
+    if let Err(error) = socket.set_nodelay(true) {
+        debug!(%error, "TCP_NODELAY");
+    }
+    let stream: Box<dyn Duplex> = match session {
+        None => Box::new(socket),
+        Some(session) => match session.accept(socket).await {
+            Ok((stream, certificate)) => {
+                connection.certificate = certificate.map(Arc::new);
+                Box::new(stream)
             }
-            None
-        }
-        Err(error) => Some(End::Handshake(handshake::failure(&error))),
+            Err(error) => return Some(End::Handshake(handshake::failure(&error))),
+        },
+    };
+    let (peer, activity) = (connection.peer, Arc::clone(&connection.activity));
+    if let Err(error) = run(WatchedStream::new(stream, activity), connection).await {
+        debug!(%peer, %error, "a connection broke");
     }
-}
-
-/// HTTP/1 on a stream; `activity` notes when the stream is read and written.
-fn http_connection<S, B>(
-    stream: Accepted,
-    service: S,
-    activity: &Arc<Activity>,
-) -> http1::Connection<TokioIo<WatchedStream>, S>
-where
-    S: Service<Request<Incoming>, Response = Response<B>, Error: Into<Box<dyn Error + Send + Sync>>>,
-    B: Body<Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
-{
-    let stream = WatchedStream::new(stream, Arc::clone(activity));
-    // `Activity` bounds the times: hyper's own limit does not tell an idle connection from a slow head.
-    http1::Builder::new().header_read_timeout(None).serve_connection(TokioIo::new(stream), service)
-}
-
-/// A service that gives its connection to every request, and notes when requests begin and end.
-struct Watched<S> {
-    service: S,
-    connection: RequestConnection,
-}
-
-impl<S> Service<Request<Incoming>> for Watched<S>
-where
-    S: Service<Request<Incoming>, Future: Send + 'static>,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        self.connection.activity.works();
-        request.extensions_mut().insert(self.connection.clone());
-        let (answer, activity) = (self.service.call(request), Arc::clone(&self.connection.activity));
-        Box::pin(async move {
-            let answer = answer.await;
-            activity.answered();
-            answer
-        })
-    }
+    None
 }
 
 #[cfg(test)]

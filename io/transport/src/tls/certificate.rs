@@ -1,6 +1,5 @@
 //! What a certificate says: its subject, its number, and when it expires.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -9,12 +8,12 @@ use x509_cert::attr::AttributeTypeAndValue;
 use x509_cert::crl::CertificateList;
 use x509_cert::der::asn1::{PrintableStringRef, Utf8StringRef};
 use x509_cert::der::oid::ObjectIdentifier;
-use x509_cert::der::{Decode, Encode, Tagged};
+use x509_cert::der::{Decode, Encode};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
 use super::error::TlsError;
-use super::pem::{certificates, revocation_lists};
+use super::pem::certificates;
 
 /// Object identifiers of the subject's parts (X.520).
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
@@ -66,7 +65,7 @@ impl Certificate {
     /// Reads the first certificate of a PEM file.
     ///
     /// # Errors
-    /// [`TlsError::File`]: the file holds no certificate, or one that cannot be read.
+    /// [`TlsError`]: the file holds no certificate, or one that cannot be read.
     pub fn read(file: &Path) -> Result<Self, TlsError> {
         let certificates = certificates(file)?;
         let first = certificates.first().ok_or_else(|| TlsError::file(file, &"no certificate"))?;
@@ -143,33 +142,21 @@ fn role(content: &TbsCertificate) -> Option<String> {
     })
 }
 
-/// Serial numbers in the revocation lists of a PEM file.
-///
-/// # Errors
-/// [`TlsError::File`]: the file holds no list, or one that cannot be read.
-pub(super) fn revoked_serials(file: &Path) -> Result<BTreeSet<String>, TlsError> {
-    let mut serials = BTreeSet::new();
-    for list in revocation_lists(file)? {
-        let list = CertificateList::from_der(&list)
-            .map_err(|error| TlsError::file(file, &format!("revocation list: {error}")))?;
-        let revoked = list.tbs_cert_list.revoked_certificates.unwrap_or_default();
-        serials.extend(revoked.iter().map(|entry| hex(entry.serial_number.as_bytes())));
-    }
-    Ok(serials)
-}
-
 /// Subject of a certificate in DER; `None` if the certificate cannot be read.
 pub(super) fn subject(certificate: &[u8]) -> Option<Vec<u8>> {
     x509_cert::Certificate::from_der(certificate).ok()?.tbs_certificate.subject.to_der().ok()
 }
 
-/// Issuer of a revocation list in DER.
+/// Issuer of a revocation list in DER, and the serial numbers in the list.
 ///
 /// # Errors
 /// Why the list cannot be read.
-pub(super) fn issuer_of_list(list: &[u8]) -> Result<Vec<u8>, String> {
-    let list = CertificateList::from_der(list).map_err(|error| format!("revocation list: {error}"))?;
-    list.tbs_cert_list.issuer.to_der().map_err(|error| format!("revocation list: {error}"))
+pub(super) fn revocations(list: &[u8]) -> Result<(Vec<u8>, Vec<String>), String> {
+    let of = |error: x509_cert::der::Error| format!("revocation list: {error}");
+    let list = CertificateList::from_der(list).map_err(of)?.tbs_cert_list;
+    let revoked = list.revoked_certificates.unwrap_or_default();
+    let serials = revoked.iter().map(|entry| hex(entry.serial_number.as_bytes())).collect();
+    Ok((list.issuer.to_der().map_err(of)?, serials))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -178,14 +165,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The text of a part; `None` for other types of strings than UTF-8 and printable ones.
 fn text(part: &AttributeTypeAndValue) -> Option<String> {
-    use x509_cert::der::Tag;
-    match part.value.tag() {
-        Tag::Utf8String => {
-            part.value.decode_as::<Utf8StringRef<'_>>().ok().map(|text| text.as_str().to_owned())
-        }
-        Tag::PrintableString => {
-            part.value.decode_as::<PrintableStringRef<'_>>().ok().map(|text| text.as_str().to_owned())
-        }
-        _ => None,
-    }
+    let utf8 = part.value.decode_as::<Utf8StringRef<'_>>().map(|text| text.as_str().to_owned());
+    let printable = || part.value.decode_as::<PrintableStringRef<'_>>().map(|text| text.as_str().to_owned());
+    utf8.or_else(|_| printable()).ok()
 }

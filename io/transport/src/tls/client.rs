@@ -12,26 +12,12 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::PROVIDER;
-use super::certificate::{Certificate, CertificateState};
 use super::error::{HandshakeRefused, TlsError};
 use super::files::{IdentityFiles, Material};
-use crate::reloading::Reloading;
+use super::identity::Identity;
 
 /// Identity for connections that this end opens; clones share the content of the files.
-#[derive(Clone)]
-pub struct ClientIdentity {
-    files: IdentityFiles,
-    used: Arc<Reloading<Used>>,
-}
-
-/// TLS configuration and certificate from the files when they were last usable.
-struct Used {
-    config: Arc<ClientConfig>,
-    own: Option<Certificate>,
-}
-
-/// The identity of one handshake.
-pub struct ClientSession(TlsConnector);
+pub type ClientIdentity = Identity<ClientConfig>;
 
 impl ClientIdentity {
     /// Reads the files.
@@ -39,43 +25,23 @@ impl ClientIdentity {
     /// # Errors
     /// [`TlsError`]: a file that cannot be used, or files that do not fit each other.
     pub fn new(files: IdentityFiles) -> Result<Self, TlsError> {
-        let (paths, of_config) = (files.all().map(Into::into).collect(), files.clone());
-        files.warn_of_readers();
-        let used = Reloading::new("certificates", paths, move || used(&of_config))?;
-        Ok(Self { files, used: Arc::new(used) })
+        Self::of(files, config)
     }
 
-    /// The certificate that the next handshake shows; `None` for a client without a certificate.
-    pub fn certificate(&self) -> Option<Certificate> {
-        self.used.get().own.clone()
-    }
-
-    /// State of the certificate that the next handshake shows; `None` for a client without a certificate.
-    pub fn certificate_state(&self) -> Option<CertificateState> {
-        let expires_unix_s = self.certificate()?.expires_unix_s();
-        Some(CertificateState { expires_unix_s, has_failed_reload: self.used.has_failed() })
-    }
-
-    /// The identity for the next handshake, from the files as they are now.
-    pub(crate) fn session(&self) -> io::Result<ClientSession> {
-        Ok(ClientSession(TlsConnector::from(Arc::clone(&self.used.get().config))))
-    }
-}
-
-impl ClientSession {
-    /// Makes the TLS handshake over a connected socket; the server's certificate must name `host`.
+    /// Makes the TLS handshake over a connected socket, with the files as they are now; the server's certificate must name `host`.
     ///
     /// # Errors
     /// The reason why either end refused.
     pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
-        self,
+        &self,
         host: &str,
         socket: S,
     ) -> io::Result<TlsStream<S>> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
             io::Error::new(io::ErrorKind::InvalidInput, format!("TLS: {host:?} is no host name"))
         })?;
-        self.0.connect(name, socket).await.map_err(|error| explained(&error, host))
+        let connector = TlsConnector::from(self.config());
+        connector.connect(name, socket).await.map_err(|error| explained(&error, host))
     }
 }
 
@@ -104,15 +70,9 @@ fn explained(error: &io::Error, host: &str) -> io::Error {
     io::Error::new(error.kind(), HandshakeRefused(format!("TLS with {host}: {error}{remedy}")))
 }
 
-fn used(files: &IdentityFiles) -> Result<Used, TlsError> {
-    let material = files.read()?;
-    let own = material.certificate();
-    Ok(Used { config: Arc::new(config(files, material)?), own })
-}
-
 fn config(files: &IdentityFiles, material: Material) -> Result<ClientConfig, TlsError> {
-    let Material { roots, own, revoked } = material;
-    let fit = |reason: &dyn fmt::Display| TlsError::fit(files.main_file(), reason);
+    let Material { roots, own, revoked, .. } = material;
+    let fit = |reason: &dyn fmt::Display| TlsError::file(files.main_file(), reason);
     let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&PROVIDER))
         .with_crls(revoked)
         .only_check_end_entity_revocation()
@@ -126,11 +86,5 @@ fn config(files: &IdentityFiles, material: Material) -> Result<ClientConfig, Tls
     match own {
         None => Ok(builder.with_no_client_auth()),
         Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(|error| fit(&error)),
-    }
-}
-
-impl fmt::Debug for ClientIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ClientIdentity").field(&self.files).finish()
     }
 }

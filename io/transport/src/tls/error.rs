@@ -8,41 +8,24 @@ use rustls::AlertDescription as Alert;
 
 use thiserror::Error;
 
-/// A file of an identity that cannot be used, or files that do not fit each other. The messages repeat no key.
+/// A file of an identity that cannot be used, or files that do not fit each other. The message repeats no key.
 #[derive(Debug, Error)]
-pub enum TlsError {
-    /// The file cannot be read, or its content is wrong.
-    #[error("{}: {reason}", .file.display())]
-    File {
-        /// The file.
-        file: PathBuf,
-        /// The system's reason, or what is wrong with the content.
-        reason: String,
-    },
-    /// Certificate, key, authority and revocation list do not fit each other.
-    #[error("{}: {reason}", .file.display())]
-    Fit {
-        /// The file of the certificate, or of the authority.
-        file: PathBuf,
-        /// The reason of rustls.
-        reason: String,
-    },
+#[error("{}: {reason}", .file.display())]
+pub struct TlsError {
+    /// The file; where files do not fit each other that of the certificate, or of the authority.
+    file: PathBuf,
+    /// The reason of the system or of rustls, or what is wrong with the content.
+    reason: String,
 }
 
 impl TlsError {
     /// File that the error is about.
     pub fn path(&self) -> &Path {
-        match self {
-            Self::File { file, .. } | Self::Fit { file, .. } => file,
-        }
+        &self.file
     }
 
     pub(super) fn file(file: impl Into<PathBuf>, reason: &dyn fmt::Display) -> Self {
-        Self::File { file: file.into(), reason: reason.to_string() }
-    }
-
-    pub(super) fn fit(file: impl Into<PathBuf>, reason: &dyn fmt::Display) -> Self {
-        Self::Fit { file: file.into(), reason: reason.to_string() }
+        Self { file: file.into(), reason: reason.to_string() }
     }
 }
 

@@ -1,12 +1,13 @@
 //! The files of an identity, in PEM.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 
-use super::certificate::{Certificate, issuer_of_list, subject};
+use super::certificate::{Certificate, revocations, subject};
 use super::error::TlsError;
 use super::pem::{certificates, key, revocation_lists};
 use crate::file::warn_of_readers;
@@ -36,6 +37,8 @@ pub(super) struct Material {
     pub(super) roots: Arc<RootCertStore>,
     pub(super) own: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
     pub(super) revoked: Vec<CertificateRevocationListDer<'static>>,
+    /// Serial numbers in the revocation lists.
+    pub(super) serials: BTreeSet<String>,
 }
 
 impl IdentityFiles {
@@ -63,30 +66,23 @@ impl IdentityFiles {
             roots.add(certificate).map_err(|error| TlsError::file(&self.authority, &error))?;
         }
         let own = self.own.as_ref().map(|own| Ok((certificates(&own.certificate)?, key(&own.key)?)));
-        let revoked = match &self.revoked {
-            None => Vec::new(),
-            Some(file) => self.checked_lists(file)?,
-        };
-        Ok(Material { roots: Arc::new(roots), own: own.transpose()?, revoked })
+        let revoked = self.revoked.as_deref().map(|file| self.checked_lists(file)).transpose()?;
+        let (revoked, serials) = revoked.unwrap_or_default();
+        Ok(Material { roots: Arc::new(roots), own: own.transpose()?, revoked, serials })
     }
-}
 
-impl Material {
-    /// This end's certificate; `None` without one, or if it cannot be parsed.
-    pub(super) fn certificate(&self) -> Option<Certificate> {
-        let (chain, _) = self.own.as_ref()?;
-        Certificate::parse(chain.first()?).ok()
-    }
-}
-
-impl IdentityFiles {
-    /// The revocation lists of a file. One of the authorities must have issued each list: any other list would end every handshake.
-    fn checked_lists(&self, file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    /// The revocation lists of a file, and the serial numbers in them. One of the authorities must have issued each list: any other list
+    /// would end every handshake.
+    fn checked_lists(
+        &self,
+        file: &Path,
+    ) -> Result<(Vec<CertificateRevocationListDer<'static>>, BTreeSet<String>), TlsError> {
         let authorities = certificates(&self.authority)?;
         let names: Vec<_> = authorities.iter().filter_map(|authority| subject(authority)).collect();
-        let lists = revocation_lists(file)?;
+        let (lists, mut serials) = (revocation_lists(file)?, BTreeSet::new());
         for list in &lists {
-            let issuer = issuer_of_list(list).map_err(|reason| TlsError::file(file, &reason))?;
+            let (issuer, revoked) = revocations(list).map_err(|reason| TlsError::file(file, &reason))?;
+            serials.extend(revoked);
             if !names.contains(&issuer) {
                 let found = String::from_utf8_lossy(&issuer)
                     .chars()
@@ -99,6 +95,14 @@ impl IdentityFiles {
                 return Err(TlsError::file(file, &reason));
             }
         }
-        Ok(lists)
+        Ok((lists, serials))
+    }
+}
+
+impl Material {
+    /// This end's certificate; `None` without one, or if it cannot be parsed.
+    pub(super) fn certificate(&self) -> Option<Certificate> {
+        let (chain, _) = self.own.as_ref()?;
+        Certificate::parse(chain.first()?).ok()
     }
 }

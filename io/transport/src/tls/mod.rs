@@ -7,6 +7,7 @@ mod certificate;
 mod client;
 mod error;
 mod files;
+mod identity;
 mod objection;
 mod pem;
 mod server;
@@ -16,9 +17,10 @@ use std::sync::{Arc, LazyLock};
 use rustls::crypto::CryptoProvider;
 
 pub use certificate::{Certificate, CertificateState, ROLE_PREFIX, renew_command};
-pub use client::{ClientIdentity, ClientSession};
+pub use client::ClientIdentity;
 pub use error::{HandshakeRefused, TlsError};
 pub use files::{IdentityFiles, KeyPair};
+pub use identity::Identity;
 pub use objection::{End, Objection, certified_hosts};
 pub use server::{ServerIdentity, ServerSession};
 

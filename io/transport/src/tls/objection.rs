@@ -58,10 +58,10 @@ impl IdentityFiles {
     /// # Errors
     /// [`TlsError`]: a file that cannot be read.
     pub fn objection(&self, end: End) -> Result<Option<Objection>, TlsError> {
-        let Material { roots, own, revoked } = self.read()?;
+        let Material { roots, own, revoked, .. } = self.read()?;
         let Some((chain, _)) = own else { return Ok(None) };
         let Some((first, between)) = chain.split_first() else { return Ok(None) };
-        let fit = |reason: &dyn fmt::Display| TlsError::fit(self.main_file(), reason);
+        let fit = |reason: &dyn fmt::Display| TlsError::file(self.main_file(), reason);
         let (now, provider) = (UnixTime::now(), Arc::clone(&PROVIDER));
         let judged = match end {
             End::Client => {
@@ -109,7 +109,7 @@ impl Objection {
 /// Hosts that the first certificate of a PEM file names, as clients call them.
 ///
 /// # Errors
-/// [`TlsError::File`]: the file has no certificate.
+/// [`TlsError`]: the file has no certificate.
 pub fn certified_hosts(file: &Path) -> Result<Vec<String>, TlsError> {
     Ok(certificates(file)?.first().map(hosts).unwrap_or_default())
 }

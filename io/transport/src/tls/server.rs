@@ -1,6 +1,5 @@
 //! The server's end of TLS.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -13,25 +12,13 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::PROVIDER;
-use super::certificate::{Certificate, CertificateState, revoked_serials};
+use super::certificate::Certificate;
 use super::error::TlsError;
 use super::files::{IdentityFiles, Material};
-use crate::reloading::Reloading;
+use super::identity::Identity;
 
 /// Identity for connections that this end accepts; clones share the content of the files.
-#[derive(Clone)]
-pub struct ServerIdentity {
-    files: IdentityFiles,
-    used: Arc<Reloading<Used>>,
-}
-
-/// TLS configuration, certificate and revoked serial numbers from the files when they were last usable.
-struct Used {
-    config: Arc<ServerConfig>,
-    own: Option<Certificate>,
-    /// Serial numbers of revoked certificates.
-    revoked: BTreeSet<String>,
-}
+pub type ServerIdentity = Identity<ServerConfig>;
 
 /// The identity of one handshake.
 pub struct ServerSession(TlsAcceptor);
@@ -42,7 +29,7 @@ impl ServerIdentity {
     /// # Errors
     /// [`TlsError`]: a file that cannot be used, or files that do not fit each other.
     pub fn mutual(files: IdentityFiles) -> Result<Self, TlsError> {
-        Self::new(files, true)
+        Self::of(files, |files, material| config(files, material, true))
     }
 
     /// Reads the files. Clients may come without a certificate; a certificate that a client shows must be of the authority.
@@ -50,46 +37,22 @@ impl ServerIdentity {
     /// # Errors
     /// [`TlsError`]: a file that cannot be used, or files that do not fit each other.
     pub fn one_sided(files: IdentityFiles) -> Result<Self, TlsError> {
-        Self::new(files, false)
-    }
-
-    fn new(files: IdentityFiles, needs_client: bool) -> Result<Self, TlsError> {
-        let (paths, of_config) = (files.all().map(Into::into).collect(), files.clone());
-        let make = move || {
-            let material = of_config.read()?;
-            let own = material.certificate();
-            let config = Arc::new(config(&of_config, material, needs_client)?);
-            let revoked = of_config.revoked.as_deref().map(revoked_serials).transpose()?.unwrap_or_default();
-            Ok::<_, TlsError>(Used { config, own, revoked })
-        };
-        files.warn_of_readers();
-        Ok(Self { used: Arc::new(Reloading::new("certificates", paths, make)?), files })
+        Self::of(files, |files, material| config(files, material, false))
     }
 
     /// Whether a certificate that was accepted before is still valid: not revoked since, and not expired.
     pub fn still_accepts(&self, certificate: &Certificate) -> bool {
-        certificate.expires > SystemTime::now() && !self.used.get().revoked.contains(&certificate.serial)
-    }
-
-    /// The certificate that the next handshake shows.
-    pub fn certificate(&self) -> Option<Certificate> {
-        self.used.get().own.clone()
-    }
-
-    /// State of the certificate that the next handshake shows.
-    pub fn certificate_state(&self) -> Option<CertificateState> {
-        let expires_unix_s = self.certificate()?.expires_unix_s();
-        Some(CertificateState { expires_unix_s, has_failed_reload: self.used.has_failed() })
+        certificate.expires > SystemTime::now() && !self.has_revoked(&certificate.serial)
     }
 
     /// The identity for the next handshake, from the files as they are now.
     pub fn session(&self) -> ServerSession {
-        ServerSession(TlsAcceptor::from(Arc::clone(&self.used.get().config)))
+        ServerSession(TlsAcceptor::from(self.config()))
     }
 
     /// The same for a connection of HTTP/2 alone, which clients agree on in the handshake.
     pub fn http2_session(&self) -> ServerSession {
-        let mut config = ServerConfig::clone(&self.used.get().config);
+        let mut config = ServerConfig::clone(&self.config());
         config.alpn_protocols = vec![b"h2".to_vec()];
         ServerSession(TlsAcceptor::from(Arc::new(config)))
     }
@@ -113,8 +76,8 @@ impl ServerSession {
 }
 
 fn config(files: &IdentityFiles, material: Material, needs_client: bool) -> Result<ServerConfig, TlsError> {
-    let Material { roots, own, revoked } = material;
-    let fit = |reason: &dyn fmt::Display| TlsError::fit(files.main_file(), reason);
+    let Material { roots, own, revoked, .. } = material;
+    let fit = |reason: &dyn fmt::Display| TlsError::file(files.main_file(), reason);
     let (chain, key) = own.ok_or_else(|| fit(&"a server needs a certificate and a key"))?;
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&PROVIDER))
         .with_crls(revoked)
@@ -128,10 +91,4 @@ fn config(files: &IdentityFiles, material: Material, needs_client: bool) -> Resu
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key)
         .map_err(|error| fit(&error))
-}
-
-impl fmt::Debug for ServerIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerIdentity").field("files", &self.files).finish()
-    }
 }

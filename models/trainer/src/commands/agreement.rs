@@ -1,6 +1,6 @@
 //! `headwater-train train --workers mpi`: whether all ranks have the same program, spec, recipe and data.
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use headwater_calibration::data::{Parts, fingerprint};
 use headwater_protocol::hex;
 use headwater_samples::Part;
@@ -10,7 +10,7 @@ use headwater_training::scale_out::Communicator;
 use headwater_training::scale_out::agreement::RankFacts;
 use sha2::{Digest, Sha256};
 
-use super::Failure;
+use super::{Failure, usage};
 
 /// Name of this machine.
 pub(super) fn host() -> String {
@@ -34,22 +34,20 @@ pub(super) fn check(
 ) -> Result<(), Failure> {
     let (all, threads) = (ranks.ranks(), recipe.workers);
     if all < 2 {
-        return Err(Failure::usage(anyhow!(
+        return usage(
             "--workers mpi: expected at least 2 ranks, found 1; start with `mpirun -n 2 headwater-train train --workers mpi ...`, or leave \
-             --workers mpi out"
-        )));
+             --workers mpi out",
+        );
     }
     if recipe.shards > 1 {
-        return Err(Failure::usage(anyhow!(
-            "shards: expected none with --workers mpi, where each rank has one"
-        )));
+        return usage("shards: expected none with --workers mpi, where each rank has one");
     }
     let batch = recipe.scale_out().batch(recipe.batch, all);
     if !batch.is_multiple_of(all * threads) {
         let next = batch.next_multiple_of(all * threads);
-        return Err(Failure::usage(anyhow!(
+        return usage(format!(
             "batch: expected a multiple of {all} ranks times {threads} threads, found {batch}; {next} is one"
-        )));
+        ));
     }
     let text = |name: &str, text: String| (name.to_owned(), text);
     let part =
@@ -67,6 +65,6 @@ pub(super) fn check(
     };
     match facts.difference(ranks) {
         None => Ok(()),
-        Some(difference) => Err(Failure::usage(anyhow!("ranks differ: {difference}"))),
+        Some(difference) => usage(format!("ranks differ: {difference}")),
     }
 }

@@ -12,7 +12,7 @@ use headwater_samples::{DataError, Part, Shape};
 use super::dataset::Dataset;
 use super::output::{print, print_error};
 use super::progress::{Pace, StatusLine};
-use super::{Failure, print_json};
+use super::{Failure, print_json, usage};
 
 /// Arguments of `convert`.
 #[derive(Args)]
@@ -62,11 +62,11 @@ impl Convert {
         if self.dataset.strict
             && let Some((part, index)) = all.find(is_unseen)
         {
-            return Err(Failure::usage(anyhow::anyhow!(
+            return usage(format!(
                 "{}: expected a camera that sees each sample, since others have no file (--strict), found none for sample {index} of {}",
                 self.dataset.data_dir.display(),
                 part.name()
-            )));
+            ));
         }
         let (mut status, started) = (StatusLine::new(), Instant::now());
         let written = class_folders::write(data, &self.out, self.limit, |done, total| {

@@ -11,8 +11,8 @@ use headwater_samples::split::{Shares, Split};
 use headwater_samples::{Part, Shape};
 use headwater_spec::Spec;
 
-use super::Failure;
 use super::output::print_error;
+use super::{Failure, usage};
 
 /// Arguments for a data set.
 #[derive(Args)]
@@ -76,14 +76,14 @@ impl Dataset {
         let shape = [view.channels, view.height, view.width].map(|side| side as usize);
         let parts = self.open_shaped(shape, usize::from(manifest.slots))?;
         if manifest.labels != parts.data.labels() || usize::from(manifest.slots) != parts.slots {
-            return Err(Failure::usage(anyhow::anyhow!(
+            return usage(format!(
                 "{}: expected a network of {} slots and classes {:?} as in the data, found {} slots and {:?}",
                 file.display(),
                 parts.slots,
                 parts.data.labels(),
                 manifest.slots,
                 manifest.labels
-            )));
+            ));
         }
         Ok(parts)
     }
@@ -99,10 +99,10 @@ impl Dataset {
         let named = Part::named(part).expect("every name in PARTS is that of a part");
         let samples = parts.part(named, limit, threads);
         if samples.is_empty() {
-            return Err(Failure::usage(anyhow::anyhow!(
+            return usage(format!(
                 "--part {part}: expected samples, found none: {} has no such part",
                 self.data
-            )));
+            ));
         }
         Ok(samples)
     }
@@ -166,7 +166,7 @@ impl Dataset {
         if wrong.is_empty() {
             return Ok(parts);
         }
-        Err(Failure::usage(anyhow::anyhow!("{}: {}", spec.file.display(), wrong.join("; "))))
+        usage(format!("{}: {}", spec.file.display(), wrong.join("; ")))
     }
 }
 

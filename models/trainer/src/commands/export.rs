@@ -12,7 +12,7 @@ use super::dataset::Dataset;
 use super::output::print;
 use super::saved::Saved;
 use super::train::{export, folds};
-use super::{Failure, part_report};
+use super::{Failure, part_report, usage};
 
 /// Arguments of `export`.
 #[derive(Args)]
@@ -33,18 +33,18 @@ impl Export {
         let _lock = folder.lock().map_err(Failure::usage)?;
         let (expected, found) = (&experiment.info.data, self.dataset.identity());
         if *expected != found {
-            return Err(Failure::usage(anyhow::anyhow!(
+            return usage(format!(
                 "{}: expected the data of the run, {expected}, found {found}: thresholds and figures of other data are not those of this run; give \
                  the --data, --fold and --split of its training",
                 self.run.display()
-            )));
+            ));
         }
         let parts = self.dataset.open_for(&experiment.network.spec)?;
         if folds(&experiment, &parts).is_some() && !out_of_fold::is_in(&folder) {
-            return Err(Failure::usage(anyhow::anyhow!(
+            return usage(format!(
                 "{}: expected out-of-fold.hwlogits, from which this run takes its thresholds, found none; give its `headwater-train train` again",
                 self.run.display()
-            )));
+            ));
         }
         let data = (&parts, self.dataset.identity());
         let parts = EvaluationParts::load(&folder, &experiment, &Alone, &mut checkpoint.state, data)?;

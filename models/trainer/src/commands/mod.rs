@@ -145,6 +145,11 @@ impl Failure {
     }
 }
 
+/// Fails with exit code 2, for a mistake in the usage.
+fn usage<T>(text: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::usage(anyhow::anyhow!(text.into())))
+}
+
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self { error: error.into(), code: 1 }

@@ -128,19 +128,33 @@ fn clock(time: Duration) -> String {
 /// The status line of a command.
 pub(crate) struct StatusLine {
     terminal: bool,
+    /// Before this time nothing is shown.
+    quiet_until: Instant,
     shown: Option<Instant>,
 }
 
 impl StatusLine {
     /// A status line that shows nothing yet.
     pub(crate) fn new() -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), shown: None }
+        Self { terminal: std::io::stderr().is_terminal(), quiet_until: Instant::now(), shown: None }
+    }
+
+    /// A status line of work that is often done at once: nothing is shown in the first two seconds.
+    pub(crate) fn of_slow_work() -> Self {
+        Self { quiet_until: Instant::now() + Duration::from_secs(2), ..Self::new() }
+    }
+
+    /// Shows the status of a new stage of the work.
+    pub(crate) fn stage(&mut self, text: &str) {
+        self.clear();
+        self.shown = None;
+        self.show(|| text.to_owned());
     }
 
     /// Shows a status if the last status is at least 0.5 s old, or 15 s outside a terminal.
     pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
         let every = if self.terminal { Duration::from_millis(500) } else { Duration::from_secs(15) };
-        if self.shown.is_some_and(|shown| shown.elapsed() < every) {
+        if Instant::now() < self.quiet_until || self.shown.is_some_and(|shown| shown.elapsed() < every) {
             return;
         }
         self.shown = Some(Instant::now());
@@ -162,38 +176,6 @@ impl StatusLine {
         if self.terminal {
             print_status("\r\x1b[2K");
         }
-    }
-}
-
-/// The status line of work that is often done at once: nothing is shown in the first two seconds.
-pub(crate) struct SlowStatus {
-    line: StatusLine,
-    started: Instant,
-}
-
-impl SlowStatus {
-    /// A status of work that begins now.
-    pub(crate) fn new() -> Self {
-        Self { line: StatusLine::new(), started: Instant::now() }
-    }
-
-    /// Shows the status of a new stage of the work, unless the work has just begun.
-    pub(crate) fn stage(&mut self, text: &str) {
-        self.line.clear();
-        self.line.shown = None;
-        self.show(|| text.to_owned());
-    }
-
-    /// Shows a status, unless the work began less than 2 s ago, or the last status is too recent for [`StatusLine::show`].
-    pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
-        if self.started.elapsed() >= Duration::from_secs(2) {
-            self.line.show(text);
-        }
-    }
-
-    /// Removes the status from a terminal.
-    pub(crate) fn clear(&self) {
-        self.line.clear();
     }
 }
 

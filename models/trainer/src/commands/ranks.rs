@@ -1,6 +1,5 @@
 //! The shard of a rank, and checks that refuse runs which several ranks cannot train.
 
-use anyhow::anyhow;
 use headwater_calibration::data::{Parts, Samples};
 use headwater_protocol::Slot;
 use headwater_samples::Part;
@@ -8,7 +7,7 @@ use headwater_training::experiment::Experiment;
 use headwater_training::scale_out::Communicator;
 use headwater_training::scale_out::shards::divide;
 
-use super::Failure;
+use super::{Failure, usage};
 
 /// Fewest rows of a batch norm: with fewer, its statistics say little.
 const LEAST_ROWS: f32 = 8.0;
@@ -33,10 +32,10 @@ pub(super) fn shards(
     let (least, most) = (least.unwrap_or_default(), most.unwrap_or_default());
     // Every rank gives equally many samples to a step, so a sample of a small shard would count for more.
     if least == 0 || most as f32 > LARGEST_RATIO * least as f32 {
-        return Err(Failure::usage(anyhow!(
+        return usage(format!(
             "train part: expected shards of nearly equal size for {} ranks, found {least} to {most} samples: a group stays together; start fewer ranks",
             ranks.ranks()
-        )));
+        ));
     }
     let own = |part, mut all: Vec<Vec<u32>>| parts.shard(part, all.swap_remove(ranks.rank()), threads);
     Ok([own(Part::Train, train), own(Part::Validation, indices(Part::Validation, None))])
@@ -50,10 +49,10 @@ pub(super) fn check_size(experiment: &Experiment) -> Result<(), Failure> {
     if found <= most {
         return Ok(());
     }
-    Err(Failure::usage(anyhow!(
+    usage(format!(
         "network: expected at most {most} parameters with --workers mpi and {} threads, found {found}; train it in one process",
         experiment.recipe.workers
-    )))
+    ))
 }
 
 /// Refuses batches of which a worker would see too few views of a slot for a batch norm.
@@ -75,10 +74,10 @@ pub(super) fn check_rows(
     let fewest = Slot::first(train.slots).map(|slot| (rows(slot), slot)).min_by(|a, b| a.0.total_cmp(&b.0));
     match fewest.filter(|(rows, _)| *rows < LEAST_ROWS) {
         None => Ok(()),
-        Some((rows, slot)) => Err(Failure::usage(anyhow!(
+        Some((rows, slot)) => usage(format!(
             "batch: expected at least {LEAST_ROWS} views of every slot for each worker, whose batch norms see them alone, found about {rows:.1} of \
              slot {slot} on rank {}; take a larger batch, or fewer ranks",
             ranks.rank()
-        ))),
+        )),
     }
 }

@@ -1,6 +1,5 @@
 //! `headwater-train table`.
 
-use std::fs::{File, TryLockError};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -20,13 +19,14 @@ use headwater_samples::Shape;
 use headwater_samples::data_set::OpenOptions;
 use headwater_training::joint::Event;
 use headwater_training::recipe::Recipe;
+use headwater_training::run::lock;
 use headwater_training::single_camera::{plain_network, single_camera};
 use parking_lot::Mutex;
 
 use super::output::{print, print_error};
 use super::progress::StatusLine;
 use super::train::commit;
-use super::{Failure, print_json};
+use super::{Failure, print_json, usage};
 
 /// Arguments of `table`.
 #[derive(Args)]
@@ -59,20 +59,19 @@ impl Table {
         let out = self.out.clone().unwrap_or_else(|| PathBuf::from(format!("docs/results/{}.md", plan.name)));
         let Some(results) = out.parent().filter(|parent| parent.as_os_str().is_empty() || parent.is_dir())
         else {
-            return Err(Failure::usage(anyhow::anyhow!(
-                "--out: expected a file in a folder that exists, found {}",
-                out.display()
-            )));
+            return usage(format!("--out: expected a file in a folder that exists, found {}", out.display()));
         };
         // Only a plain file NAME.md is overwritten.
         let is_page = |file: &Path| std::fs::symlink_metadata(file).map_or(true, |found| found.is_file());
         if out.extension().is_none_or(|extension| extension != "md") || !is_page(&out) {
-            return Err(Failure::usage(anyhow::anyhow!(
-                "--out: expected a page, NAME.md, found {}",
-                out.display()
-            )));
+            return usage(format!("--out: expected a page, NAME.md, found {}", out.display()));
         }
-        let _lock = lock(&folder)?;
+        std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        let lock = lock(&folder, "these runs", "name another folder with --runs");
+        let _lock = lock.map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => Failure::usage(error),
+            _ => error.into(),
+        })?;
         self.train(&plan, &folder)?;
         let simple = self.simple(&plan, &folder)?;
         let figures: Vec<RunFigures> = plan
@@ -164,10 +163,10 @@ impl Table {
             let found = (network.slots(), network.view(), network.network.labels.get_ref().clone());
             let expected = (parts.slots, parts.shape(), parts.data.labels());
             if found != expected {
-                return Err(Failure::usage(anyhow::anyhow!(
+                return usage(format!(
                     "row {:?}: expected slots, view and labels {expected:?} as in the data, found {found:?}",
                     row.name
-                )));
+                ));
             }
         }
         Ok(parts)
@@ -267,21 +266,6 @@ impl<'a> Progress<'a> {
         let (seconds, minutes) = (started.elapsed().as_secs(), (left / 60.0).ceil());
         state.0.line(&format!("[{done} of {}] {name}: {seconds} s; about {minutes} min left", self.runs));
     }
-}
-
-/// Makes the folder of the runs, and keeps other `table` commands out of it until the returned file is closed.
-fn lock(folder: &Path) -> Result<File, Failure> {
-    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    let name = folder.join("lock");
-    let file = File::create(&name).with_context(|| format!("making {}", name.display()))?;
-    file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => Failure::usage(anyhow::anyhow!(
-            "{}: expected no other command at work on these runs, found one; wait for it, or name another folder with --runs",
-            folder.display()
-        )),
-        TryLockError::Error(error) => anyhow::Error::new(error).context(format!("locking {}", name.display())).into(),
-    })?;
-    Ok(file)
 }
 
 fn cores() -> usize {

@@ -22,7 +22,7 @@ use super::dataset::Dataset;
 use super::output::{print, quoted};
 use super::progress::Reporter;
 use super::ranks::{check_rows, check_size, shards};
-use super::{Failure, part_report, print_json};
+use super::{Failure, part_report, print_json, usage};
 
 /// Arguments of `train`.
 #[derive(Args)]
@@ -127,15 +127,6 @@ impl Train {
         Ok((spec, recipe))
     }
 
-    /// Refuses `--resume` if the folder `out` has no run.
-    fn check_resume(&self, out: &Path) -> Result<(), Failure> {
-        if self.resume && !out.join("run.json").exists() {
-            let out = out.display();
-            return Err(Failure::usage(anyhow::anyhow!("--resume: expected a run in {out}, found none")));
-        }
-        Ok(())
-    }
-
     /// The run folder.
     fn out(&self, spec: &Spec) -> PathBuf {
         self.out.clone().unwrap_or_else(|| PathBuf::from("runs").join(&spec.network.network.name))
@@ -143,10 +134,10 @@ impl Train {
 
     #[cfg(not(feature = "mpi"))]
     fn run_on_ranks(&self) -> Result<(), Failure> {
-        Err(Failure::usage(anyhow::anyhow!(
+        usage(
             "--workers mpi: expected a headwater-train with MPI, found one without; build it with `cargo build --release -p headwater-train \
-             --features mpi` (docs/scale-out.md)"
-        )))
+             --features mpi` (docs/scale-out.md)",
+        )
     }
 
     /// Trains as one of the ranks that `mpirun` started.
@@ -191,7 +182,9 @@ impl Train {
         let (is_first, count) = (ranks.rank() == 0, ranks.ranks());
         let mut reporter = Reporter::new(experiment.recipe.epochs);
         let folder = if is_first {
-            self.check_resume(out)?;
+            if self.resume && !out.join("run.json").exists() {
+                return usage(format!("--resume: expected a run in {}, found none", out.display()));
+            }
             RunFolder::create(out, experiment).map_err(Failure::usage)?
         } else {
             std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;

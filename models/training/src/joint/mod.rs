@@ -5,7 +5,5 @@ mod step;
 mod trainer;
 
 pub use order::{EpochOrder, OwnShards, Shard};
-pub use step::{
-    combined, exact_statistics, put_statistics, read_statistics, set_statistics, worker_gradients,
-};
+pub use step::{combined, exact_statistics, put_statistics, read_statistics, worker_gradients};
 pub use trainer::{Diverged, Event, Trainer};

@@ -107,15 +107,6 @@ pub fn read_statistics(
     channels.map(one).collect()
 }
 
-/// Replaces the running statistics; a batch norm that is `None` in `found` keeps its running statistics.
-pub fn set_statistics(layout: &Layout, state: &mut State, found: &[Option<BatchStatistics>]) {
-    for (range, found) in layout.statistics.iter().zip(found) {
-        let Some(found) = found else { continue };
-        let values = found.mean.iter().chain(&found.variance);
-        state.statistics[range.clone()].iter_mut().zip(values).for_each(|(running, value)| *running = *value);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use headwater_protocol::Exit;

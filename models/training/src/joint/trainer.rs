@@ -2,9 +2,7 @@
 
 use thiserror::Error;
 
-use super::{
-    OwnShards, combined, exact_statistics, put_statistics, read_statistics, set_statistics, worker_gradients,
-};
+use super::{OwnShards, combined, exact_statistics, put_statistics, read_statistics, worker_gradients};
 use crate::checkpoint::{Checkpoint, EpochRecord, Progress};
 use crate::evaluation::evaluate;
 use crate::experiment::Experiment;
@@ -12,7 +10,7 @@ use crate::layers::State;
 use crate::loss::LossSums;
 use crate::optimiser::{Moments, OptimiserStep};
 use crate::recipe::{Recipe, ScaleOutRecipe};
-use crate::reduction::sums_of;
+use crate::reduction::{sums_of, update_statistics};
 use crate::scale_out::{Communicator, NotFinite, Rank, RankPlan, RankState, RankStep};
 use headwater_calibration::data::Samples;
 use headwater_calibration::message::{Reader, put_u64};
@@ -153,11 +151,6 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Numbers that this rank alone has; `None` if all ranks have the same numbers.
-    pub fn rank_state(&self) -> Option<RankState> {
-        self.rank.has_state().then(|| self.rank.state(&self.checkpoint))
-    }
-
     /// Steps in one epoch.
     pub fn steps_per_epoch(&self) -> u32 {
         self.recipe.steps_per_epoch(self.samples)
@@ -186,13 +179,13 @@ impl<'a> Trainer<'a> {
                 if is_due && self.rank.is_exchanged() {
                     is_due = false;
                     self.count_sent();
-                    let rank = self.rank_state();
+                    let rank = self.rank.state(&self.checkpoint);
                     on(Event::Checkpoint(&mut self.checkpoint, rank))?;
                 }
             }
             let record = self.end_epoch(epoch);
             on(Event::Epoch(&record))?;
-            let rank = self.rank_state();
+            let rank = self.rank.state(&self.checkpoint);
             on(Event::Checkpoint(&mut self.checkpoint, rank))?;
         }
         Ok(())
@@ -252,7 +245,7 @@ impl<'a> Trainer<'a> {
             (0..reader.u64()).map(|_| read_statistics(&mut reader, channels())).collect::<Vec<_>>()
         };
         let found = combined(&all.iter().flat_map(of_rank).collect::<Vec<_>>(), layout);
-        set_statistics(layout, &mut self.checkpoint.state, &found);
+        update_statistics(layout, &mut self.checkpoint.state, &found, |running, value| *running = value);
     }
 
     fn end_epoch(&mut self, epoch: u32) -> EpochRecord {

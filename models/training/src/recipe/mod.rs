@@ -215,35 +215,7 @@ impl Recipe {
         }
         loss
     }
-}
 
-/// A share of the steps or epochs of a run, to the nearest whole one; a half counts as one.
-pub(crate) fn share_of(share: f32, all: u64) -> u64 {
-    (f64::from(share) * all as f64).round() as u64
-}
-
-impl Optimiser {
-    /// Steps of a run of `steps` over which the step size rises.
-    pub fn warm_up_steps(&self, steps: u64) -> u64 {
-        share_of(self.warm_up, steps).min(steps / 2)
-    }
-}
-
-impl LossRecipe {
-    /// Weight of an exit.
-    pub fn weight(&self, exit: Exit) -> f32 {
-        self.exits.get(exit).copied().unwrap_or(1.0)
-    }
-}
-
-impl Distillation {
-    /// Weight for an exit before the last one.
-    pub fn weight(&self, exit: Exit) -> f32 {
-        self.exits.get(exit).copied().unwrap_or(1.0)
-    }
-}
-
-impl Recipe {
     /// Reads a recipe file, or the default one for `None`.
     ///
     /// # Errors
@@ -327,6 +299,32 @@ impl Recipe {
             mistakes.push(Mistake::of_key("workers", message));
         }
         mistakes
+    }
+}
+
+/// A share of the steps or epochs of a run, to the nearest whole one; a half counts as one.
+pub(crate) fn share_of(share: f32, all: u64) -> u64 {
+    (f64::from(share) * all as f64).round() as u64
+}
+
+impl Optimiser {
+    /// Steps of a run of `steps` over which the step size rises.
+    pub fn warm_up_steps(&self, steps: u64) -> u64 {
+        share_of(self.warm_up, steps).min(steps / 2)
+    }
+}
+
+impl LossRecipe {
+    /// Weight of an exit.
+    pub fn weight(&self, exit: Exit) -> f32 {
+        self.exits.get(exit).copied().unwrap_or(1.0)
+    }
+}
+
+impl Distillation {
+    /// Weight for an exit before the last one.
+    pub fn weight(&self, exit: Exit) -> f32 {
+        self.exits.get(exit).copied().unwrap_or(1.0)
     }
 }
 

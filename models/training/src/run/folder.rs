@@ -68,20 +68,7 @@ impl RunFolder {
     /// # Errors
     /// Another command is at work on the run (`WouldBlock`), or the file cannot be made.
     pub fn lock(&self) -> io::Result<File> {
-        let name = self.file("lock");
-        let at = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", name.display()));
-        let file = File::create(&name).map_err(at)?;
-        file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => io::Error::new(
-                io::ErrorKind::WouldBlock,
-                format!(
-                    "{}: expected no other command at work on this run, found one; wait for it, or choose another folder",
-                    self.path.display()
-                ),
-            ),
-            TryLockError::Error(error) => at(error),
-        })?;
-        Ok(file)
+        lock(&self.path, "this run", "choose another folder")
     }
 
     /// The experiment of the run.
@@ -101,7 +88,7 @@ impl RunFolder {
                 info.identity
             )));
         }
-        Experiment::new(spec, recipe, info).map_err(io::Error::other)
+        Experiment::new(spec, recipe, info)
     }
 
     fn info(&self) -> io::Result<RunInfo> {
@@ -135,4 +122,25 @@ impl RunFolder {
         }
         self.write("metrics.jsonl", &lines)
     }
+}
+
+/// Keeps other commands out of a folder until the returned file is closed. The message of an error says of what the folder is, and the advice.
+///
+/// # Errors
+/// Another command is at work (`WouldBlock`), or the file cannot be made.
+pub fn lock(folder: &Path, of: &str, advice: &str) -> io::Result<File> {
+    let name = folder.join("lock");
+    let at = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", name.display()));
+    let file = File::create(&name).map_err(at)?;
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => io::Error::new(
+            io::ErrorKind::WouldBlock,
+            format!(
+                "{}: expected no other command at work on {of}, found one; wait for it, or {advice}",
+                folder.display()
+            ),
+        ),
+        TryLockError::Error(error) => at(error),
+    })?;
+    Ok(file)
 }

@@ -10,6 +10,6 @@ mod train;
 
 pub use evaluated_part::EvaluatedPart;
 pub use finish::{EvaluationParts, Finished, finish};
-pub use folder::RunFolder;
+pub use folder::{RunFolder, lock};
 pub use folds::{Folds, OtherParts};
 pub use train::{RunError, train};

@@ -11,13 +11,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::remove_old;
 use crate::optimiser::Moments;
 use crate::scale_out::RankState;
 use headwater_calibration::number_file::{self, Magic, write_whole};
 
 const MAGIC: Magic = *b"HWRANK01";
-/// Number of files of one rank that are kept in a folder, equal to the number of checkpoints.
-const KEPT: usize = 2;
 
 /// Identity of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,17 +42,11 @@ impl RankFile {
     /// Writing failed.
     pub(super) fn write(&self, folder: &Path, state: &RankState) -> io::Result<()> {
         let file = self.path(folder);
-        write_whole(&file, &encode(self, state))
+        let RankState { moments, sent_residual, owned_residual } = state;
+        let lists = [&moments.first, &moments.second, sent_residual, owned_residual];
+        write_whole(&file, &number_file::encode(MAGIC, self, &lists.map(Vec::as_slice)))
             .map_err(|error| io::Error::new(error.kind(), format!("writing {}: {error}", file.display())))?;
-        let end = format!("-rank-{}.hwrank", self.rank);
-        let files = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
-        let mut files = files.collect::<io::Result<Vec<PathBuf>>>()?;
-        files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().ends_with(&end)));
-        files.sort_unstable_by(|a, b| b.cmp(a));
-        files.into_iter().skip(KEPT).for_each(|old| {
-            let _ = fs::remove_file(old);
-        });
-        Ok(())
+        remove_old(folder, &format!("-rank-{}.hwrank", self.rank))
     }
 
     /// The bytes of the file in `folder`; `None` if the file is missing or damaged.
@@ -72,11 +65,6 @@ impl RankFile {
             owned_residual,
         })
     }
-}
-
-fn encode(file: &RankFile, RankState { moments, sent_residual, owned_residual }: &RankState) -> Vec<u8> {
-    let lists = [&moments.first, &moments.second, sent_residual, owned_residual];
-    number_file::encode(MAGIC, file, &lists.map(Vec::as_slice))
 }
 
 #[cfg(test)]

@@ -26,29 +26,9 @@ pub enum RunError {
     /// The loss or a gradient is not finite, or the loss is too large.
     #[error(transparent)]
     Diverged(#[from] Diverged),
-    /// There are checkpoints, but all are damaged.
-    #[error("expected a whole checkpoint, found damaged ones only ({0}); remove them to begin anew")]
-    AllDamaged(String),
-    /// A checkpoint needs files of ranks, and no machine has a whole file of some rank.
-    #[error(
-        "checkpoint of step {step}: expected the files checkpoint-{step:09}-rank-R.hwrank of {ranks} ranks in the run folders, found no whole one of rank \
-         {missing}; copy them from the machines of these ranks, or remove the checkpoints to begin anew"
-    )]
-    MissingRankFiles {
-        /// Step of the checkpoint.
-        step: u64,
-        /// Number of ranks that wrote the checkpoint.
-        ranks: usize,
-        /// Numbers of the ranks without a whole file, as text.
-        missing: String,
-    },
-}
-
-impl RunError {
-    /// An error if checkpoints were skipped: a run must not begin anew in the folder of those checkpoints.
-    fn unless_new(skipped: &[String]) -> Result<(), Self> {
-        skipped.first().map_or(Ok(()), |reason| Err(Self::AllDamaged(reason.clone())))
-    }
+    /// There are checkpoints, but all are damaged, or no machine has a whole file of some rank.
+    #[error("{0}")]
+    Damaged(String),
 }
 
 /// Trains to the end of the recipe on all ranks, from the newest checkpoint of rank 0, and returns the last checkpoint. `train` and
@@ -83,24 +63,14 @@ pub fn train(
                 ranks.all_gather(&[]);
             }
             if ranks.rank() == 0 {
-                save(checkpoint, folder, identity, seconds + started.elapsed().as_secs_f64())?;
+                checkpoint.progress.seconds = seconds + started.elapsed().as_secs_f64();
+                checkpoint.write(&folder.path, identity)?;
+                folder.write_metrics(&checkpoint.progress.epochs)?;
             }
         }
         Ok(())
     })?;
     Ok(trainer.checkpoint)
-}
-
-/// Writes a checkpoint after `seconds` of training, and `metrics.jsonl` with its epochs.
-fn save(
-    checkpoint: &mut Checkpoint,
-    folder: &RunFolder,
-    identity: &str,
-    seconds: f64,
-) -> Result<(), RunError> {
-    checkpoint.progress.seconds = seconds;
-    checkpoint.write(&folder.path, identity)?;
-    Ok(folder.write_metrics(&checkpoint.progress.epochs)?)
 }
 
 /// The newest checkpoint of rank 0 for which the files of all ranks exist on any machine, with the states in these files. `skipped`
@@ -121,8 +91,14 @@ fn newest(
             skipped.extend(errors.iter().map(ToString::to_string));
             match found {
                 Some(found) => own = found.encode(identity),
-                None if missing.is_none() => RunError::unless_new(skipped)?,
-                None => {}
+                // A run must not begin anew in the folder of checkpoints that were skipped.
+                None => {
+                    if let (None, Some(reason)) = (&missing, skipped.first()) {
+                        return Err(RunError::Damaged(format!(
+                            "expected a whole checkpoint, found damaged ones only ({reason}); remove them to begin anew"
+                        )));
+                    }
+                }
             }
         }
         let bytes = ranks.all_gather(&own).swap_remove(0);
@@ -165,7 +141,11 @@ fn rank_states(
     let missing: Vec<String> =
         (0..before).filter(|rank| found[*rank].is_none()).map(|rank| rank.to_string()).collect();
     if !missing.is_empty() {
-        return Err(RunError::MissingRankFiles { step, ranks: before, missing: missing.join(", ") });
+        return Err(RunError::Damaged(format!(
+            "checkpoint of step {step}: expected the files checkpoint-{step:09}-rank-R.hwrank of {before} ranks in the run folders, found no whole one of \
+             rank {}; copy them from the machines of these ranks, or remove the checkpoints to begin anew",
+            missing.join(", ")
+        )));
     }
     Ok(found.into_iter().flatten().collect())
 }

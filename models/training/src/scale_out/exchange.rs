@@ -12,13 +12,14 @@
 use std::ops::Range;
 
 use super::Communicator;
-use super::compression::{Compression, encode_with_feedback};
+use super::compression::{Compression, Uncompressed, encode_with_feedback};
 use crate::layers::Layout;
 use headwater_calibration::message::{Reader, put_f32s};
 
 /// Sums over ranks, with the residuals of earlier compressed messages.
 pub struct Exchange<'a> {
-    ranks: &'a dyn Communicator,
+    /// The ranks.
+    pub ranks: &'a dyn Communicator,
     compression: Box<dyn Compression>,
     slices: Vec<Slice>,
     /// Residual of earlier messages to the owners of the slices, one number per parameter.
@@ -59,11 +60,6 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The ranks.
-    pub fn ranks(&self) -> &'a dyn Communicator {
-        self.ranks
-    }
-
     /// Adds the vectors of all ranks one by one, in the order of ranks and of each rank's vectors, as [`sum`] adds them in one process.
     /// `tail` goes to every rank with the first leg. Every rank must have the same number of vectors, and a tail of the same length.
     /// Nothing is compressed.
@@ -85,13 +81,7 @@ impl<'a> Exchange<'a> {
         let tails = readers.iter().map(|reader| reader.0.to_vec()).collect();
         let mut message = Vec::new();
         put_f32s(&mut message, &sum(&parts, own.len()));
-        let lens: Vec<usize> = self.slices.iter().map(|slice| slice.range.len() * 4).collect();
-        let sums = self.ranks.all_gather_of(&message, &lens);
-        let mut values = Vec::with_capacity(self.sent_residual.len());
-        sums.iter()
-            .zip(&self.slices)
-            .for_each(|(sums, slice)| values.extend(Reader(sums).f32s(slice.range.len())));
-        Summed { values, tails }
+        Summed { values: self.gathered(&Uncompressed, &message), tails }
     }
 
     /// Adds the vectors of all ranks, compressed on both legs. `tail` goes to every rank with the first leg.
@@ -121,14 +111,18 @@ impl<'a> Exchange<'a> {
         let mut message = Vec::new();
         let total = sum(&parts, range.len());
         encode_with_feedback(compression, &total, &mut self.owned_residual, blocks, &mut message);
+        Summed { values: self.gathered(compression, &message), tails }
+    }
+
+    /// The second leg: sends the sum of the own slice to every rank. Returns the sums of all slices.
+    fn gathered(&self, compression: &dyn Compression, own: &[u8]) -> Vec<f32> {
         let len = |slice: &Slice| compression.bytes(slice.range.len(), &slice.blocks);
         let lens: Vec<usize> = self.slices.iter().map(len).collect();
-        let sums = self.ranks.all_gather_of(&message, &lens);
-        let mut values = vec![0.0; vector.len()];
-        for (sums, Slice { range, blocks }) in sums.iter().zip(&self.slices) {
+        let mut values = vec![0.0; self.sent_residual.len()];
+        for (sums, Slice { range, blocks }) in self.ranks.all_gather_of(own, &lens).iter().zip(&self.slices) {
             compression.decode(&mut Reader(sums), blocks, &mut values[range.clone()]);
         }
-        Summed { values, tails }
+        values
     }
 }
 
@@ -163,7 +157,7 @@ fn blocks(layout: &Layout, slice: &Range<usize>) -> Vec<Range<usize>> {
 mod tests {
     use super::*;
     use crate::layers::{Init, ParameterKind};
-    use crate::scale_out::compression::{Int8, Uncompressed};
+    use crate::scale_out::compression::Int8;
     use crate::scale_out::in_process;
     use headwater_calibration::random::Random;
 

@@ -74,7 +74,7 @@ impl<'a> Rank<'a> {
 
     /// The ranks.
     pub fn ranks(&self) -> &'a dyn Communicator {
-        self.exchange.ranks()
+        self.exchange.ranks
     }
 
     /// Whether all ranks have the same weights now.
@@ -227,18 +227,13 @@ impl<'a> Rank<'a> {
         Ok(sums)
     }
 
-    /// Whether this rank has numbers that others do not have.
-    pub fn has_state(&self) -> bool {
-        self.recipe.has_rank_state()
-    }
-
-    /// Numbers that this rank alone has.
-    pub fn state(&self, checkpoint: &Checkpoint) -> RankState {
-        RankState {
+    /// Numbers that this rank alone has; `None` if all ranks have the same numbers.
+    pub fn state(&self, checkpoint: &Checkpoint) -> Option<RankState> {
+        self.recipe.has_rank_state().then(|| RankState {
             moments: checkpoint.moments.clone(),
             sent_residual: self.exchange.sent_residual.clone(),
             owned_residual: self.exchange.owned_residual.clone(),
-        }
+        })
     }
 
     /// Continues from the states of all ranks of an earlier start, in the order of ranks.
@@ -262,7 +257,10 @@ fn lone_step(
         return Err(NotFinite);
     }
     moments.step(step, layout, state, &found.gradient);
-    update_statistics(layout, state, &found, step.optimiser.statistics_momentum);
+    let momentum = step.optimiser.statistics_momentum;
+    update_statistics(layout, state, &found.statistics, |running, value| {
+        *running += momentum * (value - *running);
+    });
     Ok(found.sums)
 }
 

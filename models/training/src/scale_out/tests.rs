@@ -316,7 +316,7 @@ fn a_rank_goes_on_from_what_its_messages_left_out() {
             assert_eq!(*now, before - 2.0 * left_out);
         }
         // The residual is in the weights now, and must not be sent again.
-        assert!(rank.state(&checkpoint).sent_residual.iter().all(|number| *number == 0.0));
+        assert!(rank.state(&checkpoint).unwrap().sent_residual.iter().all(|number| *number == 0.0));
     });
 }
 

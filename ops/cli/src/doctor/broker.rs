@@ -14,7 +14,7 @@ use headwater_settings::{Finding, split_advice};
 
 /// Judges the broker of a tier.
 pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<Finding> {
-    let Some(broker) = tier.broker() else { return Vec::new() };
+    let Some(broker) = &tier.broker else { return Vec::new() };
     let address = broker.address.to_string();
     let mut findings = Vec::new();
     if broker.user.is_some() && broker.password_file.is_none() {
@@ -97,8 +97,7 @@ fn refused(check: &str, address: &str, failure: &ConnectFailure) -> Finding {
             fail(format!("the broker refuses the subscription {filter:?} ({code})"), ALLOW)
         }
         ConnectFailure::Limits { found, advice } => fail(found.clone(), advice),
-        ConnectFailure::NotAuthorized { reason, code, advice }
-        | ConnectFailure::Refused { reason, code, advice } => {
+        ConnectFailure::Refused { reason, code, advice } => {
             fail(format!("the broker refuses this client: {reason} ({code})"), advice)
         }
     }
@@ -158,16 +157,8 @@ fn certificate(probe: &BrokerProbe) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headwater_link::testing::GOOD_LIMITS as GOOD;
     use headwater_settings::Level;
-
-    const GOOD: BrokerLimits = BrokerLimits {
-        max_packet_bytes: None,
-        receive_max: 20,
-        topic_alias_max: 10,
-        keeps_retained: true,
-        max_qos: 2,
-        takes_wildcards: true,
-    };
 
     #[track_caller]
     fn check(found: BrokerLimits, role: &MemberRole, expected: Level, word: &str) {
@@ -197,11 +188,8 @@ mod tests {
 
     #[test]
     fn a_refused_password_is_told_apart_from_a_broker_that_is_away() {
-        let failure = ConnectFailure::NotAuthorized {
-            reason: "not authorized",
-            code: "X".into(),
-            advice: "compare them",
-        };
+        let (reason, code, advice) = ("not authorized", "X".into(), "compare them");
+        let failure = ConnectFailure::Refused { reason, code, advice };
         let finding = refused("broker", "mqtt://host:1883", &failure);
         assert_eq!(finding.advice.as_deref(), Some("compare them"));
         let expired = ConnectFailure::Certificate("TLS with host: it has expired; renew it".into());

@@ -84,33 +84,20 @@ fn model(name: &str, answer: &Result<Answer, String>, groups: &[(&str, &Networks
             return vec![Finding::fail(CHECK, format!("{name}: {reason}"), advice)];
         }
     };
-    match answer.status {
-        200 => {}
-        401 | 403 => {
-            let advice =
-                "show it a key of its `http.keys_file` (`cloud.key_file`), or the certificate of a leader";
-            return vec![Finding::fail(
-                CHECK,
-                format!("{name}: the cloud does not admit this client: {}", reason(answer)),
-                advice,
-            )];
-        }
-        404 => {
-            let advice = "give `cloud.model` (or `model` of the group) the name of the cloud's `model.name`";
-            return vec![Finding::fail(
-                CHECK,
-                format!("the cloud has no model {name:?}: {}", reason(answer)),
-                advice,
-            )];
-        }
-        status => {
-            let advice = "look into the cloud's log";
-            return vec![Finding::fail(
-                CHECK,
-                format!("{name}: the cloud answers {status}: {}", reason(answer)),
-                advice,
-            )];
-        }
+    let refusal = match answer.status {
+        200 => None,
+        401 | 403 => Some((
+            format!("{name}: the cloud does not admit this client"),
+            "show it a key of its `http.keys_file` (`cloud.key_file`), or the certificate of a leader",
+        )),
+        404 => Some((
+            format!("the cloud has no model {name:?}"),
+            "give `cloud.model` (or `model` of the group) the name of the cloud's `model.name`",
+        )),
+        status => Some((format!("{name}: the cloud answers {status}"), "look into the cloud's log")),
+    };
+    if let Some((found, advice)) = refusal {
+        return vec![Finding::fail(CHECK, format!("{found}: {}", reason(answer)), advice)];
     }
     let served = served(&answer.body);
     if served.is_empty() {

@@ -18,8 +18,8 @@ pub(super) struct Facts {
     pub(super) brokers: Vec<Option<Result<BrokerProbe, ConnectFailure>>>,
     /// The cloud service of an aggregator; `None` if the settings name none.
     pub(super) cloud: Option<CloudFacts>,
-    /// The tier's admin port; `None` if the settings name no port.
-    pub(super) admin: Option<AdminFacts>,
+    /// Address of the tier's admin port, and its answer to `GET /status` or the reason why there is none; `None` if the settings name no port.
+    pub(super) admin: Option<(Endpoint, Result<Answer, String>)>,
 }
 
 /// Answers of a cloud service, or the reasons why there is none.
@@ -29,13 +29,6 @@ pub(super) struct CloudFacts {
     pub(super) ready: Result<Answer, String>,
     /// `GET /v2/models/{m}` for each model that a group names.
     pub(super) models: Vec<(String, Result<Answer, String>)>,
-}
-
-/// Answer of an admin port, or the reason why there is none.
-pub(super) struct AdminFacts {
-    pub(super) address: Endpoint,
-    /// `GET /status`.
-    pub(super) status: Result<Answer, String>,
 }
 
 /// Asks broker, cloud and admin port of a tier, all at the same time.
@@ -73,7 +66,7 @@ async fn ask_cloud(tier: &Tier, limit: Duration) -> Option<CloudFacts> {
     let TierSettings::Aggregator(loaded) = &tier.settings else { return None };
     let cloud = &loaded.shared.cloud;
     let url = cloud.url.clone()?;
-    let identity = tier.security().tls.client();
+    let identity = tier.security.tls.client();
     let key: Result<Option<Secret>, String> = cloud.secret();
     let (identity, key) = match (identity, key) {
         (Ok(identity), Ok(key)) => (identity, key),
@@ -107,9 +100,9 @@ async fn ask_cloud(tier: &Tier, limit: Duration) -> Option<CloudFacts> {
     Some(CloudFacts { url, ready, models })
 }
 
-async fn ask_admin(tier: &Tier, limit: Duration) -> Option<AdminFacts> {
-    let address = own_address(Scheme::Http, tier.admin()?)?;
+async fn ask_admin(tier: &Tier, limit: Duration) -> Option<(Endpoint, Result<Answer, String>)> {
+    let address = own_address(Scheme::Http, tier.admin?)?;
     let connector = Connector::default();
     let status = get(&connector, &address.with_path("/status"), None, limit).await;
-    Some(AdminFacts { address, status })
+    Some((address, status))
 }

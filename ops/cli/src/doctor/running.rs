@@ -2,9 +2,9 @@
 
 use headwater_end_device::{CaptureWord, SourceWord};
 use headwater_protocol::PolicyId;
-use headwater_protocol::status::{AggregatorStatus, BrokerStatus, GroupState, GroupStatus};
+use headwater_protocol::status::{AggregatorStatus, GroupState, GroupStatus};
 
-use super::facts::{AdminFacts, Facts};
+use super::facts::Facts;
 use super::http::is_silent;
 use super::networks::{SAME_BUNDLE, ids};
 use super::page::{AnyPage, OwnStatus, Page, because, clipped, groups, read_own};
@@ -24,6 +24,7 @@ pub(super) fn check(
     if let Some(page) = &page {
         findings.extend(links(page));
         findings.extend(frames(tier, page));
+        findings.extend(refused_trigger(page));
     }
     let groups = groups(page.as_ref());
     for group in groups {
@@ -34,7 +35,7 @@ pub(super) fn check(
         let own = groups.iter().find(|group| is_of(member, group));
         match own {
             // The finding about the broker suffices: without a broker a leader knows no device.
-            Some(group) if group.broker().is_some_and(has_lost) => {}
+            Some(group) if group.broker().is_some_and(|broker| !broker.connected) => {}
             Some(group) => match waits(group) {
                 Some(finding) => findings.push(finding),
                 None => findings.extend(devices(group)),
@@ -52,7 +53,7 @@ pub(super) fn check(
 fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Page> {
     const CHECK: &str = "running";
     let (program, file) = (tier.kind.program(), tier.file.display());
-    let Some(AdminFacts { address, status }) = &facts.admin else {
+    let Some((address, status)) = &facts.admin else {
         let advice = format!("set `admin.listen = \"{}\"`", tier.kind.admin_address());
         let found = "unknown: the settings name no admin port, or port 0";
         findings.push(Finding::warn(CHECK, found, advice));
@@ -199,9 +200,12 @@ fn frames(tier: &Tier, page: &Page) -> Option<Finding> {
     })
 }
 
-/// Whether a program has no connection to its broker, by its page.
-fn has_lost(broker: &BrokerStatus) -> bool {
-    !broker.connected
+/// A device that does not answer the latest trigger.
+fn refused_trigger(page: &Page) -> Option<Finding> {
+    let OwnStatus::Device(own) = &page.own else { return None };
+    let reason = own.captures.refused_trigger.as_ref()?;
+    let found = format!("{} does not answer {}", own.device, clipped(reason));
+    Some(Finding::warn("triggers", found, "go on from the newest sample; the reason says what else helps"))
 }
 
 /// Checks the links of the running program to broker and cloud.
@@ -215,7 +219,7 @@ fn links(page: &Page) -> Vec<Finding> {
         OwnStatus::Aggregator(_) | OwnStatus::Cloud(_) => None,
     };
     if let Some(broker) =
-        running.filter_map(GroupStatus::broker).chain(of_device).find(|broker| has_lost(broker))
+        running.filter_map(GroupStatus::broker).chain(of_device).find(|broker| !broker.connected)
     {
         let reason = because(broker.reason.as_ref());
         let found = format!("the running program has no connection to the broker{reason}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use headwater_link::RetainedMessage;
-use headwater_protocol::status::{GroupState, GroupStatus, LeaderStatus, ReportedState};
+use headwater_protocol::status::{GroupDevice, GroupState, GroupStatus, LeaderStatus, ReportedState};
 use headwater_protocol::{
     Birth, DeviceId, DeviceState, DeviceTopic, NetworkId, PolicyId, Status, Topic, Topics, Trigger,
 };
@@ -40,10 +40,15 @@ pub(super) fn state(group: &GroupStatus) -> Vec<Finding> {
             "free some room on the disk of `journal.path`; the leader then goes on by itself",
         )
     });
-    let far = group.leader().and_then(|leader| leader.samples.unconfirmed_trigger).map(|sample| {
+    let far = group.leader().and_then(|leader| Some((leader, leader.samples.unconfirmed_trigger?)));
+    let far = far.map(|(leader, sample)| {
+        let is_waiting = |own: &&GroupDevice| own.state == ReportedState::Up && own.reason.is_some();
+        let waiting = leader.devices.iter().filter(is_waiting);
+        let names: Vec<_> = ["the leader"].into_iter().chain(waiting.map(|own| own.name.as_str())).collect();
+        let (most, names) = (Trigger::MAX_STEP, names.join(", "));
         let found = format!(
-            "group {name}: the trigger of sample {sample} is more than {} above the newest sample: it waits for a second one near it",
-            Trigger::MAX_STEP
+            "group {name}: the trigger of sample {sample} is more than {most} above the newest sample: it waits for a second one near it at \
+             {names}"
         );
         let advice = "go on from the newest sample; if the far id is right, trigger one near it too";
         Finding::warn("triggers", found, advice)
@@ -203,7 +208,8 @@ pub(super) fn retained_devices(
 mod tests {
     use std::time::Duration;
 
-    use headwater_link::{BrokerLimits, BrokerProbe};
+    use headwater_link::BrokerProbe;
+    use headwater_link::testing::GOOD_LIMITS;
     use headwater_settings::TlsSettings;
     use serde_json::{Value, json};
 
@@ -233,20 +239,21 @@ mod tests {
         group
     }
 
+    fn device(name: &str, state: &str, reason: Option<&str>) -> Value {
+        json!({
+            "name": name, "slot": 0, "state": state, "since_s": 2.4, "last_message_s": 0.1, "reason": reason, "version": "0.1.0",
+        })
+    }
+
     #[test]
     fn every_device_that_is_not_up_is_named_with_its_reason() {
-        let device = |name: &str, state: &str, reason: Value| {
-            json!({
-                "name": name, "slot": 0, "state": state, "since_s": 2.4, "last_message_s": 0.1, "reason": reason, "version": "0.1.0",
-            })
-        };
         let found = group(json!({ "empty_slots": [3], "devices": [
-            device("cam-0", "up", Value::Null),
-            device("cam-1", "down", json!("its last will came")),
-            device("cam-2", "late", Value::Null),
-            device("cam-3", "frozen", json!("the latest 100 frames are equal")),
-            device("cam-4", "clock_off", json!("38 s ahead")),
-            device("cam-5", "asleep", Value::Null),
+            device("cam-0", "up", None),
+            device("cam-1", "down", Some("its last will came")),
+            device("cam-2", "late", None),
+            device("cam-3", "frozen", Some("the latest 100 frames are equal")),
+            device("cam-4", "clock_off", Some("38 s ahead")),
+            device("cam-5", "asleep", None),
         ]}));
         let found = devices(&found);
         let lines: Vec<_> = found.iter().map(|finding| (finding.level, finding.found.as_str())).collect();
@@ -261,7 +268,7 @@ mod tests {
         assert_eq!(lines, expected);
         assert!(found.iter().all(|finding| finding.advice.is_some()));
         assert_eq!(devices(&group(json!({}))), []);
-        let up = group(json!({ "devices": [device("cam-0", "up", Value::Null)] }));
+        let up = group(json!({ "devices": [device("cam-0", "up", None)] }));
         assert_eq!(devices(&up)[0].level, Level::Ok);
     }
 
@@ -279,14 +286,7 @@ mod tests {
             RetainedMessage::new(topic, json!({ "schema": 2, "state": "down", "boot": 1 }).to_string())
         };
         let probe = BrokerProbe {
-            limits: BrokerLimits {
-                max_packet_bytes: None,
-                receive_max: 20,
-                topic_alias_max: 10,
-                keeps_retained: true,
-                max_qos: 2,
-                takes_wildcards: true,
-            },
+            limits: GOOD_LIMITS,
             refused: Vec::new(),
             retained: vec![
                 down("cam-4"),
@@ -317,8 +317,17 @@ mod tests {
             "open": 0, "awaited": 0, "unconfirmed_trigger": 1_073_741_824, "decided": 0, "dropped": {}, "degraded": {},
             "republished": 0, "unacknowledged": 0, "waiting_for_broker": 0,
         });
-        let found = state(&group(json!({ "samples": samples })));
+        let devices = json!([
+            device("cam-0", "up", Some("its answer to sample 1073741824 waits")),
+            device("cam-1", "down", Some("its last will came")),
+            device("cam-2", "up", Some("its answer to sample 1073741824 waits")),
+        ]);
+        let found = state(&group(json!({ "samples": samples, "devices": devices })));
         assert!(found.len() == 1 && found[0].level == Level::Warn, "{found:?}");
+        assert!(
+            found[0].found.ends_with("near it at the leader, cam-0, cam-2") && found[0].advice.is_some(),
+            "{found:?}"
+        );
         assert!(found[0].found.contains("sample 1073741824 is more than 1000 above"), "{found:?}");
         assert!(state(&group(json!({}))).is_empty());
     }

@@ -30,13 +30,9 @@ impl TierKind {
         (Self::Cloud, "/etc/headwater/cloud.toml"),
     ];
 
-    /// Name of the tier in the report.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Device => "device",
-            Self::Aggregator => "aggregator",
-            Self::Cloud => "cloud",
-        }
+    /// Name of the tier in the report: that of its program without `headwater-`.
+    pub(super) fn name(self) -> &'static str {
+        self.program().trim_start_matches("headwater-")
     }
 
     /// Name of the program.
@@ -63,6 +59,12 @@ pub(super) struct Tier {
     pub(super) kind: TierKind,
     pub(super) file: PathBuf,
     pub(super) settings: TierSettings,
+    /// Settings about certificates, keys and passwords.
+    pub(super) security: SecuritySettings,
+    /// Address of the admin port; `None` if the settings name none.
+    pub(super) admin: Option<SocketAddr>,
+    /// The broker; `None` for the cloud, which has none.
+    pub(super) broker: Option<BrokerSettings>,
     /// The groups in which the tier takes part: one for a device, any number for an aggregator, none for the cloud.
     pub(super) members: Vec<Member>,
 }
@@ -118,34 +120,15 @@ impl Tier {
                 TierSettings::Cloud(Box::new(loaded.settings))
             }
         };
-        Ok(Self { kind, file: file.into(), members: settings.members(), settings })
-    }
-
-    /// Settings about certificates, keys and passwords.
-    pub(super) fn security(&self) -> &SecuritySettings {
-        match &self.settings {
-            TierSettings::Device(settings) => &settings.security,
-            TierSettings::Aggregator(loaded) => &loaded.shared.security,
-            TierSettings::Cloud(settings) => &settings.service.security,
-        }
-    }
-
-    /// Address of the admin port; `None` if the settings name none.
-    pub(super) fn admin(&self) -> Option<SocketAddr> {
-        match &self.settings {
-            TierSettings::Device(settings) => settings.admin.listen,
-            TierSettings::Aggregator(loaded) => loaded.shared.admin.listen,
-            TierSettings::Cloud(settings) => settings.service.admin.listen,
-        }
-    }
-
-    /// The broker; `None` for the cloud, which has none.
-    pub(super) fn broker(&self) -> Option<&BrokerSettings> {
-        match &self.settings {
-            TierSettings::Device(settings) => Some(&settings.broker),
-            TierSettings::Aggregator(loaded) => Some(&loaded.shared.broker),
-            TierSettings::Cloud(_) => None,
-        }
+        let (security, admin, broker) = match &settings {
+            TierSettings::Device(of) => (&of.security, of.admin.listen, Some(&of.broker)),
+            TierSettings::Aggregator(of) => {
+                (&of.shared.security, of.shared.admin.listen, Some(&of.shared.broker))
+            }
+            TierSettings::Cloud(of) => (&of.service.security, of.service.admin.listen, None),
+        };
+        let (security, broker) = (security.clone(), broker.cloned());
+        Ok(Self { kind, file: file.into(), members: settings.members(), settings, security, admin, broker })
     }
 
     /// Checks the files of the tier, as its program does with `--check-config`. Returns the findings, and for each member, or for the
@@ -169,8 +152,8 @@ impl Tier {
     /// # Errors
     /// Every setting and file that cannot be used.
     pub(super) fn access(&self, member: &Member) -> Result<BrokerAccess, Vec<String>> {
-        let Some(broker) = self.broker() else { return Err(vec!["the cloud has no broker".into()]) };
-        SecuritySettings { tls: member.tls.clone(), ..self.security().clone() }.broker_access(broker)
+        let Some(broker) = &self.broker else { return Err(vec!["the cloud has no broker".into()]) };
+        SecuritySettings { tls: member.tls.clone(), ..self.security.clone() }.broker_access(broker)
     }
 
     /// Name of a check; with the group's name if the tier is in several groups.

@@ -6,8 +6,9 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Subcommand;
+use headwater_inference::policy::PolicyChanges;
 use headwater_link::Endpoint;
 use headwater_protocol::{GroupId, MemberName, PolicyId, SiteId};
 
@@ -123,13 +124,7 @@ pub fn run(args: &PolicyArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Fails if the file cannot be opened. The callers treat a mistake inside the file differently: as bad usage.
-fn check_readable(file: &Path) -> anyhow::Result<()> {
-    let of = || format!("reading the policy {}", file.display());
-    // Opening a pipe would wait until another program writes into it.
-    if !std::fs::metadata(file).with_context(of)?.is_file() {
-        bail!("{}: expected a regular file, found something else", of());
-    }
-    std::fs::File::open(file).with_context(of)?;
-    Ok(())
+/// Reads the text of a policy file. The callers treat a mistake in the text differently: as bad usage.
+fn read_text(file: &Path) -> anyhow::Result<String> {
+    PolicyChanges::read_text(file).with_context(|| format!("reading the policy {}", file.display()))
 }

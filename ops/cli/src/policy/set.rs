@@ -12,8 +12,8 @@ use headwater_protocol::PolicyId;
 use headwater_toml_file::edit as edit_toml;
 use headwater_transport::{PUBLIC_MODE, lock_folder_of, rewrite_file};
 
-use super::SetArgs;
 use super::show::is_used;
+use super::{SetArgs, read_text};
 use crate::{BadUsage, shipped};
 
 /// Changes the file after a check, and prints what changed.
@@ -91,7 +91,7 @@ fn read(file: &Path) -> anyhow::Result<Option<String>> {
     if fs::metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         return Ok(None);
     }
-    PolicyChanges::read_text(file).map(Some).with_context(|| format!("reading the policy {}", file.display()))
+    read_text(file).map(Some)
 }
 
 /// The file after the changes, and what differs from before.

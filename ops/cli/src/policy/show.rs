@@ -8,7 +8,7 @@ use headwater_inference::policy::{PolicyChanges, PolicyValue, Promise};
 use headwater_protocol::{Exit, PolicyId};
 use serde::Serialize;
 
-use super::{ShowArgs, check_readable};
+use super::{ShowArgs, read_text};
 use crate::{BadUsage, shipped};
 
 /// Prints the policy of a bundle with the changes of a file.
@@ -16,8 +16,8 @@ pub(super) fn run(args: &ShowArgs) -> anyhow::Result<()> {
     let bundle = shipped::open_bundle(args.bundle.as_deref())?;
     let changes = match &args.policy {
         Some(file) => {
-            check_readable(file)?;
-            PolicyChanges::read(file).map_err(|mistake| BadUsage(mistake.to_string()))?
+            let changes = PolicyChanges::parse(&read_text(file)?);
+            changes.map_err(|mistake| BadUsage(mistake.in_file(file).to_string()))?
         }
         None => PolicyChanges::default(),
     };

@@ -13,19 +13,15 @@ const FIND_LIMIT: Duration = Duration::from_secs(5);
 /// Once a device is found: if no further birth or status comes for this long, all devices count as known.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// What the command must know of a group before it sends triggers.
-pub(super) struct FoundGroup {
-    /// Network of the devices that are up. While the group changes its network, the one that most of these devices have.
-    pub(super) network: NetworkId,
-    /// Newest id that the leader's account or a decision names; 0 before the first sample.
-    pub(super) newest: SampleId,
-}
-
-/// Reads the messages of the group until its devices are known.
+/// Reads the messages of the group until its devices are known. Returns the network of the devices that are up (while the group changes its
+/// network, the one that most of these devices have), and the newest id that the leader's account or a decision names, 0 before the first sample.
 ///
 /// # Errors
 /// When no device is up, none takes triggers, or the broker does not allow triggers.
-pub(super) async fn find_group(client: &mut GroupClient, args: &TriggerArgs) -> anyhow::Result<FoundGroup> {
+pub(super) async fn find_group(
+    client: &mut GroupClient,
+    args: &TriggerArgs,
+) -> anyhow::Result<(NetworkId, SampleId)> {
     let limit = Instant::now() + FIND_LIMIT;
     let mut quiet = limit;
     while let Ok(event) = timeout_at(quiet.min(limit), client.next()).await {
@@ -48,6 +44,5 @@ pub(super) async fn find_group(client: &mut GroupClient, args: &TriggerArgs) -> 
         "the devices of the group {name} capture by themselves and take no triggers; only those with capture = \"trigger\" do"
     );
     let decided = client.account().decisions().map(|decision| decision.sample).max();
-    let newest = client.account().settled.highest.max(decided.unwrap_or_default());
-    Ok(FoundGroup { network, newest })
+    Ok((network, client.account().settled.highest.max(decided.unwrap_or_default())))
 }

@@ -57,22 +57,21 @@ async fn trigger(args: &TriggerArgs) -> anyhow::Result<()> {
         wait_limit: CONNECT_LIMIT,
     })
     .await?;
-    let found = find_group(&mut client, args).await?;
-    client.set_network(found.network);
+    let (network, newest) = find_group(&mut client, args).await?;
+    client.set_network(network);
     client.begin_account();
     let rate = args.rate.unwrap_or(DEFAULT_RATE);
     let plan = match (list, args.id) {
         (Some(list), _) => Some(Plan::list(list, rate)),
         (None, Some(id)) => Plan::range(id, 1, rate),
-        (None, None) => found.newest.0.checked_add(1).and_then(|first| Plan::range(first, args.count, rate)),
+        (None, None) => newest.0.checked_add(1).and_then(|first| Plan::range(first, args.count, rate)),
     };
     let plan = plan.ok_or_else(no_more_ids)?;
-    check_distance(&plan, found.newest)?;
+    check_distance(&plan, newest)?;
     let first = plan.first();
-    if first <= found.newest {
+    if first <= newest {
         print_error(&format!(
-            "sample {first} is not newer than the newest one of the leader, {}: it is settled already, or is refused",
-            found.newest
+            "sample {first} is not newer than the newest one of the leader, {newest}: it is settled already, or is refused",
         ));
     }
     let mut run = Run::new(args, client, plan);

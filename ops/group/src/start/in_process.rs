@@ -78,7 +78,7 @@ impl InProcessGroup {
     /// Starts every service. Does not wait until the services have found each other.
     ///
     /// # Errors
-    /// [`StartError::Service`] names the service.
+    /// [`StartError::Failed`] names the service.
     pub async fn start(settings: InProcessSettings) -> Result<Self, StartError> {
         let is_wanted = |service: &Service| match service {
             Service::Device(slot) => settings.slots.contains(slot),
@@ -98,10 +98,10 @@ impl InProcessGroup {
     /// Starts one service with the settings in the field `settings`.
     ///
     /// # Errors
-    /// [`StartError::Service`] names the service.
+    /// [`StartError::Failed`] names the service.
     pub async fn start_service(&mut self, service: Service) -> Result<(), StartError> {
         let started = self.start_handle(service).await;
-        let running = started.map_err(StartError::service("starting", service))?;
+        let running = started.map_err(StartError::of(format!("starting {service}")))?;
         if let Running::Cloud(cloud) = &running {
             self.cloud_listen = cloud.addr();
         }
@@ -126,7 +126,7 @@ impl InProcessGroup {
     /// Ends a service in order, as after SIGTERM. Does nothing for a service that does not run.
     ///
     /// # Errors
-    /// [`StartError::Service`] for a leader that had stopped by itself.
+    /// [`StartError::Failed`] for a leader that had stopped by itself.
     pub async fn stop(&mut self, service: Service) -> Result<(), StartError> {
         match self.running.remove(&service) {
             Some(Running::Device(device)) => {
@@ -135,7 +135,7 @@ impl InProcessGroup {
             }
             Some(Running::Edge(edge)) => _ = edge.shutdown().await,
             Some(Running::Leader(leader)) => {
-                leader.shutdown().await.map_err(StartError::service("stopping", service))?;
+                leader.shutdown().await.map_err(StartError::of(format!("stopping {service}")))?;
             }
             Some(Running::Cloud(cloud)) => _ = cloud.shutdown().await,
             None => {}

@@ -23,11 +23,11 @@ impl Program {
     /// Starts a program with an empty standard input.
     ///
     /// # Errors
-    /// [`StartError::Io`] when the operating system does not start it.
+    /// [`StartError::Failed`] when the operating system does not start it.
     pub fn start(command: &mut Command) -> Result<Self, StartError> {
         let name = command.get_program().display().to_string();
         let child = command.stdin(Stdio::null()).spawn();
-        let child = child.map_err(StartError::io(format!("starting {name}")))?;
+        let child = child.map_err(StartError::of(format!("starting {name}")))?;
         Ok(Self { name, child })
     }
 
@@ -58,7 +58,7 @@ impl Program {
         let mut output = String::new();
         if let Some(mut stdout) = self.child.stdout.take() {
             let read = stdout.read_to_string(&mut output);
-            read.map_err(StartError::io(format!("reading from {}", self.name)))?;
+            read.map_err(StartError::of(format!("reading from {}", self.name)))?;
         }
         Ok(output)
     }
@@ -66,11 +66,11 @@ impl Program {
     /// Sends a signal such as `STOP` or `CONT` with the shell's built-in `kill`, so that no library for signals is needed.
     ///
     /// # Errors
-    /// [`StartError::Io`] when the operating system does not start a shell.
+    /// [`StartError::Failed`] when the operating system does not start a shell.
     pub fn signal(&self, signal: &str) -> Result<(), StartError> {
         let command = format!("kill -{signal} {}", self.id());
         let status = Command::new("sh").args(["-c", &command]).status();
-        status.map_err(StartError::io(format!("sending SIG{signal} to {}", self.name)))?;
+        status.map_err(StartError::of(format!("sending SIG{signal} to {}", self.name)))?;
         Ok(())
     }
 }
@@ -87,7 +87,7 @@ impl Drop for Program {
 /// # Errors
 /// [`StartError::NoProgram`] names the paths that were tried.
 pub fn find_program(name: &str) -> Result<PathBuf, StartError> {
-    let this_program = std::env::current_exe().map_err(StartError::io("finding this program"))?;
+    let this_program = std::env::current_exe().map_err(StartError::of("finding this program".into()))?;
     let folders = [this_program.parent(), this_program.parent().and_then(Path::parent)];
     let paths: Vec<_> = folders.into_iter().flatten().map(|folder| folder.join(name)).collect();
     match paths.iter().find(|path| path.is_file()) {

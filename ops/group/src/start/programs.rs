@@ -62,9 +62,9 @@ impl ProgramGroup {
     /// A group whose programs are not started yet.
     ///
     /// # Errors
-    /// [`StartError::Io`] when there is no free port for the cloud.
+    /// [`StartError::Failed`] when there is no free port for the cloud.
     pub fn new(settings: ProgramSettings) -> Result<Self, StartError> {
-        let cloud_port = held_port().map_err(StartError::io("finding a free port"))?;
+        let cloud_port = held_port().map_err(StartError::of("finding a free port".into()))?;
         Ok(Self { settings, cloud_port, running: BTreeMap::new() })
     }
 
@@ -85,7 +85,7 @@ impl ProgramGroup {
     /// Starts the program of one service. A program that still runs for the service is killed.
     ///
     /// # Errors
-    /// [`StartError::Io`] when the operating system does not start it.
+    /// [`StartError::Failed`] when the operating system does not start it.
     pub fn start(&mut self, service: Service) -> Result<(), StartError> {
         let program = Program::start(&mut self.command(service))?;
         self.running.insert(service, program);
@@ -119,7 +119,7 @@ impl ProgramGroup {
             let output = program.terminate(LIMIT).await?;
             if let Service::Device(_) = service {
                 let report = serde_json::from_str(&output);
-                totals.add(&report.map_err(StartError::service("reading the report of", service))?);
+                totals.add(&report.map_err(StartError::of(format!("reading the report of {service}")))?);
             }
         }
         Ok(totals)
@@ -214,7 +214,7 @@ impl ProgramGroup {
                 revoked: None,
             })
         });
-        let identity = identity.transpose().map_err(StartError::service("starting", Service::Leader))?;
+        let identity = identity.transpose().map_err(StartError::of("starting the leader".into()))?;
         let (connector, cloud) = (Connector::default().with_identity(identity), self.cloud_url());
         while !is_ready(&connector, &cloud).await.unwrap_or(false) {
             let ended = self.ended();

@@ -63,13 +63,11 @@ impl SiteSettings {
 /// A group that cannot be started or stopped.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// A service did not start, or had already stopped by itself when it was to be stopped.
-    #[error("{action} {service}: {source}")]
-    Service {
-        /// `starting` or `stopping`.
-        action: &'static str,
-        /// The service.
-        service: Service,
+    /// An operation failed: a service did not start, had already stopped by itself, or the operating system refuses the operation.
+    #[error("{operation}: {source}")]
+    Failed {
+        /// The operation, such as `starting the leader`.
+        operation: String,
         /// The reason.
         source: Box<dyn Error + Send + Sync>,
     },
@@ -89,26 +87,12 @@ pub enum StartError {
         /// Paths that were tried.
         tried: String,
     },
-    /// The operating system refuses an operation.
-    #[error("{operation}: {source}")]
-    Io {
-        /// The operation.
-        operation: String,
-        /// The reason.
-        source: std::io::Error,
-    },
 }
 
 impl StartError {
-    pub(super) fn service<E: Into<Box<dyn Error + Send + Sync>>>(
-        action: &'static str,
-        service: Service,
-    ) -> impl FnOnce(E) -> Self {
-        move |source| Self::Service { action, service, source: source.into() }
-    }
-
-    pub(super) fn io(operation: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
-        move |source| Self::Io { operation: operation.into(), source }
+    /// Makes the error of an operation from the reason.
+    pub(super) fn of<E: Into<Box<dyn Error + Send + Sync>>>(operation: String) -> impl FnOnce(E) -> Self {
+        move |source| Self::Failed { operation, source: source.into() }
     }
 }
 

@@ -24,7 +24,7 @@ const SEND_AGAIN_MS: u32 = 10_000;
 /// Awaited samples.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct AwaitedSamples {
-    samples: BTreeMap<SampleId, Awaited>,
+    pub(super) samples: BTreeMap<SampleId, Awaited>,
     /// Whether the connection to the broker is lost. Then no answer can come, so no sample is dropped.
     is_disconnected: bool,
 }
@@ -43,18 +43,6 @@ impl AwaitedSamples {
         self.samples.contains_key(&sample)
     }
 
-    pub(super) fn remove(&mut self, sample: SampleId) {
-        self.samples.remove(&sample);
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.samples.len()
-    }
-
-    pub(super) fn ids(&self) -> impl Iterator<Item = SampleId> + '_ {
-        self.samples.keys().copied()
-    }
-
     /// Adds a sample; if there are too many, takes out the sample with the lowest id and returns it.
     fn insert(&mut self, sample: SampleId, awaited: Awaited) -> Option<(SampleId, Dropped)> {
         self.samples.insert(sample, awaited);
@@ -69,10 +57,8 @@ impl AwaitedSamples {
         if self.is_disconnected {
             return None;
         }
-        let awaited = self.samples.get(&sample).filter(|awaited| awaited.due <= now)?;
-        let reason = awaited.reason;
-        self.samples.remove(&sample);
-        Some(reason)
+        self.samples.get(&sample).filter(|awaited| awaited.due <= now)?;
+        self.samples.remove(&sample).map(|awaited| awaited.reason)
     }
 }
 
@@ -201,7 +187,7 @@ mod tests {
         assert!((1..=last).all(|sample| samples.insert(SampleId(sample), awaited(9)).is_none()));
         assert_eq!(samples.insert(SampleId(last), awaited(9)), None, "it is there already");
         let lowest = samples.insert(SampleId(last + 1), awaited(9));
-        assert_eq!((lowest, samples.len()), (Some((SampleId(1), Dropped::Unanswered)), MAX_AWAITED));
+        assert_eq!((lowest, samples.samples.len()), (Some((SampleId(1), Dropped::Unanswered)), MAX_AWAITED));
     }
 
     #[test]
@@ -213,6 +199,6 @@ mod tests {
         assert_eq!(samples.take_due(SampleId(1), Micros(9)), None);
         samples.is_disconnected = false;
         assert_eq!(samples.take_due(SampleId(1), Micros(9)), Some(Dropped::Unanswered));
-        assert_eq!((samples.take_due(SampleId(1), Micros(9)), samples.len()), (None, 0));
+        assert_eq!((samples.take_due(SampleId(1), Micros(9)), samples.samples.len()), (None, 0));
     }
 }

@@ -53,19 +53,8 @@ impl Leader {
         self.end(sample, (answer, None), left, None);
     }
 
-    /// Decides a sample under `policy`, the policy of the device that decided by itself.
-    pub(super) fn decide_under(
-        &mut self,
-        sample: SampleId,
-        answer: ExitAnswer,
-        left: LeaveReason,
-        policy: PolicyId,
-    ) {
-        self.end(sample, (answer, None), left, Some(policy));
-    }
-
-    /// Ends a sample with an answer, or undecided.
-    fn end(
+    /// Ends a sample with an answer, or undecided. `policy` is that of a device that decided by itself.
+    pub(super) fn end(
         &mut self,
         sample: SampleId,
         (answer, undecided): (ExitAnswer, Option<Undecided>),

@@ -9,7 +9,7 @@ use super::Leader;
 use crate::cascade::ExitAnswer;
 use crate::exit::Assessment;
 use crate::leader::clock_offsets::Allowed;
-use crate::leader::implausible::Implausible;
+use crate::leader::implausible::{Implausible, Limit};
 use crate::leader::open_sample::{OpenSample, Stage};
 use crate::leader::plausible_ids::Claim;
 use crate::leader::{Action, Generation, Micros};
@@ -103,7 +103,7 @@ impl Leader {
             answer,
             is_our_policy.then(|| network.policy.of(Exit::DEVICE).threshold_confidence(1)),
         );
-        self.decide_under(message.sample, answer, LeaveReason::Sure, policy);
+        self.end(message.sample, (answer, None), LeaveReason::Sure, Some(policy));
     }
 
     /// Whether the network has the slot of the message, and answers of this kind and size.
@@ -203,7 +203,9 @@ impl Leader {
         } else {
             self.state.clock_offsets.ahead(slot, allowed, up)
         };
-        ahead.map_or(Ok(()), |off| Err(Implausible::ahead_of_group(sample, off)))
+        // The id becomes plausible with time.
+        let ahead = ahead.map(|off| Implausible { sample, limit: Limit::Group(off), is_final: false });
+        ahead.map_or(Ok(()), Err)
     }
 
     /// Measures the clock of a device by a message that it sent in time.
@@ -314,7 +316,7 @@ impl Leader {
         open.stages.opened_us = age_us.max(1);
         self.state.timers.push(open.due, sample);
         self.state.newest = self.state.newest.max(sample);
-        self.state.awaited.remove(sample);
+        self.state.awaited.samples.remove(&sample);
         self.state.open.insert(sample, open);
         self.actions.push(Action::Open(sample));
     }

@@ -72,15 +72,6 @@ impl EarlyContent {
 }
 
 impl EarlyAnswers {
-    /// Forgets every answer.
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    fn of_slot(&self, slot: Slot) -> usize {
-        self.0.iter().filter(|held| held.message.slot == slot).count()
-    }
-
     /// Takes out the answers for which `passes` holds.
     fn take(&mut self, passes: impl Fn(&EarlyAnswer) -> bool) -> Vec<EarlyAnswer> {
         self.0.extract_if(.., |held| passes(held)).collect()
@@ -103,7 +94,8 @@ impl Leader {
     /// Holds an early message.
     pub(super) fn hold(&mut self, message: DeviceMessage, content: EarlyContent) {
         self.refuse_expired();
-        if self.state.early.of_slot(message.slot) == MAX_HELD {
+        let of_slot = self.state.early.0.iter().filter(|held| held.message.slot == message.slot);
+        if of_slot.count() == MAX_HELD {
             return self.count_implausible(message.slot);
         }
         self.state.early.0.push(EarlyAnswer { message, received: self.state.now, content });
@@ -119,15 +111,11 @@ impl Leader {
             self.state.early.take(|held| held.message.sample == sample)
         {
             let held_ms = u16::try_from(self.state.now.since(received) / 1000).unwrap_or(u16::MAX);
-            let age_ms = message.age_ms.saturating_add(held_ms);
-            self.take_content(DeviceMessage { age_ms, ..message }, &content);
-        }
-    }
-
-    fn take_content(&mut self, message: DeviceMessage, content: &EarlyContent) {
-        match content.as_answer() {
-            Ok(answer) => self.take_answer(message, answer),
-            Err(features) => self.take_features(message, Some(features)),
+            let message = DeviceMessage { age_ms: message.age_ms.saturating_add(held_ms), ..message };
+            match content.as_answer() {
+                Ok(answer) => self.take_answer(message, answer),
+                Err(features) => self.take_features(message, Some(features)),
+            }
         }
     }
 

@@ -19,6 +19,7 @@ use headwater_protocol::{
 use serde::{Deserialize, Serialize};
 
 use self::device_answers::DeviceMessage;
+use self::early_answers::EarlyAnswers;
 use self::escalation::EdgeSender;
 use crate::bundle::PerNetwork;
 use crate::leader::clock_offsets::{Allowed, ClockOff};
@@ -129,7 +130,7 @@ impl Leader {
     pub fn begin_numbering(&mut self, actions: &mut Vec<Action>) {
         std::mem::swap(&mut self.actions, actions);
         self.drop_all_awaited();
-        self.state.early.clear();
+        self.state.early = EarlyAnswers::default();
         self.actions.push(Action::Numbering(None));
         self.state.closed.forget_ids();
         self.state.newest = SampleId(0);
@@ -227,7 +228,7 @@ impl Leader {
 
     /// Number of samples that were triggered, or open at a restart, and that no device has answered.
     pub fn awaited_samples(&self) -> usize {
-        self.state.awaited.len()
+        self.state.awaited.samples.len()
     }
 
     /// The latest trigger that is too far ahead to be believed before a second one near it comes.
@@ -237,7 +238,7 @@ impl Leader {
 
     /// Samples that are open or awaited, the open ones first.
     pub fn unfinished_samples(&self) -> impl Iterator<Item = SampleId> + '_ {
-        self.open_samples().chain(self.state.awaited.ids())
+        self.open_samples().chain(self.state.awaited.samples.keys().copied())
     }
 
     /// The account that devices are sent, with at most [`SettledNotice::MAX_LATE`] late samples and the ranges of samples that were closed

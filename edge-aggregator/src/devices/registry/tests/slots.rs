@@ -165,6 +165,22 @@ fn devices_whose_births_come_first_outlast_made_up_births_until_their_statuses_c
 }
 
 #[test]
+fn a_device_that_is_crowded_out_counts_as_forgotten_once() {
+    let mut group = Group::new();
+    for i in 0..=MAX_DEVICES {
+        group.birth(&format!("no-{i}"), 0, 1);
+    }
+    assert_eq!(group.registry.counts.lock().forgotten_devices, 1);
+    for i in 0..MAX_STRANGERS {
+        group.after(MOMENT);
+        group.index(&format!("made-up-{i}"));
+    }
+    assert_eq!(group.registry.counts.lock().forgotten_devices, 1, "its place was taken");
+    group.index("one-more");
+    assert_eq!(group.registry.counts.lock().forgotten_devices, 2);
+}
+
+#[test]
 fn a_forgotten_name_that_comes_back_is_another_device() {
     let mut group = Group::new();
     let first = group.index("b");

@@ -14,7 +14,8 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use headwater_calibration::number_file::write_whole;
 use headwater_calibration::promise::by_missing::Certificate;
 use headwater_calibration::promise::{CalibrationPart, Target};
@@ -33,8 +34,8 @@ use super::dataset::Dataset;
 use super::kept_apart::learnt_samples_warning;
 use super::output::print_error;
 use super::output_files::{OutputFile, check_not_read, check_output_files};
-use super::progress::SlowStatus;
-use super::{Failure, open_bundle};
+use super::progress::StatusLine;
+use super::{Failure, open_bundle, usage};
 use parts::{needed, too_few_groups};
 
 /// Loss, in points, for which the rule of the exits is chosen if no loss is asked for.
@@ -80,8 +81,8 @@ pub(crate) struct Tune {
     macs: Option<f64>,
     /// Measure of the loss: `net`, the accuracy lost against the last exit; `losses`, the stricter one, answers that are wrong where the last exit is
     /// right, whatever an earlier exit wins.
-    #[arg(long, value_enum, default_value = "net")]
-    promise: BoundName,
+    #[arg(long, value_parser = bound_parser(), default_value = "net")]
+    promise: Bound,
     /// Probability with which a promised loss holds over the draw of the calibration part.
     #[arg(long, value_name = "P", default_value_t = USUAL_CONFIDENCE, allow_negative_numbers = true)]
     confidence: f64,
@@ -131,20 +132,10 @@ pub(crate) struct Tune {
     json: bool,
 }
 
-/// Bounds on the command line.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum BoundName {
-    Net,
-    Losses,
-}
-
-impl BoundName {
-    fn bound(self) -> Bound {
-        match self {
-            Self::Net => Bound::Net,
-            Self::Losses => Bound::Losses,
-        }
-    }
+/// Reads the name of a bound.
+fn bound_parser() -> impl TypedValueParser<Value = Bound> {
+    let names = PossibleValuesParser::new(["net", "losses"]);
+    names.map(|name| if name == "net" { Bound::Net } else { Bound::Losses })
 }
 
 /// Settings of a bundle, the parts they were measured on, and the choice.
@@ -170,11 +161,6 @@ struct Tuned<'a> {
     splits: Option<SplitReport>,
 }
 
-/// Fails with exit code 2, for a mistake in the usage.
-fn usage<T>(text: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure::usage(anyhow::anyhow!(text.into())))
-}
-
 impl Tune {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let (target, targets) = (self.target()?, self.targets()?);
@@ -190,7 +176,7 @@ impl Tune {
         warning.iter().for_each(|warning| print_error(&format!("warning: {warning}")));
         let samples = self.validation_samples(&parts)?;
         targets.check_macs(cost.least_macs(&samples)).map_err(Failure::usage)?;
-        let mut status = SlowStatus::new();
+        let mut status = StatusLine::of_slow_work();
         let validation = self.run_part(&bundle, samples, Part::Validation, &mut status)?.swap_remove(0);
         let calibration = self.calibration(&bundle, &parts, &mut status)?;
 
@@ -276,7 +262,7 @@ impl Tune {
             return usage(format!("--missing: expected 0 to below 1, found {missing}"));
         }
         let confidence = 1.0 - (1.0 - confidence) / f64::from(simultaneous);
-        Ok(Target { bound: promise.bound(), loss: loss_points / 100.0, confidence })
+        Ok(Target { bound: promise, loss: loss_points / 100.0, confidence })
     }
 
     /// The targets. A command without a target needs `--frontier`, and must not have `--out`.
@@ -329,7 +315,7 @@ impl Tune {
         validation: &CostedPart<'_>,
         settings: &[Setting],
         bound: Bound,
-        status: &mut SlowStatus,
+        status: &mut StatusLine,
     ) -> Vec<(usize, MeasuredCost)> {
         if self.frontier.is_none() {
             return Vec::new();

@@ -18,7 +18,7 @@ use headwater_inference::policy::Bound;
 use headwater_samples::Part;
 
 use super::super::kept_apart::learnt_calibration_part;
-use super::super::progress::SlowStatus;
+use super::super::progress::StatusLine;
 use super::{Failure, Tune, usage};
 
 /// Number of masks of missing devices that are drawn for each calibration sample of a `net` promise.
@@ -86,9 +86,9 @@ impl Tune {
         bundle: &Bundle,
         samples: Samples,
         part: Part,
-        status: &mut SlowStatus,
+        status: &mut StatusLine,
     ) -> Result<Vec<PartOfBundle>, Failure> {
-        let masks = match (part, self.promise.bound()) {
+        let masks = match (part, self.promise) {
             (Part::Calibration, Bound::Net) if self.missing > 0.0 && self.by_missing.is_none() => NET_MASKS,
             _ => 1,
         };
@@ -118,7 +118,7 @@ impl Tune {
         &self,
         bundle: &Bundle,
         parts: &Parts,
-        status: &mut SlowStatus,
+        status: &mut StatusLine,
     ) -> Result<Result<Vec<PartOfBundle>, String>, Failure> {
         let (data, count) = (&self.dataset.data, parts.data.len(Part::Calibration));
         if count == 0 {

@@ -31,14 +31,21 @@ impl Tune {
         let figures = part.figures(policy);
         let chosen = &tuned.validation.figures(policy);
         if self.json {
+            let mut measured = figures_json(&figures, tuned.criteria.bound);
+            measured["part"] = part_name.into();
+            measured["samples"] = part.samples.len().into();
+            measured["groups"] = json!(part.samples.group_count());
+            measured["body_bytes"] = json!(cost.body_bytes);
+            measured["macs"] = json!(cost.macs);
+            measured["interval_confidence"] = CONFIDENCE.into();
+            measured["costs_are"] = NOT_PROMISED.into();
+            measured["above"] = tuned.missed_targets(&figures).iter().map(|measure| measure.flag()).collect();
             let mut value = self.json_of(tuned, Some(policy));
             value["chosen"] = json!({
                 "thresholds": thresholds(tuned, policy),
                 "validation": figures_json(chosen, tuned.criteria.bound),
-                "measured": measured_json(part_name, &part, &cost, &figures, tuned.criteria.bound),
+                "measured": measured,
             });
-            value["chosen"]["measured"]["above"] =
-                tuned.missed_targets(&figures).iter().map(|measure| measure.flag()).collect();
             value["promises"] = json!(policy.promises);
             value["policy"] = json!(policy);
             if !tuned.certificates.is_empty() {
@@ -280,24 +287,6 @@ pub(super) fn figures_json(figures: &Figures, bound: Bound) -> Value {
     value["losses_points"] = json!(Measure::Loss.of(figures, Bound::Losses));
     value["body_bytes"] = json!(figures.mean.body_bytes);
     value["macs"] = json!(figures.mean.macs);
-    value
-}
-
-fn measured_json(
-    part: &str,
-    of: &CostedPart<'_>,
-    cost: &MeasuredCost,
-    figures: &Figures,
-    bound: Bound,
-) -> Value {
-    let mut value = figures_json(figures, bound);
-    value["part"] = part.into();
-    value["samples"] = of.samples.len().into();
-    value["groups"] = json!(of.samples.group_count());
-    value["body_bytes"] = json!(cost.body_bytes);
-    value["macs"] = json!(cost.macs);
-    value["interval_confidence"] = CONFIDENCE.into();
-    value["costs_are"] = NOT_PROMISED.into();
     value
 }
 

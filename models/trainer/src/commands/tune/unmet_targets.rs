@@ -1,12 +1,13 @@
 //! Targets that cannot be met together, and the nearest settings that can be had.
 
 use headwater_calibration::tuning::choice::{Measure, Nearest};
+use headwater_inference::policy::Bound;
 use serde_json::{Value, json};
 
 use super::super::output::quoted;
 use super::super::print_json;
 use super::result::figures_json;
-use super::{BoundName, Failure, Tune, Tuned, USUAL_CONFIDENCE};
+use super::{Failure, Tune, Tuned, USUAL_CONFIDENCE};
 
 impl Tune {
     /// Prints the result as JSON if `--json` asks for it, and fails with a message that names the targets that can be kept.
@@ -77,7 +78,7 @@ impl Tune {
         for (flag, value) in data {
             words.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value.to_string()]));
         }
-        if self.promise != BoundName::Net {
+        if self.promise != Bound::Net {
             words.extend(["--promise".to_owned(), "losses".to_owned()]);
         }
         if kept.contains(&Measure::Loss) {

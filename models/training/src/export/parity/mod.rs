@@ -43,34 +43,9 @@ pub enum ParityError {
     /// The engine refuses or fails, or the bundle lacks a section.
     #[error(transparent)]
     Section(#[from] SectionError),
-    /// A float differs.
-    #[error("parity, {output} of {at}: expected {expected} as trained, found {found} in engine {engine}")]
-    Float {
-        /// `scores`, `features` or `logits`.
-        output: &'static str,
-        /// Name of the engine.
-        engine: String,
-        /// Section and sample.
-        at: String,
-        /// Value of the trained network.
-        expected: f32,
-        /// Value of the engine.
-        found: f32,
-    },
-    /// A bit differs, and the trained input of the sign is not within [`SIGN_TOLERANCE`] of 0.
-    #[error(
-        "parity, features of {at}, bit {bit}: expected {expected:+} in front of the sign as trained, engine {engine} has the other sign"
-    )]
-    Bit {
-        /// Name of the engine.
-        engine: String,
-        /// Section and sample.
-        at: String,
-        /// Index of the bit in the map.
-        bit: usize,
-        /// Input of the sign in the trained network.
-        expected: f32,
-    },
+    /// A float differs, or a bit whose trained input of the sign is not within [`SIGN_TOLERANCE`] of 0.
+    #[error("parity, {0}")]
+    Differs(String),
 }
 
 impl Parity {
@@ -94,9 +69,17 @@ impl Parity {
         }
     }
 
+    /// The error for a float of `scores`, `features` or `logits`; `at` names section and sample.
+    fn differs(&self, output: &str, at: &str, expected: f32, found: f32) -> ParityError {
+        ParityError::Differs(format!(
+            "{output} of {at}: expected {expected} as trained, found {found} in engine {}",
+            self.engine
+        ))
+    }
+
     fn compare_floats(
         &mut self,
-        output: &'static str,
+        output: &str,
         at: &str,
         expected: &[f32],
         found: &[f32],
@@ -104,13 +87,7 @@ impl Parity {
         for (&expected, &found) in expected.iter().zip(found) {
             let difference = (expected - found).abs() / expected.abs().max(1.0);
             if difference.is_nan() || difference > FLOAT_TOLERANCE {
-                return Err(ParityError::Float {
-                    output,
-                    engine: self.engine.clone(),
-                    at: at.into(),
-                    expected,
-                    found,
-                });
+                return Err(self.differs(output, at, expected, found));
             }
             self.largest_difference = self.largest_difference.max(difference);
         }
@@ -133,13 +110,7 @@ impl Parity {
                 continue;
             }
             if ![-tolerance, tolerance].iter().any(|off| round(expected + off) == found) {
-                return Err(ParityError::Float {
-                    output: "scores",
-                    engine: self.engine.clone(),
-                    at: at.into(),
-                    expected: rounded,
-                    found,
-                });
+                return Err(self.differs("scores", at, rounded, found));
             }
             self.scores_between_levels += 1;
         }
@@ -151,12 +122,10 @@ impl Parity {
         for (bit, &expected) in before_sign.iter().enumerate() {
             if (expected >= 0.0) != (packed[bit / 8] >> (bit % 8) & 1 == 1) {
                 if expected.abs() >= SIGN_TOLERANCE {
-                    return Err(ParityError::Bit {
-                        engine: self.engine.clone(),
-                        at: at.into(),
-                        bit,
-                        expected,
-                    });
+                    return Err(ParityError::Differs(format!(
+                        "features of {at}, bit {bit}: expected {expected:+} in front of the sign as trained, engine {} has the other sign",
+                        self.engine
+                    )));
                 }
                 self.bits_at_threshold += 1;
             }
