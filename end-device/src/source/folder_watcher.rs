@@ -87,7 +87,7 @@ fn stamped(files: Vec<PathBuf>) -> Vec<(PathBuf, FileStamp)> {
 struct FolderScan {
     /// Stamps of the files, and whether each was taken, by the hash of their paths, which may be long and many.
     known: HashMap<u64, (FileStamp, bool)>,
-    /// What the last scan left out.
+    /// Files and folders that the last scan left out.
     left_out: LeftOut,
     last: Option<SystemTime>,
 }

@@ -23,7 +23,7 @@ const MAX_DEPTH: usize = 8;
 #[derive(Default)]
 pub(crate) struct ImageFiles {
     pub(crate) paths: Vec<PathBuf>,
-    /// What is left out beyond [`MAX_FILES`] or [`MAX_FOLDERS`]: the lowest names, most often the oldest dates.
+    /// Files and folders left out beyond [`MAX_FILES`] or [`MAX_FOLDERS`]: the lowest names, most often the oldest dates.
     pub(crate) left_out: LeftOut,
     /// By reason: entries that are passed over, and one of them. Hidden entries and folders of the system are not counted.
     pub(crate) passed_over: BTreeMap<&'static str, (u64, PathBuf)>,

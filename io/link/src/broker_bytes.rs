@@ -20,7 +20,7 @@ const FIRST_BYTES: usize = 8;
 /// Reason code "unspecified error", which every packet of a broker may have.
 const UNSPECIFIED: u8 = 0x80;
 
-/// What the broker sent on the latest connection, as far as a failure or a refusal needs it.
+/// Facts of the latest connection, as far as a failure or a refusal needs them.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Whether the connection was opened, with TLS where the address asks for it.

@@ -216,8 +216,8 @@ fn mistreat(mut sent: Changed, mischief: Mischief, count: u64, held_back: &mut V
             thread::sleep(Duration::from_millis(60));
         }
         Mischief::Cut => sent.ends = harm(count >= 40),
-        Mischief::Reorder if !held_back.is_empty() => sent.bytes.append(held_back),
-        Mischief::Reorder if harm(count.is_multiple_of(10)) => {
+        Mischief::Reorder if harm(!held_back.is_empty()) => sent.bytes.append(held_back),
+        Mischief::Reorder if count.is_multiple_of(10) => {
             *held_back = sent.bytes;
             return None;
         }
@@ -351,7 +351,7 @@ pub async fn run(
     }
 }
 
-/// What a member logs that refuses a broker of another authority.
+/// Text in the log of a member that refuses a broker of another authority.
 const REFUSAL: &str = "it is of another authority than `tls.authority_file`";
 
 /// Runs a broker with the certificate of another authority in the place of the site's broker for `time`, and until every device and the
