@@ -90,7 +90,7 @@ fn png_chunk(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
 }
 
 fn png_with(exif: &[u8], file: &[u8]) -> Vec<u8> {
-    // Behind the header, which ends at byte 33.
+    // The chunk goes after the header, which ends at byte 33.
     [&file[..33], &png_chunk(b"eXIf", exif), &file[33..]].concat()
 }
 
