@@ -1,7 +1,13 @@
 //! The registry of a process: metrics by name, and their text for Prometheus.
 
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use prometheus::core::Collector;
-use prometheus::{Encoder, IntGaugeVec, Opts, Registry, TEXT_FORMAT, TextEncoder};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntGaugeVec, Opts, Registry, TEXT_FORMAT, TextEncoder};
 
 /// Bucket bounds of durations, seconds.
 pub const DURATION_BUCKETS_S: [f64; 16] = [
@@ -15,9 +21,16 @@ pub const METRICS_CONTENT_TYPE: &str = TEXT_FORMAT;
 ///
 /// Names and labels are constants of the program: a method that declares a metric panics when the name is malformed or declared
 /// twice.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Metrics {
     registry: Registry,
+    pub(crate) reports: Arc<Mutex<Vec<Box<dyn Families>>>>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").field("registry", &self.registry).finish_non_exhaustive()
+    }
 }
 
 impl Metrics {
@@ -39,15 +52,26 @@ impl Metrics {
 
     /// All metrics in the Prometheus text format 0.0.4.
     pub fn text(&self) -> String {
-        let mut text = Vec::new();
-        // Encoding fails for a family without a name, which the registry refuses, and for a writer that fails.
-        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut text);
-        String::from_utf8(text).unwrap_or_default()
+        let mut text = String::new();
+        // Encoding fails for a family without a name, which the registry refuses, or without metrics, which has no lines.
+        let mut write = |families: &[MetricFamily]| _ = TextEncoder::new().encode_utf8(families, &mut text);
+        write(&self.registry.gather());
+        for reports in self.reports.lock().iter() {
+            // One family at a time: those of a thousand groups together take four times the memory of their text.
+            reports.each_family(&mut |family| write(&[family]));
+        }
+        text
     }
 
     pub(crate) fn register_collector(&self, collector: Box<dyn Collector>) {
         self.registry.register(collector).expect("each metric is declared once");
     }
+}
+
+/// Reports of any type.
+pub(crate) trait Families: Any + Send {
+    /// Reads the reports and gives their metrics family by family.
+    fn each_family(&self, take: &mut dyn FnMut(MetricFamily));
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Metrics that are read from a report of a service at each request for the metrics.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
-use crate::metrics::{DURATION_BUCKETS_S, Metrics};
+use crate::metrics::{DURATION_BUCKETS_S, Families, Metrics};
 
 /// Durations counted by the buckets of [`DURATION_BUCKETS_S`], as part of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,18 +155,44 @@ impl<R> ReportMetric<R> {
         Self { name, help, kind: MetricType::GAUGE, values: Values::ByTwoLabels { labels, read } }
     }
 
-    fn desc(&self, constant: &HashMap<String, String>) -> Desc {
-        let labels = match self.values {
-            Values::One(_) | Values::Durations(_) => Vec::new(),
-            Values::ByLabel { label, .. } | Values::DurationsByLabel { label, .. } => vec![label.to_owned()],
-            Values::ByTwoLabels { labels, .. } => labels.map(str::to_owned).to_vec(),
+    /// The declaration, with the names of the labels that stand on every metric of the report.
+    fn desc(&self, shared: &[LabelPair]) -> Desc {
+        let own: &[&str] = match &self.values {
+            Values::One(_) | Values::Durations(_) => &[],
+            Values::ByLabel { label, .. } | Values::DurationsByLabel { label, .. } => &[*label],
+            Values::ByTwoLabels { labels, .. } => labels,
         };
-        Desc::new(self.name.into(), self.help.into(), labels, constant.clone())
+        let labels =
+            shared.iter().map(LabelPair::name).chain(own.iter().copied()).map(str::to_owned).collect();
+        Desc::new(self.name.into(), self.help.into(), labels, HashMap::new())
             .expect("the name and the labels are constants of the program")
     }
 
-    fn family(&self, report: &R, constant: &HashMap<String, String>) -> MetricFamily {
-        let found: Vec<(Labels, Metric)> = match self.values {
+    /// The metrics of several reports, each beside the labels that stand on every metric of it.
+    fn family<'a>(&self, reports: impl IntoIterator<Item = (&'a [LabelPair], &'a R)>) -> MetricFamily
+    where
+        R: 'a,
+    {
+        let metrics = reports.into_iter().flat_map(|(shared, report)| {
+            self.labelled(report).into_iter().map(move |(own, mut metric)| {
+                let own = own.into_iter().map(|(name, value)| pair(name, value));
+                let mut labels: Vec<_> = shared.iter().cloned().chain(own).collect();
+                labels.sort();
+                metric.set_label(labels);
+                metric
+            })
+        });
+        let mut family = MetricFamily::default();
+        family.set_name(self.name.into());
+        family.set_help(self.help.into());
+        family.set_field_type(self.kind);
+        family.set_metric(metrics.collect());
+        family
+    }
+
+    /// The metrics of a report, each beside its own labels.
+    fn labelled(&self, report: &R) -> Vec<(Labels, Metric)> {
+        match self.values {
             Values::One(read) => vec![(Vec::new(), self.metric(read(report)))],
             Values::ByLabel { label, known, read } => {
                 let mut values = read(report);
@@ -183,20 +210,7 @@ impl<R> ReportMetric<R> {
                 let values = read(report).into_iter();
                 values.map(|(value, counts)| (vec![(label, value.into())], counts.metric())).collect()
             }
-        };
-        let metrics = found.into_iter().map(|(own, mut metric)| {
-            let constant = constant.iter().map(|(name, value)| (name.as_str(), value.clone()));
-            let mut labels: Vec<_> = constant.chain(own).map(|(name, value)| pair(name, value)).collect();
-            labels.sort();
-            metric.set_label(labels);
-            metric
-        });
-        let mut family = MetricFamily::default();
-        family.set_name(self.name.into());
-        family.set_help(self.help.into());
-        family.set_field_type(self.kind);
-        family.set_metric(metrics.collect());
-        family
+        }
     }
 
     /// A counter or gauge without labels.
@@ -299,35 +313,67 @@ macro_rules! certificate_metrics {
 impl Metrics {
     /// Registers the metrics of a report; `read` makes the report at each request for the metrics.
     ///
-    /// `labels` stand on every metric, for example the group in a process of several groups.
+    /// `labels` stand on every metric, for example the group in a process of several groups. Reports of the same `metrics` must differ
+    /// in the values of their labels and agree in the names.
     pub fn register_report<R: 'static>(
         &self,
         metrics: &'static [ReportMetric<R>],
         labels: &[(&str, &str)],
         read: impl Fn() -> R + Send + Sync + 'static,
     ) {
-        let labels = labels.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let descs = metrics.iter().map(|metric| metric.desc(&labels)).collect();
-        self.register_collector(Box::new(ReportCollector { metrics, labels, descs, read }));
+        let labels: Vec<_> = labels.iter().map(|&(name, value)| pair(name, value.to_owned())).collect();
+        let source = Source { labels, read: Box::new(read) };
+        let mut reports = self.reports.lock();
+        let mut same = reports
+            .iter_mut()
+            .filter_map(|reports| (&mut **reports as &mut dyn Any).downcast_mut::<Reports<R>>());
+        // By name: a constant may have several addresses.
+        if let Some(same) = same.find(|reports| {
+            reports.metrics.iter().map(|metric| metric.name).eq(metrics.iter().map(|metric| metric.name))
+        }) {
+            same.sources.push(source);
+            return;
+        }
+        self.register_collector(Box::new(Declared(
+            metrics.iter().map(|metric| metric.desc(&source.labels)).collect(),
+        )));
+        reports.push(Box::new(Reports { metrics, sources: vec![source] }));
     }
 }
 
-/// A report in the form that the registry takes.
-struct ReportCollector<R: 'static, F> {
-    metrics: &'static [ReportMetric<R>],
-    labels: HashMap<String, String>,
-    descs: Vec<Desc>,
-    read: F,
-}
+/// Declares the metrics of reports to the registry, which refuses a name that is malformed or taken. It collects nothing: the registry
+/// would hold the metrics of all groups at once.
+struct Declared(Vec<Desc>);
 
-impl<R, F: Fn() -> R + Send + Sync> Collector for ReportCollector<R, F> {
+impl Collector for Declared {
     fn desc(&self) -> Vec<&Desc> {
-        self.descs.iter().collect()
+        self.0.iter().collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let report = (self.read)();
-        self.metrics.iter().map(|metric| metric.family(&report, &self.labels)).collect()
+        Vec::new()
+    }
+}
+
+/// Reports with the same metrics, such as those of the groups of a process.
+struct Reports<R: 'static> {
+    metrics: &'static [ReportMetric<R>],
+    sources: Vec<Source<R>>,
+}
+
+/// What makes a report, with the labels that stand on every metric of it.
+struct Source<R> {
+    labels: Vec<LabelPair>,
+    read: Box<dyn Fn() -> R + Send + Sync>,
+}
+
+impl<R> Families for Reports<R> {
+    fn each_family(&self, take: &mut dyn FnMut(MetricFamily)) {
+        let reports: Vec<_> =
+            self.sources.iter().map(|source| (source.labels.as_slice(), (source.read)())).collect();
+        for metric in self.metrics {
+            take(metric.family(reports.iter().map(|(labels, report)| (*labels, report))));
+        }
     }
 }
 
