@@ -1,9 +1,19 @@
 //! A device's answer to one sample: sent, kept in memory, spooled, and sent again until the leader settles the sample.
 
 use bytes::Bytes;
-use headwater_protocol::SampleId;
+use headwater_protocol::{FrameName, SampleId};
 
 use crate::timestamp::Timestamp;
+
+/// A captured sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Captured {
+    pub(crate) sample: SampleId,
+    /// Time of the capture, microseconds since the device's start.
+    pub(crate) captured_us: u64,
+    /// Name of the frame; `None` unless the device names its frames.
+    pub(crate) frame: Option<FrameName>,
+}
 
 /// An answered sample.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -92,7 +92,7 @@ impl Device {
         let PacketSizes { usual, rare } = PacketSizes::of_member(limits.largest_payload());
         link.needs = BrokerNeeds::of_member([usual, rare], false);
         let (link, incoming) = Link::start(link)?;
-        let source = source.start(settings.capture(), report.clone())?;
+        let source = source.start(settings.capture(), settings.name_frames, report.clone())?;
         let (stop, stop_receiver) = watch::channel(false);
         let (policies, policy_receiver) = watch::channel(None);
         let (connected_sender, connected) = watch::channel(false);
@@ -162,6 +162,11 @@ impl Device {
                 configuration.letter()
             ));
         }
+        if batch_ms > 0 && settings.name_frames {
+            return unfit(format!(
+                "name_frames: an answer with a name goes in a message of its own: expected batch_ms = 0, found {batch_ms}"
+            ));
+        }
         let policy = device.policy.as_ref().map_or(bundle.policy(), |(policy, _)| policy);
         let max_batch_ms = u64::from(policy.max_batch_ms());
         if batch_ms > max_batch_ms {
@@ -194,7 +199,7 @@ impl Device {
         }
         if settings.capture() == Capture::Source && !source.has_own_timing() {
             let mistake =
-                "capture = \"source\": expected a source with its own timing: folder, watch or stdin";
+                "capture = \"source\": expected a source with its own timing, found an archive or snapshots";
             return unfit(mistake.into());
         }
         let (named, broken) = source.broken();

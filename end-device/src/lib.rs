@@ -53,7 +53,7 @@ pub use link_setup::subscriptions;
 pub use opened::OpenedDevice;
 pub use report::{DeviceCounts, DeviceReport, Sent};
 pub use settings::{
-    CaptureWord, DeviceSettings, Existing, FolderEnd, FolderSettings, HttpSettings, SourceSettings,
-    SourceWord, SpoolSettings, StdinFormat, StdinSettings, WatchSettings,
+    CaptureWord, CommandEnd, CommandSettings, DeviceSettings, Existing, FolderEnd, FolderSettings,
+    HttpSettings, SourceSettings, SourceWord, SpoolSettings, StdinFormat, StdinSettings, WatchSettings,
 };
 pub use source::{Frames, MAX_FRAME_BYTES, Source};

@@ -5,8 +5,8 @@ use headwater_inference::sections::{MapCoder, ScoreCoder};
 use headwater_link::{Link, LinkError, QoS};
 use headwater_protocol::bits::packed_len;
 use headwater_protocol::{
-    BatchEntry, BatchedAnswer, Body, Boot, EncodeError, HEADER_BYTES, Header, Kind, Limits, Message,
-    SampleId, Session, encode, encode_batch,
+    BatchEntry, BatchedAnswer, Body, Boot, EncodeError, FrameDetails, HEADER_BYTES, Header, Kind, Limits,
+    Message, SampleId, Session, encode, encode_batch, put_frame_details,
 };
 use parking_lot::MutexGuard;
 use tracing::error;
@@ -62,6 +62,20 @@ impl Publisher {
     /// # Errors
     /// When the body does not have the network's shapes.
     pub(crate) fn encode(&self, sample: SampleId, age: Age, body: Body<'_>) -> Result<Encoded, EncodeError> {
+        self.encode_named(sample, age, body, None)
+    }
+
+    /// Encodes a message as [`Publisher::encode`] does, with the name of its frame if there is one.
+    ///
+    /// # Errors
+    /// When the body does not have the network's shapes.
+    pub(crate) fn encode_named(
+        &self,
+        sample: SampleId,
+        age: Age,
+        body: Body<'_>,
+        frame: Option<FrameDetails<'_>>,
+    ) -> Result<Encoded, EncodeError> {
         let coded;
         let body = match (body, &self.maps) {
             (Body::Features(map), Some(coder)) => {
@@ -75,6 +89,9 @@ impl Publisher {
         let header = Header { late: age.is_late, session: self.session, sample, age_ms: age.ms };
         let mut payload = Vec::with_capacity(HEADER_BYTES + body.len());
         encode(&Message { header, body }, &self.limits, &mut payload)?;
+        if let Some(frame) = &frame {
+            put_frame_details(frame, &mut payload);
+        }
         Ok(Encoded {
             payload: payload.into(),
             kind: body.kind(),

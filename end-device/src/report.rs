@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use headwater_link::{Link, LinkError};
 use headwater_protocol::{BatchEntry, Boot, DeviceId, Kind, Slot};
-use headwater_telemetry::report;
+use headwater_telemetry::{DurationCounts, report};
 use parking_lot::{Mutex, MutexGuard};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tokio::sync::watch;
 use tracing::warn;
 
@@ -54,6 +54,11 @@ report! {
             "headwater_device_trigger_waits",
             "1 while a trigger far above the newest id waits for a second one near it."
         );
+        /// Frames of an archive are prepared before the start.
+        #[serde(serialize_with = "count_and_sum")]
+        preparation: DurationCounts =
+            durations("headwater_device_preparation_seconds", "Time to decode, cut out and resize a frame.")
+                => |durations| *durations;
         /// Frames of an archive are not counted.
         source_frames: u64 = counter("headwater_device_source_frames_total", "Frames from the source.");
         /// By kind: `broken`, `cut`, `stale`, ... Faults of an archive count in `broken_frames`.
@@ -178,6 +183,10 @@ pub(crate) struct Latest {
     pub(crate) refused_trigger: Option<String>,
     /// Faults in a row, without a frame between them, of a camera that gives no frames.
     pub(crate) away_faults: u64,
+    /// Size and format of the first frame.
+    pub(crate) format: Option<String>,
+    /// Why no frames come now, such as a command that has ended; `None` while they come.
+    pub(crate) waits: Option<String>,
 }
 
 impl SharedReport {
@@ -223,6 +232,11 @@ impl SharedReport {
         (counts.frozen, counts.is_refused) = (self.frozen().is_some(), self.latest().refusal.is_some());
         counts
     }
+}
+
+/// Durations as their number and their sum in microseconds.
+fn count_and_sum<S: Serializer>(durations: &DurationCounts, serializer: S) -> Result<S::Ok, S::Error> {
+    BTreeMap::from([("count", durations.count()), ("sum_us", durations.sum_us())]).serialize(serializer)
 }
 
 fn by_kind(sent: &BTreeMap<&'static str, Sent>, read: fn(&Sent) -> u64) -> Vec<(String, u64)> {

@@ -6,27 +6,25 @@ use std::sync::Arc;
 use std::thread;
 
 use headwater_inference::sections::{DeviceSection, TierOutput};
-use headwater_protocol::SampleId;
 use headwater_samples::View;
 use headwater_telemetry::WorkLoop;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::mpsc;
 
+use crate::answer::Captured;
 use crate::error::DeviceError;
 
 /// A captured view that waits for the section.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) sample: SampleId,
-    pub(crate) captured_us: u64,
+    pub(crate) captured: Captured,
     pub(crate) view: Vec<u8>,
 }
 
 /// Result of the section for one view.
 #[derive(Debug)]
 pub(crate) struct JobResult {
-    pub(crate) sample: SampleId,
-    pub(crate) captured_us: u64,
+    pub(crate) captured: Captured,
     /// Scores and features, or the failure.
     pub(crate) output: Result<TierOutput, String>,
 }
@@ -91,13 +89,13 @@ impl SectionRunner {
     }
 
     /// Runs the section on a view, or queues the view.
-    pub(crate) fn submit(&mut self, sample: SampleId, captured_us: u64, view: Cow<'_, View>) -> Submitted {
+    pub(crate) fn submit(&mut self, captured: Captured, view: Cow<'_, View>) -> Submitted {
         match self {
             Self::Inline { section, .. } => {
-                Submitted::Done(JobResult { sample, captured_us, output: output(section, &view.pixels) })
+                Submitted::Done(JobResult { captured, output: output(section, &view.pixels) })
             }
             Self::Thread(queue) => {
-                let job = Job { sample, captured_us, view: view.into_owned().pixels };
+                let job = Job { captured, view: view.into_owned().pixels };
                 queue.push(job).map_or(Submitted::Queued, Submitted::Shed)
             }
         }
@@ -159,10 +157,10 @@ fn run(
     queue: &JobQueue,
     (results, work_loop): (&mpsc::Sender<JobResult>, &WorkLoop),
 ) {
-    while let Some(Job { sample, captured_us, view }) = queue.next() {
+    while let Some(Job { captured, view }) = queue.next() {
         work_loop.begin_round();
         let output = output(&mut section, &view);
-        if results.blocking_send(JobResult { sample, captured_us, output }).is_err() {
+        if results.blocking_send(JobResult { captured, output }).is_err() {
             return;
         }
         work_loop.end_round();
@@ -181,10 +179,13 @@ fn output(section: &mut DeviceSection, view: &[u8]) -> Result<TierOutput, String
 
 #[cfg(test)]
 mod tests {
+    use headwater_protocol::SampleId;
+
     use super::*;
 
     fn job(id: u64) -> Job {
-        Job { sample: SampleId(id), captured_us: 0, view: Vec::new() }
+        let captured = Captured { sample: SampleId(id), captured_us: 0, frame: None };
+        Job { captured, view: Vec::new() }
     }
 
     #[test]
@@ -192,8 +193,8 @@ mod tests {
         let queue = JobQueue::new(2);
         assert!(queue.push(job(1)).is_none());
         assert!(queue.push(job(2)).is_none());
-        assert_eq!(queue.push(job(3)).map(|shed| shed.sample), Some(SampleId(1)));
-        assert_eq!(queue.next().map(|job| job.sample), Some(SampleId(2)));
+        assert_eq!(queue.push(job(3)).map(|shed| shed.captured.sample), Some(SampleId(1)));
+        assert_eq!(queue.next().map(|job| job.captured.sample), Some(SampleId(2)));
     }
 
     #[test]

@@ -81,6 +81,8 @@ impl Health for DeviceStatus {
                 faults: by_name(counts.frame_faults),
                 broken_frames: counts.broken_frames,
                 frozen: self.report.frozen(),
+                format: latest.format,
+                waits: latest.waits,
             },
             captures: CaptureStatus {
                 captured: counts.captured,

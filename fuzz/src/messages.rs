@@ -12,7 +12,8 @@ use std::fmt::Debug;
 use headwater_protocol::scores::floats;
 use headwater_protocol::{
     Batch, BatchedAnswer, Birth, Body, EdgeStatus, Header, LeaderClaim, Limits, ResultMessage,
-    ScoreEncoding, SettledNotice, Status, Trigger, TriggerMessage, decode, encode, encode_batch,
+    ScoreEncoding, SettledNotice, Status, Trigger, TriggerMessage, decode, encode, encode_batch, frame_details,
+    put_frame_details,
 };
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
@@ -61,6 +62,9 @@ fn check_binary(payload: &[u8], limits: &Limits) {
     let Ok(message) = decode(payload, limits) else { return };
     let mut written = Vec::new();
     encode(&message, limits, &mut written).expect("what decodes encodes under the same limits");
+    if let Some(details) = frame_details(payload, limits) {
+        put_frame_details(&details, &mut written);
+    }
     assert!(written == payload);
     match message.body {
         Body::EdgeFeatures { scores, .. } => assert!(floats(scores).all(f32::is_finite)),

@@ -91,7 +91,7 @@ async fn answer_call(shared: &Shared, call: &mut GrpcCall) -> Result<Vec<u8>, Re
         _ => {
             shared.metrics.counts().count_refused(Fault::WrongMethod);
             let path = clipped(&path);
-            let reason = format!("no method {path:?}: docs/protocol.md lists those of this service");
+            let reason = format!("no method {path:?}: docs/api.md lists those of this service");
             return Err(Refusal::new(Fault::WrongMethod, reason));
         }
     };

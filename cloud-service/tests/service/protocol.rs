@@ -338,11 +338,21 @@ fn routes() -> Vec<&'static str> {
 }
 
 #[test]
-fn the_page_of_the_protocol_has_every_endpoint_and_the_status_of_each_code() {
-    let page = include_str!("../../../docs/protocol.md");
+fn the_page_of_the_api_has_every_endpoint_parameter_and_limit_and_the_status_of_each_code() {
+    let page = include_str!("../../../docs/api.md");
+    let declared = include_str!("../../headwater-cloud.toml").split("\n[http]\n").nth(1).unwrap();
+    let settings = declared.split("\n[").next().unwrap().lines();
+    for key in settings.filter_map(|line| line.strip_prefix("# ")?.split_once(" = ")).map(|(key, _)| key) {
+        assert!(page.contains(&format!("`http.{key}`")), "http.{key}");
+    }
     for route in routes().into_iter().filter(|route| !route.contains("/versions/")) {
         let path = route.replace("{model}", "{m}");
         assert!(page.contains(&format!(" {path}`")), "{path}");
+    }
+    for parameter in
+        ["network", "deadline_ms", "timeout", "binary_data_output", "binary_data", "classification"]
+    {
+        assert!(page.contains(&format!("\n| `{parameter}` |")), "{parameter}");
     }
     let table = page.split("| `code` | status | in gRPC | meaning |").nth(1).unwrap();
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));

@@ -61,6 +61,7 @@ fn sample(leader: &mut Leader, sample: SampleId, scores: &[f32], bits: &[u8], ac
                 age_ms: 0,
                 late: false,
                 answer: DeviceAnswer::Summary(scores),
+                frame: None,
             },
             actions,
         );

@@ -5,7 +5,7 @@
 //!     | unsure
 //! next exit  --sure--> leaves
 //!     | unsure
-//! last exit  --------> leaves, whatever its confidence
+//! last exit  --------> leaves, whatever its confidence; undecided if its confidence is below `claim_above` of the policy
 //! ```
 //!
 //! Evaluation and [`Whole`](crate::whole::Whole) decide here. The leader takes the same steps one message at a time; tests
@@ -15,7 +15,7 @@ use headwater_protocol::Exit;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Assessment, ExitInput};
-use crate::policy::Policy;
+use crate::policy::{ExitRule, NoAnswer, Policy};
 
 /// The exits of a network under a policy.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +51,19 @@ impl Cascade<'_> {
         let answer = |exit| ExitAnswer { exit, assessment: self.policy.of(exit).assess(input(exit)) };
         let mut in_front = in_front.iter().copied().map(answer);
         in_front.find(|answer| answer.assessment.leaves).unwrap_or_else(|| answer(last))
+    }
+
+    /// Largest `claim_above` at which the answer to a sample with views in `present` slots is claimed; infinite if it always is, or never.
+    /// A sample without a view is claimed as [`Policy::no_answer`] says.
+    pub fn claimed_up_to(&self, present: u32, answer: &ExitAnswer) -> f32 {
+        let is_last = self.exits.last() == Some(&answer.exit);
+        match (present, self.policy.no_answer) {
+            (0, NoAnswer::ClassPrior) => f32::INFINITY,
+            (0, NoAnswer::Undecided) => f32::NEG_INFINITY,
+            (_, _) if is_last && self.policy.of(answer.exit).rule == ExitRule::Learned => 0.0,
+            (_, _) if is_last => answer.assessment.confidence,
+            (_, _) => f32::INFINITY,
+        }
     }
 }
 
@@ -89,6 +102,22 @@ mod tests {
     fn the_last_exit_takes_an_unsure_sample_whatever_its_threshold() {
         check([0.5, 0.5], [UNSURE, UNSURE, [0.0, 0.1]], 1, (Exit::CLOUD, 1));
         check([1.0, 1.0], [[f32::NAN, 0.0], [0.0, f32::NAN], [f32::NAN, -1.0]], 1, (Exit::CLOUD, 1));
+    }
+
+    #[test]
+    fn an_answer_of_the_last_exit_is_claimed_up_to_its_confidence_and_a_sure_one_always() {
+        let at = |policy: &Policy, present, exit, confidence| {
+            let assessment = Assessment { class: 0, confidence, leaves: true };
+            let exits = [Exit::LOCAL, Exit::CLOUD];
+            let cascade = Cascade { exits: &exits, policy, class_prior: &PRIOR };
+            cascade.claimed_up_to(present, &ExitAnswer { exit, assessment })
+        };
+        let policy = Policy::default();
+        assert_eq!(at(&policy, 1, Exit::CLOUD, 0.25), 0.25);
+        assert_eq!(at(&policy, 1, Exit::LOCAL, 0.25), f32::INFINITY);
+        assert_eq!(at(&policy, 0, Exit::LOCAL, 0.0), f32::NEG_INFINITY);
+        let prior = Policy { no_answer: NoAnswer::ClassPrior, ..policy };
+        assert_eq!(at(&prior, 0, Exit::LOCAL, 0.0), f32::INFINITY);
     }
 
     #[test]

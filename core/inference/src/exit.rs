@@ -98,6 +98,16 @@ impl ExitPolicy {
         (!value.is_nan()).then_some(value.clamp(0.0, 1.0) as f32)
     }
 
+    /// Calibrated probability of each class: softmax of the logits divided by the temperature. Empty if the logits include a NaN or `+inf`.
+    pub fn probabilities(&self, logits: &[f32]) -> Vec<f32> {
+        let exponents = Exponents::new(logits, f64::from(self.temperature.get()));
+        let sum = exponents.sum();
+        if !exponents.max.is_finite() || sum.is_nan() {
+            return Vec::new();
+        }
+        exponents.iter().map(|x| (x.exp() / sum) as f32).collect()
+    }
+
     /// Inputs of the rule `learned` at this temperature; `None` if the logits include a NaN or `+inf`, or there are none.
     pub fn learned_inputs(&self, input: ExitInput<'_>) -> Option<LearnedInputs> {
         let softmax = Softmax::of(&Exponents::new(input.logits, f64::from(self.temperature.get())))?;
@@ -288,6 +298,17 @@ mod tests {
             (found - expected).abs() < PROBABILITY_ROUNDING,
             "{rule:?} of logits: expected {expected}, found {found}"
         );
+    }
+
+    #[test]
+    fn probabilities_are_the_softmax_at_the_temperature_and_there_are_none_of_a_nan() {
+        let policy = policy(ExitRule::Entropy, 2.0, 0.5);
+        let (logits, mut expected) = ([1.0, -0.5, 3.0], [0.0; 3]);
+        softmax(&logits, policy.temperature, &mut expected);
+        assert_eq!(policy.probabilities(&logits), expected);
+        for none in [&[f32::NAN, 1.0][..], &[f32::INFINITY, 1.0], &[]] {
+            assert!(policy.probabilities(none).is_empty(), "{none:?}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use headwater_map_coder::{MapShape, ShapeError};
 pub use headwater_protocol::ScoreEncoding;
-use headwater_protocol::{Exit, ExitWord, Limits, Slot, message_sizes};
+use headwater_protocol::{Exit, ExitWord, Fit, Framing, Limits, Roi, Slot, message_sizes};
 use serde::{Deserialize, Serialize};
 
 pub use check::{MAX_CLASSES, MAX_ELEMENTS, ManifestError, PRIOR_SUM_TOLERANCE};
@@ -105,8 +105,8 @@ pub enum Aggregation {
     Cc,
 }
 
-/// From frame to section input: resize to `[channels, height, width]`, divide by 255.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// From frame to section input: cut out the slot's region, fit it into `[channels, height, width]`, divide by 255.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preprocessing {
     /// Number of colour planes, 1 or 3.
@@ -117,6 +117,12 @@ pub struct Preprocessing {
     pub width: u32,
     /// Conversion of a pixel to a number.
     pub scale: PixelScale,
+    /// How a frame or its region gets the size of the view; absent where it is stretched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fit: Option<Fit>,
+    /// For each slot, the region of its frames; empty for whole frames.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub regions: Vec<Roi>,
 }
 
 /// Conversion of a pixel in `0..=255` to a number.
@@ -256,10 +262,11 @@ impl NetworkManifest {
         self.labels.len()
     }
 
-    /// Bytes of the largest result.
-    pub fn largest_result(&self) -> usize {
+    /// Bytes of the largest result of a group with or without `details`.
+    pub fn largest_result(&self, has_details: bool) -> usize {
         let label = self.labels.iter().map(String::len).max().unwrap_or_default();
-        message_sizes::largest_result(label, self.slots.into())
+        let details = if has_details { message_sizes::details(self.slots.into(), self.classes()) } else { 0 };
+        message_sizes::largest_result(label, self.slots.into()) + details
     }
 
     /// The exits of the network, from the input.
@@ -316,6 +323,11 @@ impl Preprocessing {
     /// Bytes of one view.
     pub fn view_bytes(&self) -> usize {
         self.channels as usize * self.height as usize * self.width as usize
+    }
+
+    /// Conversion of a frame to the view of a slot, as in training.
+    pub fn framing(&self, slot: Slot) -> Framing {
+        Framing { roi: self.regions.get(slot.index()).copied(), fit: self.fit.unwrap_or_default() }
     }
 }
 

@@ -26,7 +26,7 @@ pub use edit::PolicyEdit;
 pub use learned::{LearnedWeights, Weight};
 pub use live::{LivePolicy, Reread};
 pub use named::Policies;
-pub use promise::{Bound, CalibrationData, MissingCount, Presence, Promise};
+pub use promise::{Answered, Bound, CalibrationData, MissingCount, Presence, Promise, PromiseKind};
 pub use values::{PolicyDifference, PolicyValue};
 use waits::WAITS;
 
@@ -47,6 +47,10 @@ pub struct Policy {
     /// Result of a sample that no exit answers.
     #[serde(skip_serializing_if = "NoAnswer::is_undecided")]
     pub no_answer: NoAnswer,
+    /// Least confidence of an answer that no exit was sure of, at the last exit or at the exit that answers in its place; below it the
+    /// sample is undecided. `None` claims every answer. A sample that an exit is sure of is always claimed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim_above: Option<Confidence>,
     /// Bounds on the loss of the exits; empty if nothing is promised. Promises are no values of the policy, and its id does not cover them.
     #[serde(skip)]
     pub promises: Vec<Promise>,
@@ -68,6 +72,7 @@ impl Default for Policy {
             deadline_ms: 300,
             late_ms: 2000,
             no_answer: NoAnswer::Undecided,
+            claim_above: None,
             promises: Vec::new(),
         }
     }
@@ -225,6 +230,36 @@ impl TryFrom<f32> for ExitThreshold {
     }
 }
 
+/// A confidence in `[0, 1]`: one minus an uncertainty.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f32")]
+pub struct Confidence(f32);
+
+impl Confidence {
+    /// The least confidence, which every answer reaches.
+    pub const NONE: Self = Self(0.0);
+    /// The largest confidence, which only a certain answer reaches.
+    pub const ALL: Self = Self(1.0);
+
+    /// # Errors
+    /// [`PolicyError::Confidence`] for NaN and for a number outside `[0, 1]`.
+    pub fn new(value: f32) -> Result<Self, PolicyError> {
+        if (0.0..=1.0).contains(&value) { Ok(Self(value)) } else { Err(PolicyError::Confidence(value)) }
+    }
+
+    /// The number.
+    pub fn get(self) -> f32 {
+        self.0
+    }
+}
+
+impl TryFrom<f32> for Confidence {
+    type Error = PolicyError;
+    fn try_from(value: f32) -> Result<Self, PolicyError> {
+        Self::new(value)
+    }
+}
+
 /// Divisor of the logits before the softmax (Guo et al. 2017, section 4.2), finite and above 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "f32")]
@@ -264,11 +299,21 @@ impl Policy {
         PolicyId(std::array::from_fn(|i| hash[i]))
     }
 
-    /// This policy's exits and promises with the waits and `no_answer` of another policy.
+    /// This policy's exits and promises with the waits and `no_answer` of another policy, and with its `claim_above` unless this policy has
+    /// one.
     #[must_use]
     pub fn with_waits_of(self, other: &Self) -> Self {
         let Self { window_ms, features_ms, deadline_ms, late_ms, no_answer, .. } = *other;
-        Self { window_ms, features_ms, deadline_ms, late_ms, no_answer, ..self }
+        let claim_above = self.claim_above.or(other.claim_above);
+        Self { window_ms, features_ms, deadline_ms, late_ms, no_answer, claim_above, ..self }
+    }
+
+    /// Whether an answer that no exit was sure of is claimed as the sample's class. Under the rule `learned` the confidence says nothing of
+    /// the answer itself, so none is claimed while `claim_above` is more than 0.
+    pub fn claims(&self, exit: Exit, confidence: f32) -> bool {
+        let is_of_answer = self.of(exit).rule != ExitRule::Learned;
+        let least = self.claim_above.unwrap_or(Confidence::NONE);
+        least == Confidence::NONE || is_of_answer && confidence >= least.get()
     }
 
     /// Longest time, ms, for which devices may collect answers into one message. Answers of several devices to one sample may arrive this
@@ -343,6 +388,9 @@ pub enum PolicyError {
     /// A threshold that is NaN or outside `[0, 1]`, other than -1.
     #[error("exit threshold: expected a number in [0, 1], found {0}; -1 lets no sample leave")]
     Threshold(f32),
+    /// A confidence that is NaN or outside `[0, 1]`.
+    #[error("confidence: expected a number in [0, 1], found {0}")]
+    Confidence(f32),
     /// A temperature that is not finite or not above 0.
     #[error("temperature: expected a finite number above 0, found {0}")]
     Temperature(f32),
@@ -430,6 +478,29 @@ mod tests {
         assert_eq!(policy.check(), Ok(()));
         let text = serde_json::to_string(&policy).unwrap();
         assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy);
+    }
+
+    #[test]
+    fn a_policy_that_claims_every_answer_keeps_its_id_and_another_names_its_confidence() {
+        let policy = Policy::default();
+        assert!(!serde_json::to_string(&policy).unwrap().contains("claim"));
+        assert!(policy.claims(Exit::CLOUD, 0.0));
+        let careful: Policy = serde_json::from_str(r#"{"claim_above":0.5}"#).unwrap();
+        assert!(careful.claims(Exit::CLOUD, 0.5) && !careful.claims(Exit::CLOUD, 0.49));
+        assert_ne!(careful.id(), policy.id());
+        let text = serde_json::to_string(&careful).unwrap();
+        assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), careful);
+        assert_eq!(policy.with_waits_of(&careful).claim_above, careful.claim_above);
+        let error = serde_json::from_str::<Policy>(r#"{"claim_above":1.5}"#).unwrap_err().to_string();
+        assert!(error.contains("confidence: expected a number in [0, 1], found 1.5"), "{error}");
+    }
+
+    #[test]
+    fn the_number_of_a_learned_rule_claims_nothing() {
+        let learned = ExitPolicy { rule: ExitRule::Learned, ..ExitPolicy::default() };
+        let policy = |least| Policy { claim_above: Some(Confidence(least)), ..Policy::default() };
+        assert!(!policy(0.1).with(Exit::LOCAL, learned.clone()).claims(Exit::LOCAL, 1.0));
+        assert!(policy(0.0).with(Exit::LOCAL, learned).claims(Exit::LOCAL, 0.0), "0 switches it off");
     }
 
     #[test]

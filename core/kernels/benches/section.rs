@@ -18,6 +18,8 @@ const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(30);
 const CLASSES: usize = 10;
 const WINDOW: Window = Window { kernel: 3, stride: 1, pad: 1 };
+/// The first convolution over a view of a real size.
+const STRIDED: Window = Window { kernel: 5, stride: 2, pad: 2 };
 
 fn bits(count: usize, seed: u64) -> Vec<bool> {
     let mut state = seed;
@@ -29,14 +31,16 @@ fn bits(count: usize, seed: u64) -> Vec<bool> {
         .collect()
 }
 
-/// A section with one block for each number in `filters`.
-fn section(kind: InputKind, input: Map, filters: &[usize]) -> Vec<u8> {
+/// A section with one block for each number in `filters`, the first with the convolution `first`.
+fn section(kind: InputKind, input: Map, filters: &[usize], first: Window) -> Vec<u8> {
     let mut map = input;
+    let windows = std::iter::once(first).chain(std::iter::repeat(WINDOW));
     let shapes: Vec<_> = filters
         .iter()
-        .map(|&filters| {
+        .zip(windows)
+        .map(|(&filters, conv)| {
             let pool = Window { stride: 2, ..WINDOW };
-            let shape = Convp { input: map, filters, conv: WINDOW, pool };
+            let shape = Convp { input: map, filters, conv, pool };
             map = shape.output();
             shape
         })
@@ -102,23 +106,28 @@ fn main() {
     let is_selected = |index: usize, name: &str| selected.get(index).is_none_or(|word| name.contains(word));
     let paths: Vec<CodePath> = CodePath::available().filter(|path| is_selected(1, path.name())).collect();
     if runs.is_none() {
-        print!("{:<32}", "input, filters of the blocks");
+        print!("{:<40}", "input, filters of the blocks");
         paths.iter().for_each(|path| print!("{:>10}", path.name()));
         println!();
     }
     let view = Map { channels: 3, height: 32, width: 32 };
     let digit = Map { channels: 1, height: 28, width: 28 };
     let wide = |channels| Map { channels, height: 16, width: 16 };
-    for (kind, view, filters) in [
-        (InputKind::Pixels, view, &[4][..]),
-        (InputKind::Pixels, view, &[8]),
-        (InputKind::Pixels, view, &[16]),
-        (InputKind::Pixels, view, &[4, 4]),
-        (InputKind::Pixels, view, &[16, 16]),
-        (InputKind::Pixels, digit, &[24, 40]),
-        (InputKind::Pixels, Map { channels: 3, height: 96, width: 96 }, &[16, 32]),
-        (InputKind::Bits, wide(48), &[48]),
-        (InputKind::Bits, wide(128), &[128]),
+    let square = |side| Map { channels: 3, height: side, width: side };
+    for (kind, view, filters, first) in [
+        (InputKind::Pixels, view, &[4][..], WINDOW),
+        (InputKind::Pixels, view, &[8], WINDOW),
+        (InputKind::Pixels, view, &[16], WINDOW),
+        (InputKind::Pixels, view, &[4, 4], WINDOW),
+        (InputKind::Pixels, view, &[16, 16], WINDOW),
+        (InputKind::Pixels, digit, &[24, 40], WINDOW),
+        (InputKind::Pixels, square(96), &[16, 32], WINDOW),
+        (InputKind::Pixels, square(96), &[32], STRIDED),
+        (InputKind::Pixels, square(96), &[32, 64, 64], STRIDED),
+        (InputKind::Pixels, square(200), &[32], STRIDED),
+        (InputKind::Pixels, square(200), &[32, 64, 128, 128], STRIDED),
+        (InputKind::Bits, wide(48), &[48], WINDOW),
+        (InputKind::Bits, wide(128), &[128], WINDOW),
     ] {
         let Map { channels, height, width } = view;
         let name = format!("{kind:?} {channels}x{height}x{width}, {filters:?}");
@@ -127,13 +136,13 @@ fn main() {
         }
         if let Some(runs) = runs {
             for &path in &paths {
-                let (mut section, input) = load(&section(kind, view, filters), path);
+                let (mut section, input) = load(&section(kind, view, filters, first), path);
                 (0..runs).for_each(|_| _ = black_box(section.run(black_box(&input))));
             }
             continue;
         }
-        print!("{name:<32}");
-        measure(&section(kind, view, filters), &paths).iter().for_each(|time| print!("{time:>10.2}"));
+        print!("{name:<40}");
+        measure(&section(kind, view, filters, first), &paths).iter().for_each(|time| print!("{time:>10.2}"));
         println!();
     }
 }

@@ -21,8 +21,11 @@ impl LookupVector {
     }
 }
 
-/// The sums of three neighbouring taps for each of the eight combinations of their signs, at each of 32 columns of a row.
-pub type SumTable = [[i16; LANES]; 8];
+/// The sums of three taps for each of the eight combinations of their signs, at each of 32 columns of a row. No vector of 32 sums
+/// crosses a cache line.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+pub struct SumTable(pub(crate) [[i16; LANES]; 8]);
 
 /// Memory that a section takes, as numbers of elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -157,8 +157,9 @@ impl PixelWords {
                 continue;
             }
             for (bits, map) in filters {
-                for row in map.chunks_exact_mut(row_words).take(bottom).skip(top) {
-                    or_bits_at(row, column, bits >> from & used);
+                // An index instead of chunks, which would divide by the words of a row for each filter.
+                for row in top..bottom {
+                    or_bits_at(&mut map[row * row_words..][..row_words], column, bits >> from & used);
                 }
             }
         }

@@ -15,6 +15,9 @@ use crate::bit_map::{low_bits, or_into};
 use crate::shape::{Convp, Window, quotient, remainder};
 use crate::threshold::Threshold;
 
+/// The pooling of DDNN.
+const DDNN_POOL: Window = Window { kernel: 3, stride: 2, pad: 1 };
+
 /// Pooled rows whose window contains a row of the convolution; `height` is the number of pooled rows.
 #[inline(always)]
 pub(crate) fn pooled_rows(pool: Window, row: usize, height: usize) -> Range<usize> {
@@ -67,13 +70,15 @@ fn pool_along(pool: Window, pooled: usize, row_words: usize, rows: &mut [u64]) {
     let inside = low_bits(pooled);
     if pool.kernel == 1 && pool.stride == 1 {
         // A window of one column leaves the row as it is.
+    } else if row_words > 1 && pool == DDNN_POOL {
+        pool_long_ddnn(pooled, row_words, rows);
     } else if row_words > 1 || pooled.saturating_sub(1) * pool.stride >= 64 {
         for row in rows.chunks_exact_mut(row_words) {
             pool_long(pool, pooled, row);
             clear_from(pooled, row);
         }
-    } else if pool == (Window { kernel: 3, stride: 2, pad: 1 }) {
-        // The pooling of DDNN is written out without a loop over the window.
+    } else if pool == DDNN_POOL {
+        // It is written out without a loop over the window.
         rows.iter_mut().for_each(|row| *row = every(2, *row | *row << 1 | *row >> 1) & inside);
     } else {
         rows.iter_mut().for_each(|row| *row = every(pool.stride, pool_words(pool, [0, *row, 0])) & inside);
@@ -105,6 +110,28 @@ fn every(stride: usize, word: u64) -> u64 {
             (w | w >> 16) & 0x0000_0000_ffff_ffff
         }
         _ => (0..64usize.div_ceil(stride)).fold(0, |all, x| all | (word >> (x * stride) & 1) << x),
+    }
+}
+
+/// Pools rows of several words into `pooled` bits each, as DDNN does. The second pass runs over the words of all rows, so that the
+/// compiler handles several words at once.
+#[inline(always)]
+fn pool_long_ddnn(pooled: usize, row_words: usize, rows: &mut [u64]) {
+    for row in rows.chunks_exact_mut(row_words) {
+        let mut before = 0;
+        for at in 0..row_words {
+            let (word, after) = (row[at], row.get(at + 1).copied().unwrap_or(0));
+            row[at] = word | word << 1 | before >> 63 | word >> 1 | after << 63;
+            before = word;
+        }
+    }
+    rows.iter_mut().for_each(|word| *word = every(2, *word));
+    for row in rows.chunks_exact_mut(row_words) {
+        for at in 0..row_words {
+            let half = |at: usize| row.get(at).copied().unwrap_or(0);
+            row[at] = half(2 * at) | half(2 * at + 1) << 32;
+        }
+        clear_from(pooled, row);
     }
 }
 
@@ -159,8 +186,10 @@ mod tests {
     }
 
     fn any_window() -> impl Strategy<Value = Window> {
-        (1usize..9, 1usize..6)
-            .prop_flat_map(|(kernel, stride)| (0..kernel).prop_map(move |pad| Window { kernel, stride, pad }))
+        let any = (1usize..9, 1usize..6).prop_flat_map(|(kernel, stride)| {
+            (0..kernel).prop_map(move |pad| Window { kernel, stride, pad })
+        });
+        prop_oneof![3 => any, 1 => Just(DDNN_POOL)]
     }
 
     proptest! {

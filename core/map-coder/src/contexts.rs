@@ -11,7 +11,8 @@
 //! JBIG (ITU-T T.82) has such templates for maps of one channel.
 
 use crate::MapShape;
-use crate::rows::read_row;
+use crate::rows::{bit, read_row};
+use crate::shape::{RowWord, WORD_COLUMNS};
 
 /// Number of contexts of each channel.
 ///
@@ -19,34 +20,56 @@ use crate::rows::read_row;
 /// above right, bits 6 to 9 the same place one to four channels before. Outside the map a value is 0.
 pub const CONTEXTS: usize = 1024;
 
-/// The rows near a row that is coded. They are known before the first bit of that row.
+/// The bits near a word of a row that is coded. They are known before the first bit of that word.
 pub(crate) struct NearRows {
     above: u64,
+    /// For each column the value above left, and above right; the outermost values lie in the words before and after.
+    above_left: u64,
+    above_right: u64,
     two_above: u64,
     /// The row at the same height one to four channels before; zero for channels before the first.
     before: [u64; 4],
+    /// The two values to the left of the word: the nearer one is bit 0.
+    left: usize,
 }
 
 impl NearRows {
-    pub(crate) fn read(map: &[u8], shape: MapShape, channel: usize, row: usize) -> Self {
-        let read = |channel, row| read_row(map, shape.row_start(channel, row), shape.width());
-        let mut before = [0; 4];
-        for (near, back) in before.iter_mut().zip(1..=channel) {
-            *near = read(channel - back, row);
+    /// Reads the bits near a word; `channel` and `row` are those of the word.
+    pub(crate) fn read(map: &[u8], shape: MapShape, [channel, row]: [usize; 2], word: RowWord) -> Self {
+        let RowWord { start, column, width } = word;
+        let plane = shape.height() * shape.width();
+        let mut near =
+            Self { above: 0, above_left: 0, above_right: 0, two_above: 0, before: [0; 4], left: 0 };
+        for (before, back) in near.before.iter_mut().zip(1..=channel) {
+            *before = read_row(map, start - back * plane, width);
         }
-        Self {
-            above: if row >= 1 { read(channel, row - 1) } else { 0 },
-            two_above: if row >= 2 { read(channel, row - 2) } else { 0 },
-            before,
+        if row >= 1 {
+            let start = start - shape.width();
+            near.above = read_row(map, start, width);
+            (near.above_left, near.above_right) = (near.above << 1, near.above >> 1);
+            if column > 0 {
+                near.above_left |= u64::from(bit(map, start - 1));
+            }
+            if column + width < shape.width() {
+                near.above_right |= u64::from(bit(map, start + width)) << (WORD_COLUMNS - 1);
+            }
         }
+        if row >= 2 {
+            near.two_above = read_row(map, start - 2 * shape.width(), width);
+        }
+        if column > 0 {
+            near.left = usize::from(bit(map, start - 1)) | usize::from(bit(map, start - 2)) << 1;
+        }
+        near
     }
 
-    /// Goes through the columns of the row: `bit_of` gets column and context, and returns the bit there. `visit` returns the row as a word.
+    /// Goes through the columns of the word: `bit_of` gets the column in the word and the context, and returns the bit there. `visit`
+    /// returns the word.
     #[inline]
     pub(crate) fn visit(&self, width: usize, mut bit_of: impl FnMut(usize, usize) -> bool) -> u64 {
         let mut row = 0;
         // The value to the left is bit 0, the one two to the left bit 1.
-        let mut left = 0;
+        let mut left = self.left;
         for start in (0..width).step_by(8) {
             for (column, near) in (start..width).zip(self.eight_columns(start)) {
                 let bit = bit_of(column, usize::from(near) << 2 | left);
@@ -59,8 +82,8 @@ impl NearRows {
 
     /// Bits 2 to 9 of the contexts of eight columns, from `start` on.
     fn eight_columns(&self, start: usize) -> [u8; 8] {
-        let Self { above, two_above, before: [one, two, three, four] } = *self;
-        let rows = [above, two_above, above << 1, above >> 1, one, two, three, four];
+        let Self { above, above_left, above_right, two_above, before: [one, two, three, four], .. } = *self;
+        let rows = [above, two_above, above_left, above_right, one, two, three, four];
         let mut bits = 0;
         for (near, row) in rows.iter().enumerate() {
             bits |= (row >> start & 0xff) << (8 * near);

@@ -54,12 +54,14 @@ fn each_bit(shape: MapShape, map: &[u8], mut visit: impl FnMut(usize, bool)) -> 
     shape.check_map(map)?;
     for channel in 0..shape.channels() {
         for row in 0..shape.height() {
-            let bits = read_row(map, shape.row_start(channel, row), shape.width());
-            NearRows::read(map, shape, channel, row).visit(shape.width(), |column, context| {
-                let bit = bits >> column & 1 == 1;
-                visit(channel * CONTEXTS + context, bit);
-                bit
-            });
+            for word in shape.words_of_row(channel, row) {
+                let bits = read_row(map, word.start, word.width);
+                NearRows::read(map, shape, [channel, row], word).visit(word.width, |column, context| {
+                    let bit = bits >> column & 1 == 1;
+                    visit(channel * CONTEXTS + context, bit);
+                    bit
+                });
+            }
         }
     }
     Ok(())

@@ -47,5 +47,5 @@ pub use contexts::CONTEXTS;
 #[cfg(feature = "std")]
 pub use counts::MapCounts;
 pub use error::{DecodeError, MapError, ShapeError, TableError};
-pub use shape::{MAX_BITS, MAX_WIDTH, MapShape};
+pub use shape::{MAX_BITS, MAX_CHANNELS, MapShape};
 pub use table::ContextTable;

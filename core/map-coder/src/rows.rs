@@ -1,4 +1,9 @@
-//! Rows of a packed map as words: bit `x` of the word is the value in column `x`.
+//! Rows of a packed map as words: bit `x` of the word is the value in column `x`, or `x` columns after the first of the word.
+
+/// A bit of the map.
+pub(crate) fn bit(map: &[u8], at: usize) -> bool {
+    map[at / 8] >> (at % 8) & 1 == 1
+}
 
 /// The row of `width` bits that begins at bit `start` of the map; bits from `width` on are zero.
 pub(crate) fn read_row(map: &[u8], start: usize, width: usize) -> u64 {

@@ -2,10 +2,12 @@
 
 use crate::{MapError, ShapeError};
 
-/// Largest width of a map: a row is one word.
-pub const MAX_WIDTH: usize = 64;
 /// Largest number of bits of a map.
-pub const MAX_BITS: usize = 1 << 16;
+pub const MAX_BITS: usize = 1 << 18;
+/// Largest number of channels of a map: each needs a kilobyte of a table.
+pub const MAX_CHANNELS: usize = 1 << 16;
+/// Number of columns that are read and written at once, as one word.
+pub(crate) const WORD_COLUMNS: usize = 64;
 
 /// Shape of a binary map, in bits: `[channels, height, width]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +21,11 @@ impl MapShape {
     /// A shape that the coder supports.
     ///
     /// # Errors
-    /// [`ShapeError`] if a number is zero, the width is above [`MAX_WIDTH`], or the map has more than [`MAX_BITS`] bits.
+    /// [`ShapeError`] if a number is zero, or the map has more than [`MAX_CHANNELS`] channels or [`MAX_BITS`] bits.
     pub fn new(channels: usize, height: usize, width: usize) -> Result<Self, ShapeError> {
-        check_range("channels", MAX_BITS, channels)?;
+        check_range("channels", MAX_CHANNELS, channels)?;
         check_range("height", MAX_BITS, height)?;
-        check_range("width", MAX_WIDTH, width)?;
+        check_range("width", MAX_BITS, width)?;
         check_range("bits", MAX_BITS, channels.saturating_mul(height).saturating_mul(width))?;
         Ok(Self { channels, height, width })
     }
@@ -53,9 +55,15 @@ impl MapShape {
         self.bits().div_ceil(8)
     }
 
-    /// Index of the first bit of a row in the map.
-    pub(crate) fn row_start(&self, channel: usize, row: usize) -> usize {
-        (channel * self.height + row) * self.width
+    /// The words of a row: at most 64 columns each, from the left.
+    pub(crate) fn words_of_row(&self, channel: usize, row: usize) -> impl Iterator<Item = RowWord> + use<> {
+        let Self { height, width, .. } = *self;
+        let start = (channel * height + row) * width;
+        (0..width).step_by(WORD_COLUMNS).map(move |column| RowWord {
+            start: start + column,
+            column,
+            width: WORD_COLUMNS.min(width - column),
+        })
     }
 
     /// Checks that bytes are a packed map of this shape.
@@ -73,6 +81,17 @@ impl MapShape {
             (used, Some(last)) => last >> used == 0,
         }
     }
+}
+
+/// Place of up to 64 neighbouring columns of a row.
+#[derive(Clone, Copy)]
+pub(crate) struct RowWord {
+    /// Index of the first bit in the map.
+    pub(crate) start: usize,
+    /// First column.
+    pub(crate) column: usize,
+    /// Number of columns.
+    pub(crate) width: usize,
 }
 
 fn check_range(what: &'static str, max: usize, found: usize) -> Result<(), ShapeError> {
@@ -93,21 +112,22 @@ mod tests {
     fn bits_are_packed_into_whole_bytes() {
         let shape = MapShape::new(3, 5, 7).unwrap();
         assert_eq!((shape.bits(), shape.packed_bytes()), (105, 14));
-        assert!(MapShape::new(16, 64, 64).is_ok());
+        assert!(MapShape::new(32, 60, 80).is_ok());
     }
 
     #[test]
     fn shapes_beyond_the_limits_are_refused() {
         check_refused([0, 1, 1], "channels", 65_536, 0);
-        check_refused([1, 0, 1], "height", 65_536, 0);
-        check_refused([1, 1, 65], "width", 64, 65);
-        check_refused([17, 64, 64], "bits", 65_536, 69_632);
+        check_refused([1, 0, 1], "height", 262_144, 0);
+        check_refused([1, 1, 262_145], "width", 262_144, 262_145);
+        check_refused([65, 64, 64], "bits", 262_144, 266_240);
         check_refused(
             [65_536, 65_536, 64],
             "bits",
-            65_536,
+            262_144,
             65_536usize.saturating_mul(65_536).saturating_mul(64),
         );
+        check_refused([65_537, 1, 1], "channels", 65_536, 65_537);
         check_refused([usize::MAX, 1, 1], "channels", 65_536, usize::MAX);
     }
 }

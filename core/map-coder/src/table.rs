@@ -72,12 +72,15 @@ impl<'a> ContextTable<'a> {
     fn encode_with(&self, mut encoder: Encoder<'_>, map: &[u8]) -> Option<usize> {
         for (channel, probabilities) in self.channels.iter().enumerate() {
             for row in 0..self.shape.height() {
-                let bits = read_row(map, self.shape.row_start(channel, row), self.shape.width());
-                NearRows::read(map, self.shape, channel, row).visit(self.shape.width(), |column, context| {
-                    let bit = bits >> column & 1 == 1;
-                    encoder.encode(Probability(probabilities[context]), bit);
-                    bit
-                });
+                for word in self.shape.words_of_row(channel, row) {
+                    let bits = read_row(map, word.start, word.width);
+                    let near = NearRows::read(map, self.shape, [channel, row], word);
+                    near.visit(word.width, |column, context| {
+                        let bit = bits >> column & 1 == 1;
+                        encoder.encode(Probability(probabilities[context]), bit);
+                        bit
+                    });
+                }
                 if encoder.is_full() {
                     return None;
                 }
@@ -124,11 +127,12 @@ impl<'a> ContextTable<'a> {
         map.fill(0);
         for (channel, probabilities) in self.channels.iter().enumerate() {
             for row in 0..self.shape.height() {
-                let near = NearRows::read(map, self.shape, channel, row);
-                let bits = near.visit(self.shape.width(), |_, context| {
-                    decoder.decode(Probability(probabilities[context]))
-                });
-                write_row(map, self.shape.row_start(channel, row), self.shape.width(), bits);
+                for word in self.shape.words_of_row(channel, row) {
+                    let near = NearRows::read(map, self.shape, [channel, row], word);
+                    let bits = near
+                        .visit(word.width, |_, context| decoder.decode(Probability(probabilities[context])));
+                    write_row(map, word.start, word.width, bits);
+                }
                 if decoder.shifted() > room {
                     return None;
                 }

@@ -107,7 +107,7 @@ fn decode(table: &ContextTable<'_>, body: &[u8]) -> Result<Vec<u8>, DecodeError>
 }
 
 prop_compose! {
-    fn any_shape()(width in 1usize..=64, height in 1usize..12, channels in 1usize..8) -> MapShape {
+    fn any_shape()(width in prop_oneof![3 => 1usize..=64, 1 => 65usize..200], height in 1usize..12, channels in 1usize..8) -> MapShape {
         shape(channels, height, width)
     }
 }
@@ -303,7 +303,9 @@ fn a_map_whose_code_is_zero_has_a_check_byte_alone() {
 
 #[test]
 fn the_largest_maps_are_coded() {
-    for (channels, height, width) in [(16, 64, 64), (65_536, 1, 1), (1, 65_536, 1), (1, 1_024, 64)] {
+    for (channels, height, width) in
+        [(64, 64, 64), (65_536, 1, 1), (1, 262_144, 1), (1, 1, 262_144), (1, 1_024, 256)]
+    {
         let shape = shape(channels, height, width);
         let table = vec![3; channels * CONTEXTS];
         let map = likely_map(shape, &table, &mut Numbers(7));
@@ -336,7 +338,8 @@ fn errors_name_both_sides() {
     fn check(error: impl std::error::Error, expected: &str) {
         assert_eq!(error.to_string(), expected);
     }
-    check(MapShape::new(1, 1, 65).unwrap_err(), "shape of a coded map, width: expected 1 to 64, found 65");
+    let too_wide = MapShape::new(1, 1, 262_145).unwrap_err();
+    check(too_wide, "shape of a coded map, width: expected 1 to 262144, found 262145");
     check(TableError { expected: 8192, found: 8191 }, "context table: expected 8192 bytes, found 8191");
     check(MapError::MapLength { expected: 256, found: 2 }, "packed map: expected 256 bytes, found 2");
     check(DecodeError::TooLong { max: 256, found: 300 }, "coded map: expected at most 256 bytes, found 300");

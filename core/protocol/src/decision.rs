@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::exit::Exit;
 use crate::exit_record::{AppliedExit, LeaveReason, TimeSource};
-use crate::ids::{DeviceId, NetworkId, PolicyId, SampleId};
+use crate::ids::{DeviceId, NetworkId, PolicyId, SampleId, Slot};
 use crate::json_version::Schema;
 use crate::presence::Presence;
 use crate::utc_time::UtcTime;
@@ -55,6 +55,8 @@ words! {
         NoView = "no_view",
         /// The cloud did not answer, and no exit comes before it.
         NoExit = "no_exit",
+        /// No exit was sure, and the confidence of the answer is below the policy's `claim_above`.
+        Unsure = "unsure",
     }
     /// A reason of a later version.
     Unknown
@@ -139,6 +141,51 @@ pub struct Decision {
     pub stages: Stages,
     /// Body bytes on each hop.
     pub bytes: HopBytes,
+    /// Present slots in their order: all of them where the group's setting `details` is on, else those whose devices name their frames.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub views: Vec<SlotView>,
+    /// Calibrated probability of each class at `exit`, in the order of the network's labels: softmax of the exit's logits divided by its
+    /// temperature. Only in a result with `views`; absent where no exit was applied, and where the leader does not know the logits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<f32>,
+    /// Answer of the latest decisions together; `None` without the group's `smoothing`, without votes, and in a revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smoothed: Option<Smoothed>,
+}
+
+/// Answer of the latest decisions of a group together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Smoothed {
+    /// Index of the class in the network's labels.
+    pub class: u16,
+    /// Name of the class in the network's labels.
+    pub label: String,
+    /// Share of the votes, in `[0, 1]`.
+    pub confidence: f32,
+    /// Number of decisions that voted.
+    pub of: u32,
+}
+
+/// The view of one present slot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SlotView {
+    /// The slot.
+    pub slot: Slot,
+    /// Name of the slot's device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Time of capture: the leader's wall clock when the device's answer came, less the age that the answer names. `None` for a late
+    /// answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub captured_at: Option<UtcTime>,
+    /// Number of the frame in its source, from 0 at the device's start; `None` where the device does not name its frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<u64>,
+    /// File of the frame, relative to the source's folder; `None` where the device names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 /// The message on `result`: a decision, and whether it may have been published before.
@@ -294,6 +341,26 @@ mod tests {
         let sure = Decision { exits: vec![local], missing: Vec::new(), left: LeaveReason::Sure, ..decision };
         let sure_bytes = serde_json::to_string(&sure).unwrap().len();
         assert_eq!((DECISION.len(), text.len(), sure_bytes), (480, 694, 632));
+    }
+
+    #[test]
+    fn a_decision_names_the_frames_of_its_views_where_they_are_known() {
+        let slot = |position| Slot::new(position).unwrap();
+        let named = SlotView {
+            slot: slot(0),
+            device: Some("cam-0".into()),
+            captured_at: UtcTime::from_ms(1_763_856_000_123),
+            frame: Some(17),
+            file: Some("belt/0017.jpg".into()),
+        };
+        let unnamed = SlotView { slot: slot(2), device: None, captured_at: None, frame: None, file: None };
+        let first: Decision = serde_json::from_str(DECISION).unwrap();
+        assert!(first.views.is_empty() && first.scores.is_empty());
+        let decision = Decision { views: vec![named, unnamed], scores: vec![0.25, 0.75], ..first };
+        let text = serde_json::to_string(&decision).unwrap();
+        let expected = r#""views":[{"slot":0,"device":"cam-0","captured_at":"2025-11-23T00:00:00.123Z","frame":17,"file":"belt/0017.jpg"},{"slot":2}],"scores":[0.25,0.75]}"#;
+        assert!(text.ends_with(expected), "{text}");
+        assert_eq!(serde_json::from_str::<Decision>(&text).unwrap(), decision);
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub(crate) const MAX_HEADER_BYTES: usize = 1 + 1 + 2 + MAX_VARINT_BYTES + 2;
 /// Bit 0 of the flags: the message is late ([`Header::late`]).
 const FLAG_LATE: u8 = 1;
 
+/// Bit 1 of the flags: the message names its frame ([`frame_details`](crate::frame_details)).
+pub(crate) const FLAG_FRAME: u8 = 2;
+
 /// Header of a message, decoded. It lacks version and kind: the version is always that of this build, and the body has the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -55,6 +58,11 @@ pub fn decode_header(payload: &[u8]) -> Result<Header, DecodeError> {
     take_header(payload).map(|(_, header, _)| header)
 }
 
+/// Whether a message of this kind, whose header was read, names its frame.
+pub(crate) fn names_frame(kind: Kind, message: &[u8]) -> bool {
+    kind.may_name_frame() && message.get(1).is_some_and(|flags| flags & FLAG_FRAME != 0)
+}
+
 /// Appends the bytes before the body.
 pub(crate) fn put_header(kind: Kind, header: &Header, out: &mut Vec<u8>) {
     out.push(VERSION << 4 | kind as u8);
@@ -79,7 +87,8 @@ pub(crate) fn take_header(payload: &[u8]) -> Result<(Kind, Header, &[u8]), Decod
     let kind = Kind::from_bits(first & 0x0f).ok_or(DecodeError::Kind(first & 0x0f))?;
     let flags =
         if kind.is_to_group() { 0 } else { take(&mut rest).map(|[flags]| flags).ok_or_else(truncated)? };
-    if flags & !FLAG_LATE != 0 {
+    let known = if kind.may_name_frame() { FLAG_LATE | FLAG_FRAME } else { FLAG_LATE };
+    if flags & !known != 0 {
         return Err(DecodeError::Flags(flags));
     }
     let session = Session(take(&mut rest).ok_or_else(truncated)?);

@@ -57,6 +57,11 @@ impl Kind {
         matches!(self, Self::Trigger | Self::Request)
     }
 
+    /// Whether a message may name the frame that it is about.
+    pub(crate) const fn may_name_frame(self) -> bool {
+        matches!(self, Self::Summary | Self::Input | Self::Decided)
+    }
+
     /// The kind with this number.
     pub(crate) fn from_bits(bits: u8) -> Option<Self> {
         Self::NAMES.into_iter().map(|(kind, _)| kind).find(|kind| *kind as u8 == bits)

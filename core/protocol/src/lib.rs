@@ -11,10 +11,10 @@
 //! pages           status  policy_command
 //! sizes           message_sizes
 //! results         decision  notice  exit_record
-//! messages        message  batch  limits  header  message_error
+//! messages        message  frame_name  batch  limits  header  message_error
 //! addresses       topic  v2
 //! words           presence  scores  bit_set  utc_time
-//! ground          kind  json_version  ids  fault  exit  varint  bits  words
+//! ground          framing  kind  json_version  ids  fault  exit  varint  bits  words
 //! ```
 
 mod batch;
@@ -24,6 +24,8 @@ mod decision;
 mod exit;
 mod exit_record;
 mod fault;
+mod frame_name;
+mod framing;
 mod group_message;
 mod header;
 mod ids;
@@ -53,11 +55,14 @@ mod words;
 pub use batch::{BATCHES, Batch, BatchEntry, BatchedAnswer, encode_batch};
 pub use bit_set::{BitSet, EdgeSet, SlotSet, SourceSet};
 pub use decision::{
-    Decision, Degraded, Dropped, HopBytes, ResultMessage, Settled, SettledNotice, Stages, Undecided,
+    Decision, Degraded, Dropped, HopBytes, ResultMessage, Settled, SettledNotice, SlotView, Smoothed, Stages,
+    Undecided,
 };
 pub use exit::{ByExit, Exit, ExitWord};
 pub use exit_record::{AppliedExit, LeaveReason, TimeSource};
 pub use fault::{Fault, MqttHandling};
+pub use frame_name::{FrameDetails, FrameName, frame_details, put_frame_details};
+pub use framing::{Fit, Framing, Placement, RegionError, Roi};
 pub use group_message::{encode_request, encode_trigger};
 pub use header::{HEADER_BYTES, Header, decode_header};
 pub use ids::{
@@ -66,7 +71,7 @@ pub use ids::{
 };
 pub use json_version::Schema;
 pub use kind::{Kind, MAX_BATCH_SAMPLES, VERSION};
-pub use limits::Limits;
+pub use limits::{Limits, MAX_FILE_NAME_BYTES};
 pub use message::{Body, DeviceDecision, Message, age_ms, decode, encode};
 pub use message_error::{BatchMistake, DecodeError, EncodeError};
 pub use notice::{Birth, DeviceState, EdgeStatus, InstanceId, LeaderClaim, Numbering, Status};

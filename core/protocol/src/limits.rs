@@ -5,6 +5,10 @@ use crate::header::MAX_HEADER_BYTES;
 use crate::kind::{Kind, MAX_BATCH_SAMPLES};
 use crate::message_error::DecodeError;
 use crate::scores::{self, ScoreEncoding};
+use crate::varint::MAX_VARINT_BYTES;
+
+/// Longest name of a frame's file in a message, in bytes.
+pub const MAX_FILE_NAME_BYTES: usize = 255;
 
 /// Most bytes before the scores of a batch's entry: the varints of a `u32` and of a `u16`.
 const MAX_ENTRY_HEAD_BYTES: usize = 5 + 3;
@@ -32,7 +36,7 @@ pub struct Limits {
 impl Limits {
     /// Bytes of the largest message under these limits.
     pub fn largest_payload(&self) -> usize {
-        let bodies = Kind::NAMES.map(|(kind, _)| self.body_bytes(kind));
+        let bodies = Kind::NAMES.map(|(kind, _)| self.body_bytes(kind) + self.frame_bytes(kind));
         MAX_HEADER_BYTES + bodies.into_iter().max().unwrap_or(0)
     }
 
@@ -54,6 +58,12 @@ impl Limits {
             || kind == Kind::Batch
             || (kind == Kind::Request && bytes < whole)
             || (kind == Kind::Features && self.codes_features && (1..whole).contains(&bytes))
+    }
+
+    /// Most bytes after the body: the name of the frame, and the scores of a device that decided.
+    fn frame_bytes(&self, kind: Kind) -> usize {
+        let scores = if kind == Kind::Decided { self.summary_bytes() } else { 0 };
+        if kind.may_name_frame() { scores + MAX_VARINT_BYTES + MAX_FILE_NAME_BYTES } else { 0 }
     }
 
     /// Bytes of a body of this kind; for requests, coded features and batches the largest number.

@@ -13,6 +13,8 @@
 //! | `edge_features` | slots whose features the edge had, a [`SlotSet`] (u64); scores, one `f32` a class; packed map |
 //! | `batch` | answers of several samples (`batch.rs`) |
 //!
+//! `summary`, `input` and `decided` may name their frame behind the body (`frame_name.rs`); [`decode`] checks the name and passes it over.
+//!
 //! Device, session, kind and sample identify a message. Receivers must expect each message more than once.
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::batch::Batch;
 use crate::bit_set::SlotSet;
 use crate::bits;
+use crate::frame_name;
 use crate::header::{Header, MAX_HEADER_BYTES, put_header, take_header};
 use crate::ids::PolicyId;
 use crate::kind::Kind;
@@ -174,6 +177,7 @@ pub fn decode<'a>(payload: &'a [u8], limits: &Limits) -> Result<Message<'a>, Dec
         return Err(DecodeError::Oversize { limit: limits.largest_payload(), found: payload.len() });
     }
     let (kind, header, rest) = take_header(payload)?;
+    let (rest, _) = frame_name::split(payload, (kind, rest), limits)?;
     let expected = limits.body_bytes(kind);
     if !limits.fits(kind, rest.len()) {
         if kind == Kind::Features && limits.codes_features {

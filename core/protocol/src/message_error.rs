@@ -101,6 +101,11 @@ pub enum DecodeError {
     /// A request with a zero byte at its end, where such bytes are left out.
     #[error("request message: expected no zero byte at its end, found one")]
     ZeroAtEnd,
+    /// The name of a frame that is cut off, too long or no text.
+    #[error(
+        "message: expected a frame's number and a file's name of at most 255 bytes in UTF-8 without control characters, found other bytes"
+    )]
+    FrameName,
     /// A score that is NaN or infinite.
     #[error("message: expected finite scores, found NaN or infinity")]
     NotFinite,

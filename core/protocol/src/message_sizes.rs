@@ -2,6 +2,7 @@
 
 use crate::decision::SettledNotice;
 use crate::ids::Slot;
+use crate::limits::MAX_FILE_NAME_BYTES;
 
 /// Room for topic, properties and header of a packet: a topic has at most three names of 64 bytes.
 const PACKET_OVERHEAD_BYTES: usize = 256;
@@ -14,6 +15,12 @@ const RESULT_BYTES: usize = 2048;
 
 /// Bytes of a result for each slot: a word of its presence, and the name of a missing device (64 bytes), each with quotes and comma.
 const RESULT_SLOT_BYTES: usize = 14 + 67;
+
+/// Bytes of a result's view: names of device and file (JSON takes up to two bytes for a character of it), time, number of the frame.
+const VIEW_BYTES: usize = 192 + 2 * MAX_FILE_NAME_BYTES;
+
+/// Bytes of a class probability with its comma.
+const SCORE_BYTES: usize = 16;
 
 /// Bytes of the longest sample id with its comma.
 const ID_BYTES: usize = 21;
@@ -30,6 +37,12 @@ const ACCOUNT_BYTES: usize = SettledNotice::MAX_LATE * ID_BYTES
 /// Bytes of the largest result of a network with labels of at most so many bytes.
 pub const fn largest_result(label_bytes: usize, slots: usize) -> usize {
     RESULT_BYTES + label_bytes + slots * RESULT_SLOT_BYTES
+}
+
+/// Bytes that views and class probabilities add to a result: in a group with `details` to each one. Devices that name their frames add
+/// them too, which the leader does not know before; an account, which takes as much, is a rare packet.
+pub const fn details(slots: usize, classes: usize) -> usize {
+    slots * VIEW_BYTES + classes * SCORE_BYTES
 }
 
 /// Bytes of the largest result of any network, without its label.
@@ -67,9 +80,10 @@ impl PacketSizes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::Settled;
+    use crate::decision::{Settled, SlotView};
     use crate::ids::{DeviceId, SampleId};
     use crate::json_version::Schema;
+    use crate::utc_time::UtcTime;
 
     #[test]
     fn an_account_with_every_range_and_late_id_fits_the_bytes_for_it() {
@@ -86,5 +100,22 @@ mod tests {
         };
         let bytes = serde_json::to_vec(&notice).unwrap().len();
         assert!(bytes <= ACCOUNT_BYTES, "{bytes}");
+    }
+
+    #[test]
+    fn the_longest_names_of_every_view_fit_the_bytes_of_details_and_of_an_account() {
+        let view = |slot| SlotView {
+            slot,
+            device: Some("d".repeat(64)),
+            captured_at: UtcTime::from_ms(u64::from(u32::MAX)),
+            frame: Some(u64::MAX),
+            file: Some("\"".repeat(MAX_FILE_NAME_BYTES)),
+        };
+        // A thousand probabilities, each with its comma.
+        let (views, scores) =
+            (Slot::first(Slot::MAX).map(view).collect::<Vec<_>>(), vec![1.0e-7_f32 / 3.0; 1000]);
+        let bytes = serde_json::to_vec(&(views, scores)).unwrap().len();
+        assert!(bytes <= details(Slot::MAX, 1000), "{bytes}");
+        assert!(LARGEST_RESULT_BYTES + bytes <= ACCOUNT_BYTES, "{bytes}");
     }
 }

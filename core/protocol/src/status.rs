@@ -111,6 +111,12 @@ pub struct SourceStatus {
     /// Why the frames give no answers: the camera is frozen, dark or covered.
     #[serde(default)]
     pub frozen: Option<String>,
+    /// Size and format of the first frame, such as `640x480 JPEG`.
+    #[serde(default)]
+    pub format: Option<String>,
+    /// Why no frames come now, such as a command that has ended.
+    #[serde(default)]
+    pub waits: Option<String>,
 }
 
 /// Counts of a device's captures.

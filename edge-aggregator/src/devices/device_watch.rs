@@ -9,9 +9,9 @@
 //! | `late` | it answers, and missed the latest three windows |
 //! | `silent` | it is up and gave no answer in the latest three windows, or, where no window opens, in the time of three samples |
 //! | `frozen` | it is up, and says that its camera is frozen, dark or covered: it gives no answers |
-//! | `flapping` | its connection ended three times within a minute |
 //! | `wrong_network` | its birth is refused because it runs another network |
 //! | `refused` | its birth is refused for another reason, or another device fills its slot |
+//! | `flapping` | its connection ended three times within a minute, and it is not refused |
 //! | `clock_off` | its clock differs from its group's by more than a quarter of the period |
 //! | `down` | its connection has ended |
 
@@ -35,6 +35,9 @@ const EVERY: Duration = Duration::from_millis(250);
 
 /// Most log lines a minute.
 const MAX_LINES: u32 = 64;
+
+/// Reason of a device that comes and goes.
+const FLAPPING: &str = "it lost its slot three times within a minute";
 
 /// Number of samples without an answer from any device after which a device counts as silent.
 const SILENT_SAMPLES: u32 = 3;
@@ -183,15 +186,24 @@ impl DeviceWatch {
 impl Check<'_> {
     /// The state of a device, and its reason; empty if the state says all.
     fn state(&self, device: &RegisteredDevice<'_>) -> (ReportedState, Cow<'static, str>) {
-        if device.is_flapping {
-            return (ReportedState::Flapping, "it lost its slot three times within a minute".into());
-        }
-        match device.claim {
-            ClaimState::Down(reason) => (ReportedState::Down, reason.into()),
-            ClaimState::Refused(Fault::WrongNetwork, reason) => {
-                (ReportedState::WrongNetwork, reason.to_owned().into())
+        // A refusal comes first: it says what to change, and a refused device may come and go because of it.
+        let beside = |reason: &'static str| -> Cow<'static, str> {
+            match device.refusal {
+                Some(refusal) => format!("{reason}; it is refused: {refusal}").into(),
+                None => reason.into(),
             }
-            ClaimState::Refused(_, reason) => (ReportedState::Refused, reason.to_owned().into()),
+        };
+        match device.claim {
+            ClaimState::Refused(fault, reason) => {
+                let is_of_other = fault == Fault::WrongNetwork;
+                let state = if is_of_other { ReportedState::WrongNetwork } else { ReportedState::Refused };
+                let flapping = if device.is_flapping { format!("; {FLAPPING}") } else { String::new() };
+                (state, format!("{reason}{flapping}").into())
+            }
+            ClaimState::Down(_) | ClaimState::Replaced | ClaimState::InSlot(_) if device.is_flapping => {
+                (ReportedState::Flapping, beside(FLAPPING))
+            }
+            ClaimState::Down(reason) => (ReportedState::Down, beside(reason)),
             ClaimState::Replaced => {
                 (ReportedState::Silent, "it was silent, and another device took its slot".into())
             }
@@ -404,6 +416,34 @@ mod tests {
         group.registry.set_birth(index, &birth, LIVE, &mut changes);
         let ups = changes.iter().filter(|(_, change)| matches!(change, Event::DeviceUp { .. }));
         assert_eq!((ups.count(), group.checks(60).0), (0, Frozen));
+    }
+
+    #[test]
+    fn a_refusal_is_never_hidden_behind_flapping_or_the_end_of_a_connection() {
+        let mut group = Group::new();
+        group.watch.connected(Micros(0));
+        let index = group.registry.device(&DeviceId::new("a").unwrap(), Micros(0));
+        let runs = |group: &mut Group, boot: u16, numbering| {
+            let (boot, numbering) = (Boot(boot), Some(numbering));
+            let birth = Birth { boot, numbering, ..birth("a", 0, NetworkId([7; 32])) };
+            group.registry.set_birth(index, &birth, LIVE, &mut Vec::new());
+            group.registry.set_status(index, status(DeviceState::Up, boot), LIVE, &mut Vec::new());
+        };
+        let own = Numbering::Clock { period_ms: 100 };
+        (2..=4).for_each(|boot| runs(&mut group, boot, own));
+        assert_eq!(group.checks(1), (Flapping, FLAPPING.to_owned()));
+        runs(&mut group, 5, Numbering::Trigger);
+        let (state, reason) = group.checks(1);
+        assert!(state == Refused && reason.starts_with("numbering: expected clock"), "{state:?} {reason}");
+        assert!(reason.ends_with(FLAPPING), "{reason}");
+        group.registry.set_status(index, status(DeviceState::Down, Boot(5)), LIVE, &mut Vec::new());
+        for (seconds, expected) in [(1, Flapping), (120, Down)] {
+            let (state, reason) = group.checks(seconds);
+            assert!(
+                state == expected && reason.contains("; it is refused: numbering: "),
+                "{state:?} {reason}"
+            );
+        }
     }
 
     #[test]

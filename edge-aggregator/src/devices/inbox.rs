@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use headwater_inference::bundle::PerNetwork;
-use headwater_inference::leader::{DeviceAnswer, EdgeAnswer, Event, Generation, Implausible, Micros};
+use headwater_inference::leader::{
+    DeviceAnswer, EdgeAnswer, Event, Generation, Implausible, Micros, NamedFrame,
+};
 use headwater_inference::manifest::FeatureEncoding;
 use headwater_inference::sections::ScoreLimits;
 use headwater_protocol::scores::floats;
 use headwater_protocol::{
-    Batch, BatchEntry, BatchedAnswer, Birth, Body, DeviceId, DeviceTopic, EdgeId, EdgeTopic, Fault, Header,
-    SampleId, Session, Slot, Topic, Topics, Trigger, clipped,
+    Batch, BatchEntry, BatchedAnswer, Birth, Body, DeviceId, DeviceTopic, EdgeId, EdgeTopic, Fault,
+    FrameDetails, FrameName, Header, SampleId, Session, Slot, Topic, Topics, Trigger, clipped, frame_details,
 };
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -289,6 +291,7 @@ impl Inbox {
         if let (DeviceTopic::Summary, Body::Batch(batch)) = (leaf, message.body) {
             return self.batch(Accepted { device, slot, generation, header, received }, batch, event);
         }
+        let frame = named_frame(format, slot, payload)?;
         let Header { late, sample, age_ms, .. } = header;
         // While the process stops or has no room, late answers are ignored: devices repeat them later. Late features still serve open
         // samples.
@@ -297,11 +300,13 @@ impl Inbox {
             return Ok(());
         }
         let mut event = |what: Event<'_>| event(generation, what);
-        let answered = |answer| Event::DeviceAnswer { slot, sample, age_ms, late, answer };
+        let answered = |answer| {
+            let frame = frame.as_ref();
+            Event::DeviceAnswer { slot, sample, age_ms, late, answer, frame }
+        };
         let refused = match (leaf, message.body) {
             (DeviceTopic::Summary, Body::Summary(scores)) => {
-                let coder = format.score_coders.get(slot.index()).copied().unwrap_or_default();
-                coder.read(scores, format.classes, &mut self.scores);
+                format.score_coder(slot).read(scores, format.classes, &mut self.scores);
                 check_scores(&format.device_scores, slot.index(), &self.scores)?;
                 event(answered(DeviceAnswer::Summary(&self.scores)))
             }
@@ -344,7 +349,7 @@ impl Inbox {
     ) -> Result<(), Refusal> {
         let Accepted { device, slot, generation, header, received } = accepted;
         let format = &self.formats[generation];
-        let coder = format.score_coders.get(slot.index()).copied().unwrap_or_default();
+        let coder = format.score_coder(slot);
         for entry in batch.entries(&header) {
             if let BatchedAnswer::Summary(scores) = entry.answer {
                 coder.read(scores, format.classes, &mut self.scores);
@@ -362,7 +367,8 @@ impl Inbox {
                 }
                 BatchedAnswer::NotInView => DeviceAnswer::NotInView,
             };
-            let answered = Event::DeviceAnswer { slot, sample, age_ms, late: false, answer };
+            let (late, frame) = (false, None);
+            let answered = Event::DeviceAnswer { slot, sample, age_ms, late, answer, frame };
             if let Some(why) = event(generation, answered) {
                 self.devices.refuse(device, Fault::Implausible, &why.to_string(), received.arrival.now);
             }
@@ -375,6 +381,19 @@ impl Inbox {
 fn json<T: DeserializeOwned>(what: &str, payload: &[u8]) -> Result<T, Refusal> {
     let mistake = |error: serde_json::Error| format!("{what}: {}", clipped(&error.to_string(), 200));
     serde_json::from_slice(payload).map_err(|error| (Fault::Malformed, mistake(error)))
+}
+
+/// The frame that a device's message names; `None` if it names none.
+fn named_frame(format: &MessageFormat, slot: Slot, payload: &[u8]) -> Result<Option<NamedFrame>, Refusal> {
+    let Some(FrameDetails { frame, file, scores: coded }) = frame_details(payload, &format.limits) else {
+        return Ok(None);
+    };
+    let mut scores = Vec::new();
+    if !coded.is_empty() {
+        format.score_coder(slot).read(coded, format.classes, &mut scores);
+        check_scores(&format.device_scores, slot.index(), &scores)?;
+    }
+    Ok(Some(NamedFrame { name: FrameName { frame, file: file.to_owned() }, scores }))
 }
 
 /// Refuses scores that the section of a source cannot give. `source` is the position of a slot or an edge in `limits`.

@@ -107,6 +107,11 @@ impl MessageFormat {
         self.remote_edges.iter().any(|slots| !slots.is_empty())
     }
 
+    /// Encoding of the scores of a slot's device.
+    pub(crate) fn score_coder(&self, slot: Slot) -> ScoreCoder {
+        self.score_coders.get(slot.index()).copied().unwrap_or_default()
+    }
+
     /// The format of a bundle's network.
     ///
     /// # Errors

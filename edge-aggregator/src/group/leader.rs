@@ -201,6 +201,8 @@ impl LedGroup {
             leader = leader.with_next(config, exits);
         }
         leader = leader.with_max_clock_difference_ms(self.config.settings.max_clock_difference_ms);
+        leader = leader.with_details(self.config.settings.details);
+        leader = leader.with_smoothing(self.config.settings.smoothing.smoothing());
         leader.recover(recovered, &mut actions);
         {
             let earlier = self.report.lock();

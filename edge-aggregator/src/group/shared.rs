@@ -74,7 +74,7 @@ impl Shared {
         link.outgoing_messages = link.incoming_messages;
         link.max_payload_bytes = link.max_payload_bytes.max(largest_payload.unwrap_or(0));
         let is_leader = matches!(group.role, Role::Leader { .. });
-        let PacketSizes { usual, rare } = group.networks.packet_sizes(is_leader);
+        let PacketSizes { usual, rare } = group.networks.packet_sizes(is_leader, group.settings.details);
         link.needs = BrokerNeeds::of_member([usual, rare], true);
         filters.into_iter().fold(link, |link, filter| link.subscribe(filter, QoS::AtLeastOnce))
     }

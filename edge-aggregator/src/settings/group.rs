@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use headwater_inference::leader::smoothing::Smoothing;
 use headwater_link::QoS;
 use headwater_protocol::{DeviceId, EdgeId, EdgeIndex, GroupId, SiteId};
 use headwater_settings::{List, Misfit, TlsSettings, default, optional, required, section, settings, switch};
@@ -49,6 +50,9 @@ settings! {
         pub model: Option<String> = optional("headwater"),
         /// Open samples. One more sample drops the oldest as `shed`.
         pub max_open: usize = default("4096").within(1..=65_536),
+        /// Only for role "leader": results also list each view with its device and time of capture, and the probability of every class. A
+        /// result of six views nearly doubles in size. A device's setting `name_frames` adds frame and file, also without this setting.
+        pub details: bool = switch(),
         /// MQTT quality of service of requests for features. 0 is faster; a lost request degrades one sample. 1 is acknowledged.
         pub request_qos: QoS = default("0"),
         /// Shortest time in ms between two publications of the settled samples. A group that decides few samples and drops none publishes after
@@ -62,6 +66,8 @@ settings! {
         pub max_clock_difference_ms: u32 = default("600000").within(1..=86_400_000),
         /// Section `[journal]`.
         pub journal: JournalSettings = section(),
+        /// Section `[smoothing]`.
+        pub smoothing: SmoothingSettings = section(),
     }
 }
 
@@ -120,6 +126,25 @@ settings! {
     }
 }
 
+settings! {
+    /// Section `[smoothing]`.
+    #[derive(Clone, Debug)]
+    pub struct SmoothingSettings {
+        /// Only for role "leader": a second answer in each result, the class of most of so many latest decisions, this one included
+        /// (docs/protocol.md). The decision itself stays as it is. More are steadier and follow a change later. 0: none.
+        pub last: usize = default("0").within(0..=100),
+        /// Time in ms between the captures of two decisions after which earlier ones count no more.
+        pub reset_ms: u32 = default("10000").within(1..=86_400_000),
+    }
+}
+
+impl SmoothingSettings {
+    /// The smoothing; `None` where it is off.
+    pub(crate) fn smoothing(&self) -> Option<Smoothing> {
+        (self.last > 0).then_some(Smoothing { last: self.last, reset_ms: self.reset_ms })
+    }
+}
+
 impl GroupSettings {
     /// Site and name of the group.
     pub(crate) fn full_name(&self) -> String {
@@ -169,19 +194,26 @@ impl GroupSettings {
     pub fn role(&self) -> Result<Role, Vec<Misfit>> {
         let of_other =
             |key: &str, role: &str| Misfit::new(key, format!("only with role = {role:?}")).with("role");
+        let leaders_only = || {
+            let smooths = self.smoothing.last > 0;
+            let switches =
+                [("take_over", self.take_over), ("details", self.details), ("smoothing.last", smooths)];
+            switches.into_iter().filter(|(_, is_on)| *is_on).map(|(key, _)| of_other(key, "leader"))
+        };
         let local_edges = self.local_edges.clone().map(|edges| edges.0);
         let edge = self.edge.and_then(|edge| EdgeIndex::new(edge).ok());
         match (self.role, local_edges, edge) {
-            (RoleName::Edge, None, Some(edge)) if !self.take_over => Ok(match self.edge_id.clone() {
-                Some(id) => Role::Edge { edge, id },
-                None => Role::edge(edge),
-            }),
+            (RoleName::Edge, None, Some(edge)) if leaders_only().next().is_none() => {
+                Ok(match self.edge_id.clone() {
+                    Some(id) => Role::Edge { edge, id },
+                    None => Role::edge(edge),
+                })
+            }
             (RoleName::Edge, local_edges, edge) => {
                 let misplaced = local_edges.map(|_| of_other("local_edges", "leader"));
                 let missing =
                     edge.is_none().then(|| Misfit::new("edge", "missing, and role is \"edge\"").with("role"));
-                let take_over = self.take_over.then(|| of_other("take_over", "leader"));
-                Err(misplaced.into_iter().chain(missing).chain(take_over).collect())
+                Err(misplaced.into_iter().chain(missing).chain(leaders_only()).collect())
             }
             (RoleName::Leader, local_edges, None) if self.edge_id.is_none() => {
                 Ok(Role::Leader { local_edges })

@@ -189,6 +189,8 @@ fn a_setting_of_the_other_role_is_refused() {
     check(&format!("{bundle}role = \"edge\"\nlocal_edges = [0]"), &[], &both);
     let edge = format!("{bundle}role = \"edge\"\nedge = 0\ntake_over = true");
     check(&edge, &[], &["take_over: only with role = \"leader\" (line 4)"]);
+    let edge = format!("{bundle}role = \"edge\"\nedge = 0\ndetails = true");
+    check(&edge, &[], &["details: only with role = \"leader\" (line 4)"]);
     check(
         &format!("{bundle}role = \"boss\""),
         &[],

@@ -11,13 +11,15 @@ use headwater_samples::archive::{BrokenFrame, Frame};
 use tracing::{debug, error, warn};
 
 use super::Agent;
-use crate::answer::{Age, Answer};
+use crate::answer::{Age, Answer, Captured};
 use crate::capture_clock::{ClockStep, DueCapture};
 use crate::give_up_reason::GiveUpReason;
 use crate::publisher::Encoded;
 use crate::reply_rule::Reply;
 use crate::section_runner::{JobResult, Submitted};
-use crate::source::SourceEvent;
+#[cfg(feature = "http")]
+use crate::source::Snapshot;
+use crate::source::{NamedView, SourceEvent};
 use crate::timestamp::since_1970;
 
 /// Why a trigger is not answered ([`TriggeredIds`](headwater_protocol::TriggeredIds)).
@@ -70,16 +72,15 @@ impl Agent {
             return;
         }
         self.count_capture();
+        let captured = |frame| Captured { sample, captured_us: now_us, frame };
         match self.source.capture(sample, now_us) {
-            Some(Frame::View(view)) => {
-                let submitted = self.section.submit(sample, now_us, view);
+            Some((Frame::View(view), name)) => {
+                let submitted = self.section.submit(captured(name), view);
                 self.on_submitted(submitted);
             }
-            Some(Frame::NotInView) => {
-                self.answer(sample, now_us, Body::NotInView, Vec::new());
-            }
+            Some((Frame::NotInView, _)) => self.answer(captured(None), Body::NotInView, Vec::new(), &[]),
             // No message: the leader counts the slot as missing.
-            Some(Frame::Broken(BrokenFrame { name, reason })) => {
+            Some((Frame::Broken(BrokenFrame { name, reason }), _)) => {
                 debug!(sample = %sample, frame = name, reason, "broken frame");
                 self.publisher.report().broken_frames += 1;
             }
@@ -95,16 +96,16 @@ impl Agent {
     /// Handles an event of the source: a frame that is a sample, or a requested snapshot.
     pub(super) fn on_source(&mut self, event: SourceEvent) {
         match event {
-            SourceEvent::OwnSample(view) => {
+            SourceEvent::OwnSample(NamedView { view, name: frame }) => {
                 let Some(ids) = &mut self.frame_ids else { return };
                 let sample = ids.next(since_1970());
                 self.recent.remember(sample);
                 self.count_capture();
-                self.run_section(sample, self.now().us, view);
+                self.run_section(Captured { sample, captured_us: self.now().us, frame }, view);
             }
             #[cfg(feature = "http")]
-            SourceEvent::Snapshot(snapshot) => {
-                self.run_section(snapshot.sample, snapshot.captured_us, snapshot.view);
+            SourceEvent::Snapshot(Snapshot { sample, captured_us, view }) => {
+                self.run_section(Captured { sample, captured_us, frame: None }, view);
             }
             SourceEvent::Ended { .. } => {}
         }
@@ -167,7 +168,7 @@ impl Agent {
 
     /// Answers with the result of the section. A failed section gives no answer, and is counted.
     pub(super) fn on_result(&mut self, result: JobResult) {
-        let JobResult { sample, captured_us, output } = result;
+        let JobResult { captured, output } = result;
         let replied = output.and_then(|output| Ok((self.reply_rule.reply_to(&output)?, output)));
         let (reply, TierOutput { scores, features }) = match replied {
             Ok(replied) => replied,
@@ -175,29 +176,36 @@ impl Agent {
                 let mut report = self.publisher.report();
                 report.section_failures += 1;
                 if report.section_failures == 1 {
-                    error!(sample = %sample, reason, "the section failed");
+                    error!(sample = %captured.sample, reason, "the section failed");
                 }
                 return;
             }
         };
+        let mut body = Vec::new();
         match reply {
-            Reply::Decided(decision) => self.answer(sample, captured_us, Body::Decided(decision), Vec::new()),
-            Reply::Input => self.answer(sample, captured_us, Body::Input(&features), Vec::new()),
+            Reply::Decided(decision) => {
+                if captured.frame.is_some() {
+                    self.publisher.scores.put(&scores, &mut body);
+                }
+                self.answer(captured, Body::Decided(decision), Vec::new(), &body);
+            }
+            Reply::Input => self.answer(captured, Body::Input(&features), Vec::new(), &[]),
             Reply::Summary => {
-                let mut body = Vec::new();
                 self.publisher.scores.put(&scores, &mut body);
-                self.answer(sample, captured_us, Body::Summary(&body), features);
+                self.answer(captured, Body::Summary(&body), features, &[]);
             }
         }
     }
 
     /// Sends an answer, followed by the features if they are sent unasked, and keeps both until the sample is settled. An answer that may
-    /// go in a batch waits for the batch; an answer whose trigger is unconfirmed is only kept.
-    fn answer(&mut self, sample: SampleId, captured_us: u64, body: Body<'_>, features: Vec<u8>) {
+    /// go in a batch waits for the batch; an answer whose trigger is unconfirmed is only kept. `scores` go with the frame's name.
+    fn answer(&mut self, captured: Captured, body: Body<'_>, features: Vec<u8>, scores: &[u8]) {
+        let Captured { sample, captured_us, frame } = captured;
+        let frame = frame.as_ref().map(|frame| frame.with_scores(scores));
         let now = self.now();
         let captured_us = captured_us as i64;
         let age = Age { ms: now.age_ms(captured_us), is_late: false };
-        let encoded = match self.publisher.encode(sample, age, body) {
+        let encoded = match self.publisher.encode_named(sample, age, body, frame) {
             Ok(encoded) => encoded,
             Err(error) => return self.publisher.count_encode_error(sample, &error),
         };
@@ -238,8 +246,8 @@ impl Agent {
         }
     }
 
-    fn run_section(&mut self, sample: SampleId, captured_us: u64, view: View) {
-        let submitted = self.section.submit(sample, captured_us, Cow::Owned(view));
+    fn run_section(&mut self, captured: Captured, view: View) {
+        let submitted = self.section.submit(captured, Cow::Owned(view));
         self.on_submitted(submitted);
     }
 
@@ -248,9 +256,10 @@ impl Agent {
             Submitted::Done(result) => self.on_result(result),
             Submitted::Queued => {}
             Submitted::Shed(job) => {
-                debug!(sample = %job.sample, "view shed: the section is behind");
+                let sample = job.captured.sample;
+                debug!(sample = %sample, "view shed: the section is behind");
                 self.publisher.report().shed += 1;
-                self.give_up(job.sample, GiveUpReason::SHED, "the section is behind");
+                self.give_up(sample, GiveUpReason::SHED, "the section is behind");
             }
         }
     }

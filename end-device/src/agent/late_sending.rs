@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use headwater_link::LinkError;
-use headwater_protocol::{Body, SampleId, SettledNotice, decode};
+use headwater_protocol::{Body, SampleId, SettledNotice, decode, frame_details};
 use tracing::debug;
 
 use super::Agent;
@@ -87,9 +87,10 @@ impl Agent {
 
     /// Encodes an answer anew, with the boot number of this start and with `age`; its features follow if they are sent unasked.
     fn encode_again(&self, answer: &Answer, age: Age) -> Result<Vec<Encoded>, String> {
-        let Answer { sample, message, features, .. } = answer;
-        let message = decode(message, &self.publisher.limits).map_err(|error| error.to_string())?;
-        let message = self.publisher.encode(*sample, age, message.body);
+        let (Answer { sample, message, features, .. }, limits) = (answer, &self.publisher.limits);
+        let frame = frame_details(message, limits);
+        let message = decode(message, limits).map_err(|error| error.to_string())?;
+        let message = self.publisher.encode_named(*sample, age, message.body, frame);
         let features = (!features.is_empty() && self.reply_rule.sends_features_unasked())
             .then(|| self.publisher.encode(*sample, age, Body::Features(features)));
         let messages: Result<Vec<Encoded>, _> = std::iter::once(message).chain(features).collect();

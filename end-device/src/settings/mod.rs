@@ -14,11 +14,12 @@ use headwater_settings::{
 use serde::Deserialize;
 
 use crate::config::{Capture, EngineChoice, OnBrokenFrame};
+pub(crate) use source::CARRY_SIZE;
 #[cfg(not(feature = "http"))]
 pub(crate) use source::WITHOUT_HTTP;
 pub use source::{
-    Existing, FolderEnd, FolderSettings, HttpSettings, SourceSettings, SourceWord, StdinFormat,
-    StdinSettings, WatchSettings,
+    CommandEnd, CommandSettings, Existing, FolderEnd, FolderSettings, HttpSettings, SourceSettings,
+    SourceWord, StdinFormat, StdinSettings, WatchSettings,
 };
 
 settings! {
@@ -50,7 +51,7 @@ settings! {
         /// with `batch_ms` takes its file, whose waits bound `batch_ms`. SIGHUP reads the file again.
         pub policy: Option<PathBuf> = optional("policy.toml"),
         /// Cause of a capture: "trigger" (a message on the group's topic), "clock" (every `period_ms`; clocks of the group within a quarter of
-        /// it) or "source" (each frame of a folder, watch or stdin is a sample, named by the milliseconds of the clock; for a group of one).
+        /// it) or "source" (each frame of a source is a sample, named by the milliseconds of the clock; for a group of one, not for archive and http).
         pub capture: CaptureWord = default("trigger").word(),
         /// Milliseconds between captures by the clock; the same at every device of the group. A device that is too slow for it misses
         /// captures, which it counts and logs.
@@ -73,6 +74,10 @@ settings! {
         /// of several devices (configurations c, e, f; where edges are separate programs each answer is sent at once). A device that is killed
         /// loses the answers that wait, as it loses views in its queue.
         pub batch_ms: u64 = default("0").within(0..=MAX_BATCH_MS),
+        /// Names the frame behind each answer, so that results say which picture they are about: its number in the source, and its file
+        /// where the source has files. Costs the bytes of the name, mostly more than the scores, and with an exit on the device those of the
+        /// scores. Snapshots (source "http") have no name. Needs a leader of this release or later and `batch_ms = 0`.
+        pub name_frames: bool = switch(),
         /// Unsettled samples in memory; earlier ones go to the spool. Fewer saves memory.
         pub keep_samples: usize = default("1024").within(1..=65_536),
         /// Milliseconds that an unsettled sample stays in memory; then it goes to the spool and is sent again, late. Must outlast the
@@ -254,8 +259,8 @@ mod tests {
             "source.path: missing, and source.kind is \"archive\"",
         ];
         check_mistakes(Sources::default().with_file(""), &missing);
-        let kind = "source.kind: expected \"archive\", \"folder\", \"watch\", \"http\" or \"stdin\", found \"rtsp\"; for a stream or a camera use \
-                    \"stdin\" behind ffmpeg (docs/sources.md) (flag --source-kind)";
+        let kind = "source.kind: expected \"archive\", \"folder\", \"watch\", \"http\", \"stdin\", \"command\" or \"file\", found \"rtsp\"; for a \
+                    stream or a camera use \"command\" with ffmpeg, or \"stdin\" behind it (docs/sources.md) (flag --source-kind)";
         check(&["--source-kind", "rtsp"], &[kind]);
         check(
             &["--slot", "64", "--broker-address", "mqtt://host:0", "--keep-samples", "0"],
@@ -307,7 +312,7 @@ mod tests {
             &["--source-stdin-size", "4x4", "--source-watch-poll-ms", "20"],
             &[
                 "source.watch.poll_ms: only with source.kind = \"watch\" (flag --source-watch-poll-ms)",
-                "source.stdin.size: only with source.kind = \"stdin\" (flag --source-stdin-size)",
+                "source.stdin.size: only with source.kind = \"stdin\" or \"command\" or \"file\" (flag --source-stdin-size)",
             ],
         );
         let file = "site = \"s\"\ngroup = \"g\"\nid = \"i\"\nslot = 0\nbundle = \"b\"\n\
@@ -321,7 +326,7 @@ mod tests {
 
     #[test]
     fn settings_of_one_source_must_fit_each_other() {
-        let path = "source.path: only with source.kind = \"archive\" or \"folder\" or \"watch\" (flag --source-path)";
+        let path = "source.path: only with source.kind = \"archive\" or \"folder\" or \"watch\" or \"file\" (flag --source-path)";
         check(&["--source-kind", "http"], &["source.http.url: missing, and source.kind is \"http\"", path]);
         let http = ["--source-kind", "http", "--source-http-url", "http://cam/"];
         let timed = ["--capture", "clock", "--period-ms", "100", "--source-http-timeout-ms", "100"];
@@ -335,7 +340,7 @@ mod tests {
         check(
             &["--capture", "source"],
             &[
-                "capture: \"source\" goes with source.kind = \"folder\", \"watch\" or \"stdin\", found \"archive\" (flag --capture)",
+                "capture: \"source\" goes with every source.kind but \"archive\" and \"http\", found \"archive\" (flag --capture)",
             ],
         );
         let frozen = "source.frozen_frames: expected 0 for no check, or at least 2, found 1: one frame has none before it to be equal to \
@@ -348,6 +353,26 @@ mod tests {
                 path,
             ],
         );
+    }
+
+    #[test]
+    fn raw_frames_without_a_size_are_refused_with_what_carries_it() {
+        let command = "--source-kind command --source-command-run camera";
+        let sources = |more: &str| {
+            let file = "site = \"s\"\ngroup = \"g\"\nid = \"i\"\nslot = 0\nbundle = \"b\"\n";
+            let flags: Vec<_> = command.split(' ').chain(more.split_whitespace()).collect();
+            Sources::default().with_file(file).with_arguments(flags)
+        };
+        let size = "source.stdin.size: missing, and source.stdin.format is \"gray\": raw pixels do not tell their size; let ffmpeg write \
+                    frames that carry it: `-f yuv4mpegpipe -`, or `-f image2pipe -c:v ppm -`";
+        check_mistakes(sources("--source-stdin-format gray"), &[size]);
+        for right in ["", "--source-stdin-size 4x4", "--source-stdin-format gray --source-stdin-size 4x4"] {
+            let found = DeviceSettings::load(sources(right));
+            assert!(found.is_ok(), "{right}: {found:?}");
+        }
+        let run = "source.command.run: missing, and source.kind is \"command\"";
+        let file = "site = \"s\"\ngroup = \"g\"\nid = \"i\"\nslot = 0\nbundle = \"b\"\n[source]\nkind = \"command\"\n";
+        check_mistakes(Sources::default().with_file(file), &[run]);
     }
 
     #[test]

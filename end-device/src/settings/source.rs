@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_samples::image_codec::MAX_PIXELS;
-use headwater_samples::roi::Roi;
+use headwater_samples::roi::{Fit, Roi};
 use headwater_settings::{
-    Loaded, Misfit, Mistake, Origin, Value, default, optional, secret, section, settings, word,
+    Finding, Loaded, Misfit, Mistake, Origin, Value, default, optional, secret, section, settings, word,
 };
 use headwater_transport::{Endpoint, EndpointError};
 use serde::{Deserialize, Serialize};
@@ -22,29 +22,35 @@ settings! {
     pub struct SourceSettings {
         /// Kind of source (docs/sources.md has a recipe for each): "archive" (an archive or a folder of its layout; the sample id picks the
         /// frame), "folder" (its images and those below it in the order of their names, at a rate), "watch" (a folder; each new image in it
-        /// or below it that is complete is a frame), "http" (a snapshot URL, requested at each capture) or "stdin" (a pipe, such as ffmpeg's).
+        /// or below it that is complete is a frame), "http" (a snapshot URL, requested at each capture), "stdin" (a pipe, such as ffmpeg's),
+        /// "command" (a command whose output is frames, such as ffmpeg) or "file" (a video file that is played, such as y4m).
         pub kind: SourceWord = default("archive").by(source_word),
-        /// Frames: for "archive" a .tar.gz or a folder of the same layout, for "folder" and "watch" a folder of images.
+        /// Frames: for "archive" a .tar.gz or a folder of the same layout, for "folder" and "watch" a folder of images, for "file" a video.
         pub path: Option<PathBuf> = optional("frames.tar.gz"),
         /// Part of each frame that becomes the view, before it is resized: x, y, width and height in pixels ("40,0,320,240") or percent
-        /// ("10%,0%,50%,100%"). Left out: the whole frame.
+        /// ("10%,0%,50%,100%"). Left out: the slot's region in training, mostly the whole frame; of an archive, whose frames are cut, the whole frame.
         pub roi: Option<Roi> = optional("40,0,320,240"),
-        /// Milliseconds for which the newest frame of folder, watch or stdin answers; then the slot is missing. Longer bridges gaps, and
-        /// answers with older frames. Left out: two periods (of the clock or the folder), or 1000.
+        /// How the frame or its part gets the size of the view: "stretch", "crop" (its middle, with the view's ratio of sides) or "letterbox" (all
+        /// of it, black around it). Left out: as in training, mostly "stretch".
+        pub fit: Option<Fit> = optional("letterbox").word(),
+        /// Milliseconds for which the newest frame answers (of every kind but archive and http); then the slot is missing. Longer bridges
+        /// gaps, and answers with older frames. Left out: two periods (of the clock or the folder), or 1000.
         pub max_age_ms: Option<u64> = optional("1000").within(1..=MAX_MS),
-        /// Frames in a row after which a camera (watch, http, stdin) is frozen, dark or covered: all are equal, byte for byte, or all their
-        /// views lack contrast. The device then says so and gives no answers until a frame differs. Take more than lie between two key frames
+        /// Frames in a row after which a camera (watch, http, stdin, command) is frozen, dark or covered: all are equal, byte for byte, or all
+        /// their views lack contrast. The device then says so and gives no answers until a frame differs. Take more than lie between two key frames
         /// of a video stream, which may be equal in a still scene. 0: never; else at least 2.
         pub frozen_frames: u64 = default("100").within(0..=1_000_000),
         /// Standard deviation of a view, pixels 0 to 255, below which it lacks contrast.
         pub frozen_deviation: u64 = default("2").within(0..=255),
-        /// A folder that is played.
+        /// A folder that is played; a video file is played once.
         pub folder: FolderSettings = section(),
         /// A watched folder.
         pub watch: WatchSettings = section(),
         /// A snapshot URL.
         pub http: HttpSettings = section(),
-        /// A pipe.
+        /// A command.
+        pub command: CommandSettings = section(),
+        /// Frames on a pipe, of a command or in a video file.
         pub stdin: StdinSettings = section(),
     }
 }
@@ -53,7 +59,7 @@ settings! {
     /// Section `[source.folder]`.
     #[derive(Clone, Debug)]
     pub struct FolderSettings {
-        /// Milliseconds from image to image.
+        /// Milliseconds from image to image; a video that tells its rate (y4m) is played at that rate.
         pub period_ms: u64 = default("200").within(1..=MAX_MS),
         /// Action after the last image: "loop", or "end", which ends the device.
         pub end: FolderEnd = default("loop").word(),
@@ -108,21 +114,46 @@ settings! {
 }
 
 settings! {
+    /// Section `[source.command]`.
+    #[derive(Clone)]
+    pub struct CommandSettings {
+        /// The command, as a shell takes it. Its standard output is the frames (`[source.stdin]` names their format); the last line of its
+        /// standard error is named where it ends. It is ended with the device, by a kill after two seconds.
+        pub run: Option<String> = optional("ffmpeg -v error -nostdin -f v4l2 -i /dev/video0 -f image2pipe -c:v mjpeg -"),
+        /// Action when the command ends: "restart" (after half a second at first, later up to half a minute), or "end", which ends the device.
+        pub end: CommandEnd = default("restart").word(),
+    }
+}
+
+/// Action of the device when its command ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandEnd {
+    /// Starts the command again: a camera that was unplugged comes back.
+    Restart,
+    /// Ends the device, cleanly if the command succeeded.
+    End,
+}
+
+settings! {
     /// Section `[source.stdin]`.
     #[derive(Clone, Copy, Debug)]
     pub struct StdinSettings {
-        /// Format of the input: "rgb24" or "gray" (raw pixels), or "mjpeg" (JPEG, PNG or WebP files one after the other). The
-        /// device stops at the end of the input.
-        pub format: StdinFormat = default("rgb24").word(),
-        /// Width and height of raw frames, as 320x240. Left out: those of the view.
+        /// Format of the input: "auto" (y4m, PPM and PGM, which carry their size, or JPEG, PNG or WebP files one after the other, told by the
+        /// first bytes; with `size` raw pixels as "rgb24"), "rgb24" or "gray" (raw pixels, with `size`), or "mjpeg" (JPEG, PNG or WebP files
+        /// with anything between them). The device stops at the end of the input.
+        pub format: StdinFormat = default("auto").word(),
+        /// Width and height of raw frames, as 320x240.
         pub size: Option<[u32; 2]> = optional("320x240").by(frame_size),
     }
 }
 
-/// Format of frames on standard input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+/// Format of frames on standard input, of a command or in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StdinFormat {
+    /// Told by the first bytes; with a size raw pixels of three bytes.
+    Auto,
     /// Raw pixels of three bytes; all frames have the same size.
     Rgb24,
     /// Raw pixels of one byte; all frames have the same size.
@@ -145,29 +176,39 @@ pub enum SourceWord {
     Http,
     /// A pipe on standard input.
     Stdin,
+    /// A command whose standard output is frames.
+    Command,
+    /// A video file, played.
+    File,
 }
 
 /// Reads the kind of a source. A stream or a camera is no kind: the mistake says to put ffmpeg before standard input.
 fn source_word(text: &str) -> Result<SourceWord, Mistake> {
     word(text).map_err(|Mistake(mistake)| match text {
         "rtsp" | "camera" | "video" => Mistake(format!(
-            "{mistake}; for a stream or a camera use \"stdin\" behind ffmpeg (docs/sources.md)"
+            "{mistake}; for a stream or a camera use \"command\" with ffmpeg, or \"stdin\" behind it (docs/sources.md)"
         )),
         _ => Mistake(mistake),
     })
 }
 
+/// Advice for a stream whose frames have no known size.
+pub(crate) const CARRY_SIZE: &str =
+    "let ffmpeg write frames that carry it: `-f yuv4mpegpipe -`, or `-f image2pipe -c:v ppm -`";
+
 /// Keys that belong to some kinds of source alone, with those kinds.
-const KEYS_OF_KINDS: [(&str, &[SourceWord]); 7] = {
-    use SourceWord::{Archive, Folder, Http, Stdin, Watch};
+const KEYS_OF_KINDS: [(&str, &[SourceWord]); 9] = {
+    use SourceWord::{Archive, Command, File, Folder, Http, Stdin, Watch};
     [
-        ("source.path", &[Archive, Folder, Watch]),
-        ("source.max_age_ms", &[Folder, Watch, Stdin]),
-        ("source.frozen_", &[Watch, Http, Stdin]),
+        ("source.path", &[Archive, Folder, Watch, File]),
+        ("source.max_age_ms", &[Folder, Watch, Stdin, Command, File]),
+        ("source.frozen_", &[Watch, Http, Stdin, Command]),
+        ("source.folder.period_ms", &[Folder, File]),
         ("source.folder.", &[Folder]),
         ("source.watch.", &[Watch]),
         ("source.http.", &[Http]),
-        ("source.stdin.", &[Stdin]),
+        ("source.command.", &[Command]),
+        ("source.stdin.", &[Stdin, Command, File]),
     ]
 };
 
@@ -193,36 +234,83 @@ impl SourceSettings {
     /// Checks settings that must fit each other.
     pub(super) fn check(&self, capture: Capture, mistakes: &mut Vec<Misfit>) {
         let kind = json!(self.kind);
+        let mut missing = |key: &str, is_missing: bool| {
+            let reason = || format!("missing, and source.kind is {kind}");
+            mistakes.extend(is_missing.then(|| Misfit::new(key, reason()).with("source.kind")));
+        };
         match self.kind {
-            SourceWord::Archive | SourceWord::Folder | SourceWord::Watch if self.path.is_none() => {
-                let reason = format!("missing, and source.kind is {kind}");
-                mistakes.push(Misfit::new("source.path", reason).with("source.kind"));
+            SourceWord::Archive | SourceWord::Folder | SourceWord::Watch | SourceWord::File => {
+                missing("source.path", self.path.is_none());
             }
+            SourceWord::Command => missing("source.command.run", self.command.run.is_none()),
             SourceWord::Http => self.http.check(capture, mistakes),
-            SourceWord::Stdin if self.stdin.size.is_some() && self.stdin.format == StdinFormat::Mjpeg => {
-                let reason = "only with source.stdin.format = \"rgb24\" or \"gray\"";
-                mistakes.push(Misfit::new("source.stdin.size", reason).with("source.stdin.format"));
-            }
-            SourceWord::Archive | SourceWord::Folder | SourceWord::Watch | SourceWord::Stdin => {}
+            SourceWord::Stdin => {}
         }
+        let is_stream = matches!(self.kind, SourceWord::Stdin | SourceWord::Command | SourceWord::File);
+        mistakes.extend(is_stream.then(|| self.stdin.misfit()).flatten());
         if self.frozen_frames == 1 {
             let reason = "expected 0 for no check, or at least 2, found 1: one frame has none before it to be equal to";
             mistakes.push(Misfit::new("source.frozen_frames", reason));
         }
-        let has_own_timing = matches!(self.kind, SourceWord::Folder | SourceWord::Watch | SourceWord::Stdin);
+        let has_own_timing = !matches!(self.kind, SourceWord::Archive | SourceWord::Http);
         if capture == Capture::Source && !has_own_timing {
-            let reason = format!(
-                "\"source\" goes with source.kind = \"folder\", \"watch\" or \"stdin\", found {kind}"
-            );
+            let reason =
+                format!("\"source\" goes with every source.kind but \"archive\" and \"http\", found {kind}");
             mistakes.push(Misfit::new("capture", reason).with("source.kind"));
         }
     }
 
-    /// Longest age of a frame that answers: as set, or two periods (the longer one of clock and folder), or a second without a period.
-    pub(crate) fn max_age(&self, capture: Capture) -> Duration {
-        let folder_ms = (self.kind == SourceWord::Folder).then_some(self.folder.period_ms);
-        let default_ms = capture.period_ms().max(folder_ms).map_or(1000, |period_ms| 2 * period_ms);
-        Duration::from_millis(self.max_age_ms.unwrap_or(default_ms))
+    /// Warns of standard input without format and size: raw pixels of earlier versions had the view's size there.
+    pub(crate) fn untold_format(&self) -> Option<Finding> {
+        let is_untold = self.stdin.format == StdinFormat::Auto && self.stdin.size.is_none();
+        (is_untold && self.kind == SourceWord::Stdin).then(|| {
+            Finding::warn(
+                "source.stdin",
+                "format and size are left out, so the first bytes must tell the format, and raw pixels are refused",
+                "nothing is to be done for y4m, PPM, PGM, JPEG, PNG and WebP; for raw pixels set source.stdin.format = \"rgb24\" or \"gray\", \
+                 and source.stdin.size to that of the frames",
+            )
+        })
+    }
+
+    /// Longest age of a frame that answers: as set, or two periods (the longer one of the clock and of what is played), or a second without a
+    /// period.
+    pub(crate) fn max_age(&self, capture: Capture, period: Duration) -> Duration {
+        let is_played = matches!(self.kind, SourceWord::Folder | SourceWord::File);
+        let period = capture.period_ms().map(Duration::from_millis).max(is_played.then_some(period));
+        let default = period.map_or(Duration::from_secs(1), |period| 2 * period);
+        self.max_age_ms.map_or(default, Duration::from_millis)
+    }
+}
+
+impl fmt::Debug for CommandSettings {
+    /// Names the program alone: its arguments may hold passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandSettings")
+            .field("run", &self.run.as_deref().map(program_of))
+            .field("end", &self.end)
+            .finish()
+    }
+}
+
+impl StdinSettings {
+    /// The mistake of raw frames without a size, or of a size for frames that carry theirs.
+    fn misfit(self) -> Option<Misfit> {
+        let reason = match (self.format, self.size) {
+            (StdinFormat::Mjpeg, Some(_)) => {
+                "only with source.stdin.format = \"rgb24\" or \"gray\"".to_owned()
+            }
+            (StdinFormat::Rgb24 | StdinFormat::Gray, None) => {
+                let format = json!(self.format);
+                format!(
+                    "missing, and source.stdin.format is {format}: raw pixels do not tell their size; {CARRY_SIZE}"
+                )
+            }
+            (StdinFormat::Auto, _)
+            | (StdinFormat::Rgb24 | StdinFormat::Gray, Some(_))
+            | (StdinFormat::Mjpeg, None) => return None,
+        };
+        Some(Misfit::new("source.stdin.size", reason).with("source.stdin.format"))
     }
 }
 
@@ -265,15 +353,30 @@ impl HttpSettings {
     }
 }
 
-/// Leaves keys of other kinds of sources out of what is printed, and hides the query of a snapshot URL, which often holds a password.
+/// Leaves keys of other kinds of sources out of what is printed, and hides the query of a snapshot URL, which often holds a password, and
+/// all of a command but its program.
 pub(super) fn hide(loaded: &mut Loaded<DeviceSettings>) {
     let source = &loaded.settings.source;
     loaded
         .values
         .retain(|value| kinds_of(&value.declared.key).is_none_or(|kinds| kinds.contains(&source.kind)));
-    let Some(url) = &source.http.url else { return };
-    let shown = loaded.values.iter_mut().find(|value| value.declared.key == "source.http.url");
-    shown.into_iter().for_each(|value| value.toml = Some(url.to_string().into()));
+    let shown = [
+        ("source.http.url", source.http.url.as_ref().map(ToString::to_string)),
+        ("source.command.run", source.command.run.as_deref().map(program_of)),
+    ];
+    for (key, text) in shown {
+        let value = loaded.values.iter_mut().find(|value| value.declared.key == key);
+        if let Some((value, text)) = value.zip(text) {
+            value.toml = Some(text.into());
+        }
+    }
+}
+
+/// Program of a command for people. The rest may hold a password: an address, a header, a variable before the program.
+fn program_of(command: &str) -> String {
+    let program = command.split_whitespace().next().unwrap_or_default();
+    let is_name = program.chars().all(|c| c.is_ascii_alphanumeric() || "/._+-".contains(c));
+    format!("{} ...", if is_name { program } else { "" }).trim_start().to_owned()
 }
 
 /// Kinds of sources that have a key; `None` for a key that every kind has.
@@ -336,5 +439,39 @@ fn snapshot_url(text: &str) -> Result<Endpoint, String> {
                      under http"
                 .to_owned())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_of_a_command_is_printed_and_no_argument() {
+        for (run, shown) in [
+            ("ffmpeg -headers 'Authorization: Basic s3cret' -i http://cam/", "ffmpeg ..."),
+            ("/usr/bin/camera-tool --key s3cret", "/usr/bin/camera-tool ..."),
+            ("KEY='s3cret s3cret' camera", "..."),
+        ] {
+            assert_eq!(program_of(run), shown);
+            let command = CommandSettings { run: Some(run.to_owned()), end: CommandEnd::End };
+            assert!(!format!("{command:?}").contains("s3cret"), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn standard_input_without_format_and_size_is_a_warning() {
+        let warning = |kind, format, size| {
+            let stdin = StdinSettings { format, size };
+            SourceSettings { kind, stdin, ..headwater_settings::defaults() }.untold_format()
+        };
+        let found = warning(SourceWord::Stdin, StdinFormat::Auto, None).expect("a warning").line("");
+        assert!(
+            found.starts_with("warn  source.stdin: ") && found.contains("set source.stdin.format"),
+            "{found}"
+        );
+        assert_eq!(warning(SourceWord::Stdin, StdinFormat::Auto, Some([8, 8])), None);
+        assert_eq!(warning(SourceWord::Stdin, StdinFormat::Mjpeg, None), None);
+        assert_eq!(warning(SourceWord::Command, StdinFormat::Auto, None), None);
     }
 }

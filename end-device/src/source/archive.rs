@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headwater_inference::manifest::Preprocessing;
-use headwater_protocol::{SampleId, Slot};
+use headwater_protocol::{FrameName, SampleId, Slot};
 use headwater_samples::archive::{Archive, ArchiveOptions, BrokenFrame, Frame};
-use headwater_samples::roi::Roi;
+use headwater_samples::roi::Framing;
 
 use super::preprocess::Preprocessor;
 use crate::error::DeviceError;
@@ -19,8 +19,8 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Reads the frames of one slot from a `.tar.gz` archive or a folder of the same layout, and cuts the region of interest out of
-    /// each.
+    /// Reads the frames of one slot from a `.tar.gz` archive or a folder of the same layout, and converts each
+    /// to a view.
     ///
     /// # Errors
     /// [`DeviceError::Frames`] when the frames cannot be read, [`DeviceError::Unusable`] when there is no sample.
@@ -28,10 +28,11 @@ impl Frames {
         path: &Path,
         slot: Slot,
         view: &Preprocessing,
-        roi: Option<Roi>,
+        framing: Framing,
     ) -> Result<Self, DeviceError> {
-        let shape = Some(Preprocessor::new(view, roi).shape);
-        let options = ArchiveOptions { slot: Some(slot.index()), shape, roi, ..ArchiveOptions::default() };
+        let shape = Some(Preprocessor::new(view, framing).shape);
+        let options =
+            ArchiveOptions { slot: Some(slot.index()), shape, framing, ..ArchiveOptions::default() };
         let archive = Archive::open_with(path, &options)?;
         if archive.is_empty() {
             let reason = "expected at least one sample, found none";
@@ -50,6 +51,13 @@ impl Frames {
         // Constructors refuse an archive without samples, and lengths fit 64 bits.
         let index = sample.0 % self.archive.len() as u64;
         self.archive.frame(index as usize, self.slot.index())
+    }
+
+    /// Name of the slot's frame of a sample: its file in the archive.
+    pub(super) fn name(&self, sample: SampleId) -> FrameName {
+        let index = sample.0 % self.archive.len() as u64;
+        let file = self.archive.file_name(index as usize, self.slot.index());
+        FrameName::new(index, file.unwrap_or_default())
     }
 
     /// At most five of the slot's broken frames, and the number of all of them.

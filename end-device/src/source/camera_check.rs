@@ -12,6 +12,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::Arc;
 
 use headwater_samples::View;
+use headwater_samples::roi::Fit;
 use headwater_transport::LogLimit;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -31,6 +32,8 @@ pub(crate) struct CameraCheck {
     frames: u64,
     /// Standard deviation of a view, in levels of 255, below which the view has no contrast.
     min_deviation: f64,
+    /// Whether views have a black border, which is no contrast.
+    in_letterbox: bool,
     runs: Arc<Mutex<Runs>>,
 }
 
@@ -46,11 +49,12 @@ struct Runs {
 
 impl CameraCheck {
     /// The check of the settings; `None` where it is off.
-    pub(crate) fn of(settings: &SourceSettings) -> Option<Self> {
+    pub(crate) fn of(settings: &SourceSettings, fit: Fit) -> Option<Self> {
         (settings.frozen_frames > 0).then(|| {
             let runs = Runs { latest: None, equal: 0, flat: 0, log: LogLimit::new(MAX_LINES) };
             let min_deviation = settings.frozen_deviation as f64;
-            Self { frames: settings.frozen_frames, min_deviation, runs: Arc::new(Mutex::new(runs)) }
+            let (frames, in_letterbox) = (settings.frozen_frames, fit == Fit::Letterbox);
+            Self { frames, min_deviation, in_letterbox, runs: Arc::new(Mutex::new(runs)) }
         })
     }
 
@@ -58,7 +62,7 @@ impl CameraCheck {
     pub(super) fn pass(&self, frame: u64, view: View, report: &SharedReport) -> Result<View, Missing> {
         let mut runs = self.runs.lock();
         runs.equal = if runs.latest.replace(frame) == Some(frame) { runs.equal + 1 } else { 1 };
-        runs.flat = if deviation(&view) < self.min_deviation { runs.flat + 1 } else { 0 };
+        runs.flat = if deviation(&view, self.in_letterbox) < self.min_deviation { runs.flat + 1 } else { 0 };
         let Self { frames, min_deviation, .. } = self;
         let frozen = if runs.equal >= *frames {
             Some(format!("the latest {frames} frames are equal: the camera is frozen"))
@@ -86,11 +90,13 @@ pub(super) fn hash_of(value: &(impl Hash + ?Sized)) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
-/// Standard deviation of the channel that varies most: a covered camera may see one colour.
-fn deviation(view: &View) -> f64 {
+/// Standard deviation of the channel that varies most: a covered camera may see one colour. In a letterbox black pixels do not count.
+fn deviation(view: &View, in_letterbox: bool) -> f64 {
     let area = view.shape.height * view.shape.width;
     let of_channel = |pixels: &[u8]| {
-        let count = pixels.len() as f64;
+        let black = pixels.iter().filter(|pixel| in_letterbox && **pixel == 0).count();
+        // Black pixels add nothing to the sums.
+        let count = (pixels.len() - black).max(1) as f64;
         let sum: u64 = pixels.iter().map(|pixel| u64::from(*pixel)).sum();
         let squares: u64 = pixels.iter().map(|pixel| u64::from(*pixel).pow(2)).sum();
         let mean = sum as f64 / count;
@@ -116,7 +122,7 @@ mod tests {
         fn new() -> Self {
             let mut settings = headwater_settings::defaults::<SourceSettings>();
             settings.frozen_frames = FRAMES;
-            Self { check: CameraCheck::of(&settings).unwrap(), report: SharedReport::default() }
+            Self { check: CameraCheck::of(&settings, Fit::Stretch).unwrap(), report: SharedReport::default() }
         }
 
         /// Whether the frame of these pixels answers.
@@ -141,6 +147,16 @@ mod tests {
     fn a_still_scene_with_the_noise_of_a_sensor_is_not_frozen() {
         let camera = Camera::new();
         assert!((0..50).all(|at| camera.answers([0, 100 + at % 2, 0, 100, 0, 100])));
+    }
+
+    #[test]
+    fn the_border_of_a_letterbox_is_no_contrast() {
+        let boxed = |inner: [u8; 2]| {
+            View::new(Shape { channels: 1, height: 3, width: 2 }, [[0; 2], inner, [0; 2]].concat())
+        };
+        assert!(deviation(&boxed([90, 91]), false) > 40.0 && deviation(&boxed([90, 91]), true) < 1.0);
+        assert!(deviation(&boxed([30, 90]), true) > 20.0);
+        assert!(deviation(&boxed([0, 0]), true).abs() < 1e-9);
     }
 
     #[test]

@@ -71,12 +71,12 @@ impl SharedReport {
     /// Counts a missing frame, and logs the first of each kind. A camera that is away is not frozen any more.
     pub(crate) fn count_fault(&self, fault: FrameFault, detail: impl fmt::Display) {
         let away_faults = {
-            let away_faults = &mut self.latest().away_faults;
+            let mut latest = self.latest();
             match fault {
-                FrameFault::FROZEN => *away_faults = 0,
-                _ => *away_faults += u64::from(FrameFault::AWAY.contains(&fault)),
+                FrameFault::FROZEN => (latest.away_faults, latest.waits) = (0, None),
+                _ => latest.away_faults += u64::from(FrameFault::AWAY.contains(&fault)),
             }
-            *away_faults
+            latest.away_faults
         };
         if away_faults >= MAX_AWAY_FAULTS && self.set_frozen(None) {
             info!(fault = fault.0, "the camera gives no frames any more, so it is away and not frozen");
@@ -112,6 +112,20 @@ impl SharedReport {
     /// Counts a frame.
     pub(crate) fn count_frame(&self) {
         self.lock().source_frames += 1;
-        self.latest().away_faults = 0;
+        let mut latest = self.latest();
+        (latest.away_faults, latest.waits) = (0, None);
+    }
+
+    /// Notes size and format of the first frame that tells them.
+    pub(crate) fn note_format(&self, of_frame: impl FnOnce() -> Option<([u32; 2], &'static str)>) {
+        let mut latest = self.latest();
+        if latest.format.is_none() {
+            latest.format = of_frame().map(|([width, height], kind)| format!("{width}x{height} {kind}"));
+        }
+    }
+
+    /// Notes why no frames come now, until the next one comes.
+    pub(crate) fn note_waits(&self, reason: String) {
+        self.latest().waits = Some(reason);
     }
 }

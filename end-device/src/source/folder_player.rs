@@ -33,11 +33,11 @@ impl FolderPlayer {
             return Err(fail(&format!("expected at most {bounds}, found more; split the folder")));
         }
         let first = files.paths.first().ok_or_else(|| fail(&files.none_found()))?;
-        if let Some(region) = preprocessor.roi {
+        if preprocessor.framing.roi.is_some() {
             // Other faults of the first image are counted when it is played.
             if let Ok(bytes) = image_files::read(first)
-                && let Err(error @ RoiError::Outside { .. }) =
-                    roi::decode(&bytes, preprocessor.shape, Some(region))
+                && let Err(error @ RoiError::Region(_)) =
+                    roi::decode(&bytes, preprocessor.shape, preprocessor.framing)
             {
                 return Err(DeviceError::source_of_frames(first.display(), error));
             }
@@ -64,7 +64,7 @@ impl FrameProducer for FolderPlayer {
                 }
                 // A player that is behind moves its schedule to the present instead of sending a burst.
                 due = (due + self.period).max(Instant::now());
-                if !image_files::send_file(&file, &self.preprocessor, frames) {
+                if !image_files::send_file(&file, &self.path, &self.preprocessor, frames) {
                     return Ok(());
                 }
             }

@@ -60,7 +60,8 @@ impl FrameProducer for FolderWatcher {
             let found = self.new_files(&frames.faults);
             // A missing folder, such as a share that is not mounted, may come back.
             let files = frames.faults.counted(self.path.display(), found).unwrap_or_default();
-            if !files.iter().all(|file| image_files::send_file(file, &self.preprocessor, frames)) {
+            let send = |file: &PathBuf| image_files::send_file(file, &self.path, &self.preprocessor, frames);
+            if !files.iter().all(send) {
                 break;
             }
             frames.sleep_until(Instant::now() + self.poll);
@@ -138,6 +139,7 @@ impl FolderScan {
 #[cfg(test)]
 mod tests {
     use headwater_samples::Shape;
+    use headwater_samples::roi::Framing;
 
     use super::*;
 
@@ -200,7 +202,8 @@ mod tests {
         fs::create_dir(folder(0)).unwrap();
         fs::write(folder(0).join("old.jpg"), b"").unwrap();
         let settings = headwater_settings::defaults::<WatchSettings>();
-        let preprocessor = Preprocessor { shape: Shape::rgb(2, 2), roi: None, camera: None };
+        let preprocessor =
+            Preprocessor { shape: Shape::rgb(2, 2), framing: Framing::default(), camera: None };
         let mut watcher = FolderWatcher::open(dir.path().into(), &settings, preprocessor).unwrap();
         (1..=MAX_FOLDERS).for_each(|at| fs::create_dir(folder(at)).unwrap());
         let report = SharedReport::default();

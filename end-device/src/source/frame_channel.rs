@@ -1,13 +1,16 @@
 //! Channel of frames from a source's own thread to the agent.
 
+use std::cell::Cell;
 use std::fmt;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use headwater_protocol::FrameName;
 use headwater_samples::View;
 use tokio::sync::{mpsc, watch};
 
 use super::faults::{FrameFault, Missing};
+use super::running_child::RunningChild;
 use crate::config::Capture;
 use crate::error::DeviceError;
 use crate::report::SharedReport;
@@ -25,13 +28,25 @@ pub(crate) trait FrameProducer: Send {
     /// # Errors
     /// The reason for which the source broke off.
     fn run(self: Box<Self>, frames: &FrameSender) -> Result<(), String>;
+
+    /// The command that the producer runs; `None` for one that runs none.
+    fn child(&self) -> Option<RunningChild> {
+        None
+    }
+}
+
+/// The view of a frame, and the frame's name if the device names its frames.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedView {
+    pub(crate) view: View,
+    pub(crate) name: Option<FrameName>,
 }
 
 /// A frame with the time at which it came.
 #[derive(Debug)]
 pub(crate) struct TimedFrame {
     /// `None` for a frame of a frozen camera, which answers nothing.
-    pub(crate) view: Option<View>,
+    pub(crate) view: Option<NamedView>,
     pub(crate) came: Instant,
 }
 
@@ -39,11 +54,15 @@ pub(crate) struct TimedFrame {
 pub(crate) struct FrameSender {
     channel: SenderKind,
     pub(crate) faults: SharedReport,
+    /// Whether frames are named.
+    names: bool,
+    /// Frames so far, broken ones too.
+    frames: Cell<u64>,
 }
 
 enum SenderKind {
     Newest(watch::Sender<Option<TimedFrame>>),
-    Each(mpsc::Sender<View>),
+    Each(mpsc::Sender<NamedView>),
 }
 
 /// The agent's end of the channel.
@@ -51,14 +70,26 @@ pub(crate) enum FrameReceiver {
     /// Keeps the newest frame only.
     Newest(watch::Receiver<Option<TimedFrame>>),
     /// Keeps each frame; the producer waits for the agent.
-    Each(mpsc::Receiver<View>),
+    Each(mpsc::Receiver<NamedView>),
 }
 
 impl FrameSender {
     /// Sends the view of a frame of the source `name`, or counts why the frame gives none; false when the channel is closed.
     pub(crate) fn send(&self, name: impl fmt::Display, found: Result<View, Missing>) -> bool {
+        self.send_file(name, "", found)
+    }
+
+    /// Sends the view of a frame as [`FrameSender::send`] does. `file` is the frame's file, relative to the folder of the source.
+    pub(crate) fn send_file(
+        &self,
+        name: impl fmt::Display,
+        file: &str,
+        found: Result<View, Missing>,
+    ) -> bool {
+        let frame = self.frames.replace(self.frames.get() + 1);
         let is_frozen = matches!(found, Err((FrameFault::FROZEN, _)));
-        let view = self.faults.counted(name, found);
+        let name_of = |view| NamedView { view, name: self.names.then(|| FrameName::new(frame, file)) };
+        let view = self.faults.counted(name, found).map(name_of);
         match (&self.channel, view) {
             (SenderKind::Each(each), Some(view)) => {
                 self.faults.count_frame();
@@ -98,13 +129,15 @@ impl FrameSender {
     }
 }
 
-/// Starts the producer on a thread. The thread returns true if the source came to its end, and false if it broke off.
+/// Starts the producer on a thread; `names` says whether it names its frames. The thread returns true if the source came to its end, and
+/// false if it broke off.
 ///
 /// # Errors
 /// [`DeviceError::Thread`] if the system starts no thread.
 pub(crate) fn start(
     producer: Box<dyn FrameProducer>,
     capture: Capture,
+    names: bool,
     faults: SharedReport,
 ) -> Result<(FrameReceiver, JoinHandle<bool>), DeviceError> {
     let (channel, receiver) = match capture {
@@ -117,11 +150,15 @@ pub(crate) fn start(
             (SenderKind::Newest(sender), FrameReceiver::Newest(receiver))
         }
     };
-    let frames = FrameSender { channel, faults };
+    let frames = FrameSender { channel, faults, names, frames: Cell::new(0) };
     // The end of this closure drops the sender and so closes the channel; the agent then joins the thread.
     let run = move || {
         let ended = producer.run(&frames);
-        ended.inspect_err(|reason| tracing::error!(reason, "the source of frames broke off")).is_ok()
+        if let Err(reason) = &ended {
+            tracing::error!(reason, "the source of frames broke off");
+            frames.faults.note_waits(reason.clone());
+        }
+        ended.is_ok()
     };
     let thread = thread::Builder::new().name("source".into()).spawn(run).map_err(DeviceError::Thread)?;
     Ok((receiver, thread))

@@ -153,9 +153,11 @@ impl ImageFiles {
     }
 }
 
-/// Sends the view of an image file, or counts the file's fault; false when the channel is closed.
-pub(crate) fn send_file(path: &Path, preprocessor: &Preprocessor, frames: &FrameSender) -> bool {
-    frames.send(path.display(), read(path).and_then(|bytes| preprocessor.image(&bytes, &frames.faults)))
+/// Sends the view of an image file of the folder `root`, or counts the file's fault; false when the channel is closed.
+pub(crate) fn send_file(path: &Path, root: &Path, preprocessor: &Preprocessor, frames: &FrameSender) -> bool {
+    let file = path.strip_prefix(root).unwrap_or(path).to_string_lossy();
+    let view = read(path).and_then(|bytes| preprocessor.image(&bytes, &frames.faults));
+    frames.send_file(path.display(), &file, view)
 }
 
 /// The bytes of an image file.

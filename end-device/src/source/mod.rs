@@ -1,5 +1,5 @@
-//! Sources of a device's frames: an archive by sample id, a snapshot URL, or a producer with its own timing (a folder at a rate, a
-//! watched folder, a pipe).
+//! Sources of a device's frames: an archive by sample id, a snapshot URL, or a producer with its own timing (a folder or a video file at a
+//! rate, a watched folder, a pipe, a command).
 //!
 //! ```text
 //! Source (checked) --start--> RunningSource --capture--> frame of a sample
@@ -11,7 +11,9 @@
 
 mod archive;
 mod camera_check;
+mod command;
 mod faults;
+mod first_frame;
 mod folder_player;
 mod folder_watcher;
 mod frame_channel;
@@ -19,20 +21,28 @@ mod frame_channel;
 mod http;
 mod image_files;
 mod image_splitter;
+mod pnm;
 mod preprocess;
+mod raw_frame;
 mod running;
-mod stdin;
+mod running_child;
+mod stream;
+mod y4m;
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{Cursor, Read};
 use std::time::Duration;
 
 use headwater_inference::manifest::Preprocessing;
 use headwater_protocol::Slot;
 use headwater_samples::archive::BrokenFrame;
 use headwater_samples::image_codec::MAX_FILE_BYTES;
-use headwater_samples::roi::Roi;
+use headwater_samples::roi::{Framing, Roi};
 
 pub use archive::Frames;
+pub(crate) use frame_channel::NamedView;
+#[cfg(feature = "http")]
+pub(crate) use http::Snapshot;
 pub(crate) use running::{RunningSource, SourceEvent};
 
 use crate::config::Capture;
@@ -42,9 +52,11 @@ use crate::report::SharedReport;
 use crate::settings::WITHOUT_HTTP;
 use crate::settings::{SourceSettings, SourceWord, StdinSettings};
 use camera_check::CameraCheck;
+use command::CommandSource;
 use frame_channel::FrameProducer;
 use preprocess::Preprocessor;
 use running::RunningKind;
+use stream::{FrameStream, OneStream};
 
 /// A checked source of one slot's frames, not yet started.
 pub struct Source {
@@ -81,15 +93,21 @@ impl Source {
         slot: Slot,
         view: &Preprocessing,
     ) -> Result<Self, DeviceError> {
-        let is_camera = matches!(settings.kind, SourceWord::Watch | SourceWord::Http | SourceWord::Stdin);
-        let camera = is_camera.then(|| CameraCheck::of(settings)).flatten();
-        let preprocessor = Preprocessor { camera, ..Preprocessor::new(view, settings.roi) };
+        let is_camera = match settings.kind {
+            SourceWord::Watch | SourceWord::Http | SourceWord::Stdin | SourceWord::Command => true,
+            SourceWord::Archive | SourceWord::Folder | SourceWord::File => false,
+        };
+        let framing = settings.framing(view, slot);
+        let camera = is_camera.then(|| CameraCheck::of(settings, framing.fit)).flatten();
+        let preprocessor = Preprocessor { camera, ..Preprocessor::new(view, framing) };
         let view_bytes = preprocessor.shape.bytes();
         let producer = |producer: Box<dyn FrameProducer>| CheckedKind::Producer(producer);
+        // Time between two frames of a folder or a file.
+        let mut period = Duration::from_millis(settings.folder.period_ms);
         // Checked settings have a path if the kind needs one.
         let path = settings.path.clone().unwrap_or_default();
         let kind = match settings.kind {
-            SourceWord::Archive => CheckedKind::Archive(Frames::open(&path, slot, view, settings.roi)?),
+            SourceWord::Archive => CheckedKind::Archive(Frames::open(&path, slot, view, framing)?),
             SourceWord::Folder => {
                 producer(Box::new(folder_player::FolderPlayer::open(path, &settings.folder, preprocessor)?))
             }
@@ -105,16 +123,35 @@ impl Source {
             #[cfg(not(feature = "http"))]
             SourceWord::Http => return Err(DeviceError::source_of_frames("http", WITHOUT_HTTP)),
             SourceWord::Stdin => {
-                producer(Box::new(stdin::Stdin::open(std::io::stdin(), settings.stdin, preprocessor)?))
+                let stream = FrameStream::new("standard input", settings.stdin, preprocessor)?;
+                producer(Box::new(OneStream { input: std::io::stdin(), stream }))
+            }
+            SourceWord::Command => {
+                // Checked settings of the kind have a command.
+                let command = settings.command.run.clone().unwrap_or_default();
+                let stream = FrameStream::new("the command's output", settings.stdin, preprocessor)?;
+                producer(Box::new(CommandSource::new(command, settings.command.end, stream)))
+            }
+            SourceWord::File => {
+                let name = path.display().to_string();
+                let mut start = Vec::new();
+                let opened = File::open(&path).and_then(|mut file| {
+                    file.by_ref().take(y4m::MAX_LINE_BYTES).read_to_end(&mut start)?;
+                    Ok(file)
+                });
+                let file = opened.map_err(|error| DeviceError::source_of_frames(&name, error))?;
+                period = y4m::period_told(&start).unwrap_or(period);
+                let stream = FrameStream::new(name, settings.stdin, preprocessor)?.played(period);
+                producer(Box::new(OneStream { input: Cursor::new(start).chain(file), stream }))
             }
         };
-        Ok(Self { slot, view_bytes, max_age: settings.max_age(capture), kind })
+        Ok(Self { slot, view_bytes, max_age: settings.max_age(capture, period), kind })
     }
 
-    /// Frames from any reader, in the formats of standard input.
+    /// Frames from any reader, in the formats of standard input. Without a region of interest that of training is taken.
     ///
     /// # Errors
-    /// [`DeviceError::Unusable`] for a region of interest outside the frames.
+    /// [`DeviceError::Unusable`] for raw frames without a size, and for a region of interest outside the frames.
     pub fn of_reader(
         input: impl Read + Send + 'static,
         frames: StdinSettings,
@@ -122,15 +159,22 @@ impl Source {
         slot: Slot,
         view: &Preprocessing,
     ) -> Result<Self, DeviceError> {
-        let preprocessor = Preprocessor::new(view, roi);
+        let trained = view.framing(slot);
+        let preprocessor = Preprocessor::new(view, Framing { roi: roi.or(trained.roi), ..trained });
         let view_bytes = preprocessor.shape.bytes();
-        let kind = CheckedKind::Producer(Box::new(stdin::Stdin::open(input, frames, preprocessor)?));
+        let stream = FrameStream::new("the stream", frames, preprocessor)?;
+        let kind = CheckedKind::Producer(Box::new(OneStream { input, stream }));
         Ok(Self { slot, view_bytes, max_age: MAX_AGE, kind })
     }
 
     /// True when frames come by themselves and not on request.
     pub fn has_own_timing(&self) -> bool {
         matches!(self.kind, CheckedKind::Producer(_))
+    }
+
+    /// True unless all frames are known when the source is opened.
+    fn is_live(&self) -> bool {
+        !matches!(self.kind, CheckedKind::Archive(_))
     }
 
     /// At most five of the frames that are known to be broken, and the number of all of them. Only an archive knows them at the start.
@@ -141,18 +185,26 @@ impl Source {
         }
     }
 
-    /// Starts the source. With [`Capture::Source`] each frame of a producer is a sample, else its newest frame answers a capture.
-    pub(crate) fn start(self, capture: Capture, faults: SharedReport) -> Result<RunningSource, DeviceError> {
+    /// Starts the source; `names` says whether it names its frames. With [`Capture::Source`] each frame of a producer is a sample, else its
+    /// newest frame answers a capture.
+    pub(crate) fn start(
+        self,
+        capture: Capture,
+        names: bool,
+        faults: SharedReport,
+    ) -> Result<RunningSource, DeviceError> {
+        let mut child = None;
         let kind = match self.kind {
             CheckedKind::Archive(frames) => RunningKind::Archive(frames),
             CheckedKind::Producer(producer) => {
-                let (frames, thread) = frame_channel::start(producer, capture, faults.clone())?;
+                child = producer.child();
+                let (frames, thread) = frame_channel::start(producer, capture, names, faults.clone())?;
                 RunningKind::Producer { frames, thread: Some(thread), max_age: self.max_age, faults }
             }
             #[cfg(feature = "http")]
             CheckedKind::Http(client) => RunningKind::Snapshots(Box::new(client.start(faults))),
         };
-        Ok(RunningSource { kind, is_over: false })
+        Ok(RunningSource { kind, is_over: false, names, child })
     }
 }
 
@@ -160,5 +212,28 @@ impl From<Frames> for Source {
     fn from(frames: Frames) -> Self {
         let (slot, view_bytes) = (frames.slot, frames.archive.shape.bytes());
         Self { slot, view_bytes, max_age: MAX_AGE, kind: CheckedKind::Archive(frames) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_inference::manifest::PixelScale;
+
+    use super::*;
+
+    #[test]
+    fn a_frame_of_a_video_answers_for_two_periods_of_its_own_rate() {
+        let dir = tempfile::tempdir().unwrap();
+        let (scale, fit, regions) = (PixelScale::Unit, None, Vec::new());
+        let view = Preprocessing { channels: 3, height: 6, width: 6, scale, fit, regions };
+        let max_age = |video: &[u8]| {
+            let path = dir.path().join("video");
+            std::fs::write(&path, video).unwrap();
+            let (kind, path) = (SourceWord::File, Some(path));
+            let settings = SourceSettings { kind, path, ..headwater_settings::defaults() };
+            Source::open(&settings, Capture::Trigger, Slot::new(0).unwrap(), &view).unwrap().max_age
+        };
+        assert_eq!(max_age(b"YUV4MPEG2 W8 H8 F1:2\n"), Duration::from_secs(4));
+        assert_eq!(max_age(b"P6\n8 8\n255\n"), Duration::from_millis(400), "the period of the settings");
     }
 }

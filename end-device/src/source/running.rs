@@ -5,22 +5,42 @@ use std::future::pending;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use headwater_protocol::SampleId;
-use headwater_samples::View;
+use headwater_protocol::{FrameName, SampleId};
 use headwater_samples::archive::Frame;
+use tokio::time::{sleep, timeout};
 
 use super::archive::Frames;
 use super::faults::FrameFault;
-use super::frame_channel::{FrameReceiver, TimedFrame};
+use super::frame_channel::{FrameReceiver, NamedView, TimedFrame};
 #[cfg(feature = "http")]
 use super::http::{Snapshot, SnapshotRequests};
+use super::running_child::RunningChild;
 use crate::report::SharedReport;
+
+/// Longest wait for the thread of a source that is ended.
+const THREAD_LIMIT: Duration = Duration::from_secs(3);
+/// Time between two looks whether the thread has ended.
+const THREAD_POLL: Duration = Duration::from_millis(10);
 
 /// A running source.
 pub(crate) struct RunningSource {
     pub(crate) kind: RunningKind,
     /// True after [`SourceEvent::Ended`].
     pub(crate) is_over: bool,
+    /// Whether frames are named.
+    pub(crate) names: bool,
+    /// The command that gives the frames; it ends with this value.
+    pub(crate) child: Option<RunningChild>,
+}
+
+impl Drop for RunningSource {
+    fn drop(&mut self) {
+        if let RunningKind::Producer { frames: FrameReceiver::Each(each), .. } = &mut self.kind {
+            // The source's thread takes the command's status, so it must not wait for room.
+            each.close();
+        }
+        self.child.iter().for_each(RunningChild::close);
+    }
 }
 
 pub(crate) enum RunningKind {
@@ -41,7 +61,7 @@ pub(crate) enum RunningKind {
 /// Event of a source.
 pub(crate) enum SourceEvent {
     /// A frame that is a sample.
-    OwnSample(View),
+    OwnSample(NamedView),
     /// The requested frame of a sample.
     #[cfg(feature = "http")]
     Snapshot(Snapshot),
@@ -50,12 +70,32 @@ pub(crate) enum SourceEvent {
 }
 
 impl RunningSource {
-    /// The frame of a sample that is captured now. `None` for a snapshot, which comes later as an event; for a missing or stale frame,
-    /// which is counted; and for a producer that is over or whose frames are samples.
+    /// Ends the source, and waits for its thread, which may be stuck in a read of a pipe, at most [`THREAD_LIMIT`].
+    pub(crate) async fn end(mut self) {
+        let RunningKind::Producer { thread, .. } = &mut self.kind else { return };
+        let thread = thread.take();
+        drop(self);
+        let is_over = async {
+            while thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+                sleep(THREAD_POLL).await;
+            }
+        };
+        let _ = timeout(THREAD_LIMIT, is_over).await;
+    }
+
+    /// The frame of a sample that is captured now, and its name if frames are named. `None` for a snapshot, which comes later as an event;
+    /// for a missing or stale frame, which is counted; and for a producer that is over or whose frames are samples.
     #[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "snapshots alone need the time"))]
-    pub(crate) fn capture(&mut self, sample: SampleId, captured_us: u64) -> Option<Frame<'_>> {
+    pub(crate) fn capture(
+        &mut self,
+        sample: SampleId,
+        captured_us: u64,
+    ) -> Option<(Frame<'_>, Option<FrameName>)> {
         match &mut self.kind {
-            RunningKind::Archive(frames) => Some(frames.frame(sample)),
+            RunningKind::Archive(frames) => {
+                let name = self.names.then(|| frames.name(sample));
+                Some((frames.frame(sample), name))
+            }
             RunningKind::Producer { frames: FrameReceiver::Newest(newest), max_age, faults, .. }
                 if !self.is_over =>
             {
@@ -73,7 +113,7 @@ impl RunningSource {
                     return None;
                 }
                 // The check of a frozen camera has counted its frame.
-                view.clone().map(|view| Frame::View(Cow::Owned(view)))
+                view.clone().map(|NamedView { view, name }| (Frame::View(Cow::Owned(view)), name))
             }
             // Frames that are samples themselves answer no other sample. A producer that is over answers none.
             RunningKind::Producer { .. } => None,

@@ -252,4 +252,8 @@ async fn a_time_that_the_leader_does_not_wait_is_refused() {
         let letter = format!("configuration ({})", configuration.letter());
         assert!(error.contains("batch_ms") && error.contains(&letter), "{error}");
     }
+    let mut named = with(5);
+    named.settings.name_frames = true;
+    let error = refusal(named, bundle(), frames(0)).await.to_string();
+    assert!(error.contains("name_frames: ") && error.contains("expected batch_ms = 0, found 5"), "{error}");
 }

@@ -15,6 +15,7 @@ use headwater_protocol::{
     Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, Kind, NetworkId, Numbering, PolicyId, SampleId,
     Schema, Session, SettledNotice, Slot, Status, Topic,
 };
+use headwater_samples::roi::Framing;
 
 #[tokio::test]
 async fn a_trigger_is_answered_with_the_scores_of_the_section() {
@@ -355,7 +356,7 @@ async fn a_broken_frame_is_skipped_or_fatal_as_configured() {
     std::fs::create_dir(dir.path().join("00000")).unwrap();
     std::fs::write(dir.path().join("00000/cam0.png"), b"no picture").unwrap();
     let view = support::network().manifest().preprocessing;
-    let open = || Frames::open(dir.path(), Slot::new(0).unwrap(), &view, None).unwrap();
+    let open = || Frames::open(dir.path(), Slot::new(0).unwrap(), &view, Framing::default()).unwrap();
 
     let mut fatal = config("broken", 0);
     fatal.settings.on_broken_frame = OnBrokenFrame::Fatal;

@@ -97,8 +97,14 @@ async fn each_frame_of_a_video_from_ffmpeg_becomes_a_summary() {
     }
     let dir = tempfile::tempdir().unwrap();
     let video = video(dir.path());
-    let formats: [(&str, &[&str], &[&str]); 4] = [
-        ("rgb24", &["-vf", "scale=8:8", "-f", "rawvideo", "-pix_fmt", "rgb24"], &[]),
+    let formats: [(&str, &[&str], &[&str]); 6] = [
+        (
+            "rgb24",
+            &["-vf", "scale=8:8", "-f", "rawvideo", "-pix_fmt", "rgb24"],
+            &["--source-stdin-size", "8x8"],
+        ),
+        ("y4m", &["-f", "yuv4mpegpipe", "-pix_fmt", "yuv420p"], &[]),
+        ("ppm", &["-f", "image2pipe", "-c:v", "ppm"], &[]),
         (
             "sized",
             &["-f", "rawvideo", "-pix_fmt", "rgb24"],
@@ -217,7 +223,7 @@ async fn an_ffmpeg_that_dies_ends_the_device_cleanly() {
     let to = ["-vf", "scale=8:8", "-f", "rawvideo", "-pix_fmt", "rgb24"];
     let mut source = ffmpeg(&["-re", "-stream_loop", "-1"], &video, &to);
     let pipe = source.stdout.take().unwrap();
-    let child = device(dir.path(), "ffmpeg-dies", &[], pipe.into());
+    let child = device(dir.path(), "ffmpeg-dies", &["--source-stdin-size", "8x8"], pipe.into());
     summaries(&mut leader, 5).await;
     source.kill().unwrap();
     source.wait().unwrap();

@@ -228,7 +228,7 @@ fn mistakes_of_the_source_are_named_at_once_and_no_secret_is_repeated() {
     let stderr = stderr(&output);
     for mistake in [
         "id: ",
-        "source.kind: expected \"archive\", \"folder\", \"watch\", \"http\" or \"stdin\", found \"htttp\"",
+        "source.kind: expected \"archive\", \"folder\", \"watch\", \"http\", \"stdin\", \"command\" or \"file\", found \"htttp\"",
         "source.http.url: expected a URL without user and password, found one with them",
         "source.stdin.size: expected WxH",
         "source.roi: roi: expected \"x,y,w,h\"",

@@ -9,21 +9,21 @@ use crate::support::{
 };
 use headwater_end_device::{
     Capture, Device, DeviceError, DeviceHandle, DeviceSettings, Ended, OpenedDevice, Source, SourceSettings,
-    StdinFormat, StdinSettings,
+    SourceWord, StdinFormat, StdinSettings,
 };
 use headwater_inference::engine::TractEngine;
 use headwater_inference::manifest::Preprocessing;
 use headwater_inference::sections::DeviceSection;
-use headwater_protocol::{Body, Kind, Slot};
+use headwater_protocol::{Body, Kind, Slot, frame_details};
 use headwater_samples::{Shape, View, image_codec};
 use headwater_settings::Sources;
 use tokio::time::timeout;
 
-fn slot() -> Slot {
+pub(crate) fn slot() -> Slot {
     Slot::new(0).unwrap()
 }
 
-fn preprocessing() -> Preprocessing {
+pub(crate) fn preprocessing() -> Preprocessing {
     network().manifest().preprocessing
 }
 
@@ -31,7 +31,7 @@ fn pixels(seed: u64) -> Vec<u8> {
     network().view_of(seed)
 }
 
-fn png(seed: u64) -> Vec<u8> {
+pub(crate) fn png(seed: u64) -> Vec<u8> {
     image_codec::png(&View::new(Shape::rgb(8, 8), pixels(seed))).unwrap()
 }
 
@@ -48,7 +48,7 @@ fn scores(seed: u64) -> Vec<u8> {
 }
 
 /// Settings of a source, from flags with spaces between them.
-fn source(flags: &str) -> SourceSettings {
+pub(crate) fn source(flags: &str) -> SourceSettings {
     loaded(Sources::default().with_arguments(flags.split(' ')))
 }
 
@@ -72,7 +72,7 @@ fn watch(path: &Path, existing: &str) -> SourceSettings {
     source(&format!("--source-kind watch --source-path {path} --source-watch-existing {existing} {timing}"))
 }
 
-fn open(settings: &SourceSettings) -> Result<Source, DeviceError> {
+pub(crate) fn open(settings: &SourceSettings) -> Result<Source, DeviceError> {
     Source::open(settings, Capture::Trigger, slot(), &preprocessing())
 }
 
@@ -85,29 +85,32 @@ fn single_config(group: &str, capture: Capture) -> OpenedDevice {
 }
 
 /// Frames on a pipe.
-fn pipe(input: impl std::io::Read + Send + 'static, format: StdinFormat) -> Source {
-    let frames = StdinSettings { format, size: None };
+pub(crate) fn pipe(input: impl std::io::Read + Send + 'static, format: StdinFormat) -> Source {
+    let frames = StdinSettings { format, size: (format == StdinFormat::Rgb24).then_some([8, 8]) };
     Source::of_reader(input, frames, None, slot(), &preprocessing()).unwrap()
 }
 
-async fn leader_of(group: &str) -> Leader {
+pub(crate) async fn leader_of(group: &str) -> Leader {
     let mut leader = Leader::of(group).await;
     leader.network = single_bundle().network_id();
     leader
 }
 
-async fn started(group: &str, capture: Capture, source: Source) -> DeviceHandle {
+pub(crate) async fn started(group: &str, capture: Capture, source: Source) -> DeviceHandle {
     let device = Device::start(single_config(group, capture), single_bundle(), source).await.unwrap();
     timeout(PATIENCE, device.connected()).await.unwrap();
     device
 }
 
-fn faults(device: &DeviceHandle, code: &str) -> u64 {
+pub(crate) fn faults(device: &DeviceHandle, code: &str) -> u64 {
     device.report().counts.frame_faults.get(code).copied().unwrap_or(0)
 }
 
 /// Receives the summaries of these frames in their order, and checks that ids grow; returns the ids.
-async fn receives_summaries(leader: &mut Leader, seeds: impl IntoIterator<Item = u64>) -> Vec<u64> {
+pub(crate) async fn receives_summaries(
+    leader: &mut Leader,
+    seeds: impl IntoIterator<Item = u64>,
+) -> Vec<u64> {
     let mut ids = Vec::new();
     for seed in seeds {
         let received = leader.answer().await;
@@ -119,7 +122,7 @@ async fn receives_summaries(leader: &mut Leader, seeds: impl IntoIterator<Item =
     ids
 }
 
-async fn ended(device: &mut DeviceHandle) -> Ended {
+pub(crate) async fn ended(device: &mut DeviceHandle) -> Ended {
     timeout(PATIENCE, device.ended()).await.expect("it ends")
 }
 
@@ -147,10 +150,32 @@ async fn each_image_of_a_folder_becomes_a_sample_and_the_last_one_ends_the_devic
 }
 
 #[tokio::test]
+async fn an_answer_names_its_file_and_number_where_the_device_names_frames() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("belt")).unwrap();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(dir.path().join("belt").join(name), bytes).unwrap();
+    write("0.png", &png(0));
+    write("0b.png", &png(9)[..40]);
+    write("1.png", &png(1));
+    let mut leader = leader_of("named").await;
+    let mut config = single_config("named", Capture::Source);
+    config.settings.name_frames = true;
+    let source = open(&folder(dir.path())).unwrap();
+    let mut device = Device::start(config, single_bundle(), source).await.unwrap();
+    for (seed, frame, file) in [(0, 0, "belt/0.png"), (1, 2, "belt/1.png")] {
+        let received = leader.answer().await;
+        assert_eq!(received.message().body, Body::Summary(&scores(seed)), "frame {seed}");
+        let details = frame_details(&received.payload, &support::limits()).expect("a name");
+        assert_eq!((details.frame, details.file), (frame, file));
+    }
+    assert_eq!(ended(&mut device).await, Ended::Source);
+}
+
+#[tokio::test]
 async fn the_newest_frame_of_a_pipe_answers_a_trigger() {
     let mut leader = leader_of("newest").await;
     let (reader, mut writer) = std::io::pipe().unwrap();
-    let raw = StdinSettings { format: StdinFormat::Rgb24, size: None };
+    let raw = StdinSettings { format: StdinFormat::Rgb24, size: Some([8, 8]) };
     let pipe = Source::of_reader(reader, raw, None, slot(), &preprocessing()).unwrap();
     let mut device = started("newest", Capture::Trigger, pipe).await;
     leader.triggers(1);
@@ -281,6 +306,25 @@ async fn files_on_a_pipe_are_samples_and_cut_or_stray_bytes_are_counted() {
     assert_eq!(report.counts.frame_faults, [("cut", 1), ("stray_bytes", 1)].into());
 }
 
+/// A frame as a PPM.
+pub(crate) fn ppm(seed: u64) -> Vec<u8> {
+    [b"P6\n8 8\n255\n".as_slice(), &rgb24(seed)].concat()
+}
+
+#[tokio::test]
+async fn a_video_file_is_played_to_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("video.ppm");
+    std::fs::write(&path, [ppm(4), ppm(5), ppm(6)].concat()).unwrap();
+    let mut leader = leader_of("video-file").await;
+    let settings = SourceSettings { kind: SourceWord::File, ..folder(&path) };
+    let mut device = started("video-file", Capture::Source, open(&settings).unwrap()).await;
+    receives_summaries(&mut leader, [4, 5, 6]).await;
+    assert_eq!(ended(&mut device).await, Ended::Source);
+    let missing = SourceSettings { path: Some(dir.path().join("none.y4m")), ..settings };
+    assert!(open(&missing).err().expect("a refusal").to_string().contains("No such file"));
+}
+
 /// A JPEG whose header ends after 623 bytes.
 const JPEG: &[u8] = include_bytes!("../../../io/samples/tests/images/sampled-420.jpg");
 
@@ -404,6 +448,23 @@ async fn a_region_outside_the_frames_is_refused_with_their_size() {
     let device = started("roi", Capture::Trigger, open(&settings).unwrap()).await;
     until(&device, |report| report.counts.frame_faults.get("roi_outside") == Some(&1)).await;
     drop(leader);
+}
+
+#[test]
+fn a_device_without_settings_takes_the_region_of_its_slot_in_training() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("0.png"), png(0)).unwrap();
+    let regions = ["0,0,4,4", "4,4,5,4"].map(|region| region.parse().unwrap()).to_vec();
+    let view = Preprocessing { regions, ..preprocessing() };
+    let open = |settings: &SourceSettings, slot: u8| {
+        Source::open(settings, Capture::Trigger, Slot::new(slot).unwrap(), &view).map(drop)
+    };
+    let own = folder(dir.path());
+    assert!(open(&own, 0).is_ok());
+    let error = open(&own, 1).unwrap_err().to_string();
+    assert!(error.contains("8x8") && error.contains("4,4,5,4"), "{error}");
+    let roi = Some("4,4,4,4".parse().unwrap());
+    assert!(open(&SourceSettings { roi, ..own }, 1).is_ok(), "the settings win");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::support::{
     Leader, NOT_IN_VIEW, PATIENCE, SAMPLES, broker, bundle, config, deciding_bundle, expected, frames,
-    network, scores_bytes, set_capture, single_bundle, until,
+    limits, network, scores_bytes, set_capture, single_bundle, until,
 };
 use headwater_end_device::{
     Capture, Device, DeviceHandle, DeviceReport, Ended, OpenedDevice, Source, StdinFormat, StdinSettings,
@@ -14,7 +14,7 @@ use headwater_end_device::{
 use headwater_inference::bundle::Bundle;
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::testing::TcpProxy;
-use headwater_protocol::{Body, Boot, Kind, Session, Slot};
+use headwater_protocol::{Body, Boot, Kind, Session, Slot, frame_details};
 use tokio::time::timeout;
 
 /// A device that captures by the clock, has a state folder, and reaches the broker through a proxy that can be closed.
@@ -274,7 +274,7 @@ async fn frames_that_are_samples_are_spooled_on_disk_before_there_is_a_broker() 
     set_capture(&mut setup.config, Capture::Source);
     // No leader settles the samples, so the device waits for the whole grace period at its end.
     setup.config.settings.grace_ms = 500;
-    let raw = StdinSettings { format: StdinFormat::Rgb24, size: None };
+    let raw = StdinSettings { format: StdinFormat::Rgb24, size: Some([8, 8]) };
     let input = std::io::Cursor::new(vec![9; 3 * 8 * 8 * 3]);
     let slot = Slot::new(0).unwrap();
     let pipe = Source::of_reader(input, raw, None, slot, &bundle.manifest().preprocessing).unwrap();
@@ -335,6 +335,26 @@ async fn without_a_spool_samples_that_cannot_be_sent_are_dropped_and_counted() {
     let report = device.report();
     assert!(report.counts.given_up.get("spool_full").is_some_and(|count| *count >= 3), "{report:?}");
     assert!(!Path::exists(&setup.state.path().join("spool")));
+}
+
+#[tokio::test]
+async fn a_late_answer_still_names_its_frame() {
+    let mut setup = DeviceSetup::of("away-named").await;
+    setup.config.settings.name_frames = true;
+    setup.run_without_a_broker(3).await;
+    let _device = setup.restart(bundle()).await;
+    let named = loop {
+        let answer = setup.leader.answer().await;
+        if answer.message().body != Body::NotInView {
+            break answer;
+        }
+        assert_eq!(frame_details(&answer.payload, &limits()), None);
+    };
+    let header = named.message().header;
+    let index = header.sample.0 % SAMPLES;
+    let details = frame_details(&named.payload, &limits()).expect("a name");
+    assert!(header.late);
+    assert_eq!((details.frame, details.file), (index, &*format!("{index:05}/cam0.png")));
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use headwater_samples::catalogue::open;
 use headwater_samples::data_set::OpenOptions;
-use headwater_samples::{DataError, DataSet, Part, Shape};
+use headwater_samples::{DataError, DataSet, NO_CLASS, Part, Shape};
 
 fn main() -> ExitCode {
     let Some(path) = std::env::args_os().nth(1) else {
@@ -35,6 +35,8 @@ fn print_contents(path: &Path) -> Result<(), DataError> {
             let of_class = |index: &usize| usize::from(data.label(part, *index)) == class;
             println!("  {name}: {}", (0..data.len(part)).filter(of_class).count());
         }
+        let of_nothing = |index: &usize| data.label(part, *index) == NO_CLASS;
+        println!("  nothing: {}", (0..data.len(part)).filter(of_nothing).count());
     }
     for (slot, share) in shares(&*data).into_iter().enumerate() {
         println!("slot {slot} sees {:.1} % of the samples", 100.0 * share);

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use crate::data_set::{DataSet, DataSetInfo, OpenOptions, PartsOrigin};
 use crate::error::Mismatch;
-use crate::{DataError, cifar, class_folders, eth80, fashion_6cam, mnist, mvmc, table};
+use crate::{DataError, cifar, class_folders, eth80, fashion_6cam, files, mnist, mvmc, table};
 
-/// All data sets that open by name. The first one is the default of commands.
+/// All data sets that open by name.
 pub const CATALOGUE: &[DataSetInfo] = &[
     fashion_6cam::INFO,
     mnist::FASHION_MNIST,
@@ -32,13 +32,22 @@ pub fn find(name: &str) -> Option<&'static DataSetInfo> {
 ///
 /// # Errors
 /// [`DataError::Options`] for an unknown name or for options that do not fit, [`DataError::DataSet`] for missing or unsound files.
-pub fn open(name: &str, dir: &Path, options: OpenOptions) -> Result<Box<dyn DataSet>, DataError> {
+pub fn open(name: &str, dir: &Path, options: OpenOptions<'_>) -> Result<Box<dyn DataSet>, DataError> {
     let Some(info) = find(name) else {
         let names = CATALOGUE.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
         return Err(Mismatch::new(format!("one of {names}"), format!("`{name}`")).options("data set"));
     };
     if options.split.is_some() && info.parts == PartsOrigin::Fixed {
         let mismatch = Mismatch::new("no split", "one; the data set has parts of its own");
+        return Err(mismatch.options(format!("data set {name}")));
+    }
+    if info.parts == PartsOrigin::Fixed {
+        options.framings.check_default(name)?;
+    }
+    let regions = options.framings.regions.len();
+    if let Some(slots) = options.slots.filter(|slots| regions > 0 && regions != *slots) {
+        let expected = format!("a region for each of {slots} slots");
+        let mismatch = Mismatch::new(expected, format!("{regions} regions"));
         return Err(mismatch.options(format!("data set {name}")));
     }
     if let Some(fold) = options.fold.filter(|fold| *fold >= info.folds) {
@@ -53,6 +62,45 @@ pub fn open(name: &str, dir: &Path, options: OpenOptions) -> Result<Box<dyn Data
         return Err(mismatch.options(format!("data set {name}")));
     }
     (info.open)(dir, options).map_err(|error| DataError::DataSet { name: info.name, source: Box::new(error) })
+}
+
+/// Name of the data set that a folder or archive holds, told by its files.
+///
+/// # Errors
+/// [`DataError::Options`] if the files are those of no data set or of several; [`DataError::Read`] or [`DataError::Content`] for what cannot be read.
+pub fn detect(path: &Path) -> Result<&'static str, DataError> {
+    let level = files::first_level(path)?;
+    let is_file = |name: &str| level.get(name).is_some_and(|is_folder| !is_folder);
+    let is_there = |mark: &&str| ["", ".gz", ".bz2"].iter().any(|end| is_file(&format!("{mark}{end}")));
+    let told = CATALOGUE.iter().filter(|info| info.marks.iter().any(is_there));
+    let told: Vec<&'static str> = told.map(|info| info.name).collect();
+    let mismatch = match told.as_slice() {
+        [name] => return Ok(*name),
+        [] if level.values().any(|is_folder| *is_folder) => return Ok(class_folders::INFO.name),
+        [] => {
+            let looked_for =
+                CATALOGUE.iter().map(|DataSetInfo { name, files, .. }| format!("\n  {name}: {files}"));
+            let found: Vec<String> = level.keys().take(3).map(|name| format!("`{name}`")).collect();
+            let found = if found.is_empty() {
+                "nothing".to_owned()
+            } else {
+                format!("no folder, and {}", found.join(", "))
+            };
+            let is_archive = |name: &&String| name.ends_with(".tar.gz") || name.ends_with(".tgz");
+            let advice = level.keys().find(is_archive).map_or_else(String::new, |name| {
+                format!("; for the archive in it give {}", path.join(name).display())
+            });
+            Mismatch::new(
+                "the files of a data set",
+                format!("{found}{advice}; looked for:{}", looked_for.collect::<String>()),
+            )
+        }
+        several => {
+            let found = format!("files that are those of {}; name one by --data", several.join(", "));
+            Mismatch::new("the files of one data set", found)
+        }
+    };
+    Err(mismatch.options(path.display()))
 }
 
 /// Help text with a paragraph for each data set.
@@ -78,6 +126,63 @@ mod tests {
             assert_eq!(CATALOGUE.iter().position(|other| other.name == info.name), Some(at));
             assert!(help.lines().nth(at).unwrap().starts_with(&format!("{}: ", info.name)), "{help}");
         }
+    }
+
+    #[test]
+    fn a_data_set_is_told_by_its_files_and_what_they_leave_open_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let error = || detect(dir.path()).unwrap_err().to_string();
+        assert!(error().contains("found nothing; looked for:\n  fashion-6cam: "), "{}", error());
+        std::fs::write(path("photos.tar.gz"), "").unwrap();
+        std::fs::create_dir(path(".git")).unwrap();
+        let advice = format!(
+            "no folder, and `photos.tar.gz`; for the archive in it give {}",
+            path("photos.tar.gz").display()
+        );
+        assert!(error().contains(&advice), "{}", error());
+        std::fs::create_dir(path("car")).unwrap();
+        assert_eq!(detect(dir.path()).unwrap(), "folders");
+        std::fs::write(path("train-images-idx3-ubyte.gz"), "").unwrap();
+        assert!(
+            error().contains("those of fashion-6cam, fashion-mnist, mnist; name one by --data"),
+            "{}",
+            error()
+        );
+        std::fs::remove_file(path("train-images-idx3-ubyte.gz")).unwrap();
+        for (file, name) in [
+            ("labels.csv", "table"),
+            ("mvmc.npz", "mvmc"),
+            ("data_batch_1.bin.bz2", "cifar-10"),
+            ("eth80-views-idx5-ubyte", "eth80"),
+        ] {
+            std::fs::write(path(file), "").unwrap();
+            assert_eq!(detect(dir.path()).unwrap(), name);
+            std::fs::remove_file(path(file)).unwrap();
+        }
+        assert!(matches!(detect(&path("none")), Err(DataError::Read { .. })));
+    }
+
+    #[test]
+    fn an_archive_is_told_by_its_members() {
+        let told = |member: &str| {
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join("data.tar.gz");
+            let gzip = flate2::write::GzEncoder::new(
+                std::fs::File::create(&file).unwrap(),
+                flate2::Compression::fast(),
+            );
+            let mut archive = tar::Builder::new(gzip);
+            let mut header = tar::Header::new_gnu();
+            header.set_size(1);
+            header.set_cksum();
+            archive.append_data(&mut header, member, &b"x"[..]).unwrap();
+            archive.into_inner().unwrap().finish().unwrap();
+            detect(&file).map_err(|error| error.to_string())
+        };
+        assert_eq!(told("./labels.csv"), Ok("table"));
+        assert_eq!(told("train/a/labels.csv"), Ok("folders"));
+        assert!(told("x.png").unwrap_err().contains("no folder, and `x.png`"));
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
     name: "cifar-10",
     content: "photographs of animals and vehicles, one slot, 3x32x32",
     files: FILES,
+    marks: &["data_batch_1.bin"],
     licence: "none stated by the authors; cite Krizhevsky 2009",
     parts: PartsOrigin::Fixed,
     folds: 0,

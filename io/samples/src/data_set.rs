@@ -1,11 +1,18 @@
 //! Interface of every data set, and the declaration by which the catalogue lists it.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::path::Path;
 
 use crate::error::Mismatch;
+use crate::roi::{Fit, Framing, Roi};
 use crate::split::Split;
 use crate::{DataError, Part, SampleViews, Shape, View};
+
+/// Label of a sample of nothing: it shows none of the classes, and teaches the network not to claim one.
+pub const NO_CLASS: u16 = u16::MAX;
+
+/// Name that stands for a class in folders and tables, and says that a sample has [`NO_CLASS`].
+pub const NONE_NAME: &str = "_none";
 
 /// Labelled samples in three parts, or in four with a calibration part, seen by one slot or several.
 ///
@@ -23,7 +30,7 @@ pub trait DataSet: Send + Sync {
     /// Number of samples in a part.
     fn len(&self, part: Part) -> usize;
 
-    /// True class of a sample.
+    /// True class of a sample; [`NO_CLASS`] for a sample of nothing.
     ///
     /// # Panics
     /// When `index` is not below `len(part)`.
@@ -35,11 +42,29 @@ pub trait DataSet: Send + Sync {
     /// When `index` is not below `len(part)`, `slot` not below `slots()`, or `pixels` not as long as a view.
     fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool;
 
+    /// Whether a slot sees a sample, in a data set that keeps its views in memory or in a file; `None` if views are computed at each call.
+    ///
+    /// # Panics
+    /// When `index` is not below `len(part)`, or `slot` not below `slots()`.
+    fn kept_in_view(&self, _part: Part, _index: usize, _slot: usize) -> Option<bool> {
+        None
+    }
+
+    /// Why a view could not be read from its file, in words; such a view is black. `None` if every view so far was read.
+    fn fault(&self) -> Option<String> {
+        None
+    }
+
     /// Number of a sample's group in its part, if samples of one scene or object form groups; `None` if samples are independent.
     ///
     /// # Panics
     /// When `index` is not below `len(part)`.
     fn group(&self, _part: Part, _index: usize) -> Option<u32> {
+        None
+    }
+
+    /// File from which a slot's view of a sample came, relative to the folder or archive of the data; `None` for views without a file of their own.
+    fn file_name(&self, _part: Part, _index: usize, _slot: usize) -> Option<String> {
         None
     }
 
@@ -63,7 +88,8 @@ pub trait DataSet: Send + Sync {
             let mut pixels = vec![0; shape.bytes()];
             self.view_into(part, index, slot, &mut pixels).then(|| View::new(shape, pixels))
         };
-        SampleViews { label: Some(self.label(part, index)), views: (0..self.slots()).map(view).collect() }
+        let label = Some(self.label(part, index)).filter(|label| *label != NO_CLASS);
+        SampleViews { label, views: (0..self.slots()).map(view).collect() }
     }
 
     /// Remarks about the reading, one sentence each: samples left out, images changed.
@@ -74,11 +100,13 @@ pub trait DataSet: Send + Sync {
 
 /// Options for opening a data set.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct OpenOptions {
+pub struct OpenOptions<'a> {
     /// Shape of the views; the data's own when `None`. Data sets of a fixed shape ignore it.
     pub shape: Option<Shape>,
     /// Number of device slots; the data's own when `None`. Data sets of a fixed number ignore it.
     pub slots: Option<usize>,
+    /// Conversion of images to views. Data sets that are not files of the user's own refuse all but whole images that are stretched.
+    pub framings: Framings<'a>,
     /// Whether two parts may share an image or a group.
     pub leaks: Leaks,
     /// Whether entries or samples may be left out.
@@ -90,6 +118,81 @@ pub struct OpenOptions {
     /// Seed of simulated views ([`DataSetInfo::has_view_seed`]): the same cameras see the same samples, with other random presence,
     /// occlusion and noise. The seed of the data set itself when `None`.
     pub view_seed: Option<u64>,
+    /// Place of the decoded views of image files, and the threads that decode.
+    pub preparation: Preparation<'a>,
+}
+
+/// Conversion of images to the views of all slots; by default whole images are stretched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Framings<'a> {
+    /// For each slot, the region of its images; empty for whole images. Where a sample is one image, each slot sees its region of that image.
+    pub regions: &'a [Roi],
+    /// How an image, or its region, gets the shape of the view.
+    pub fit: Fit,
+}
+
+impl Framings<'_> {
+    /// Conversion of an image to the view of a slot.
+    pub(crate) fn of(self, slot: usize) -> Framing {
+        Framing { roi: self.regions.get(slot).copied(), fit: self.fit }
+    }
+
+    /// Refuses all but whole images that are stretched, for a data set that has views of its own.
+    ///
+    /// # Errors
+    /// [`DataError::Options`] with what was found.
+    pub fn check_default(self, name: &str) -> Result<(), DataError> {
+        if self == Self::default() {
+            return Ok(());
+        }
+        let expected =
+            "a network without `device.regions` and `device.fit`, since the data set has views of its own";
+        let found = format!("{} regions and fit \"{}\"", self.regions.len(), self.fit);
+        Err(Mismatch::new(expected, found).options(format!("data set {name}")))
+    }
+}
+
+/// Place of the decoded views of image files, and the threads that decode; by default memory, and one thread.
+#[derive(Clone, Copy, Default)]
+pub struct Preparation<'a> {
+    /// Folder for files of views; `None` keeps all views in memory.
+    pub folder: Option<&'a Path>,
+    /// Most bytes of views in memory. More views than that are in a file, if there is a folder.
+    pub memory_bytes: u64,
+    /// Number of threads; 0 counts as 1.
+    pub threads: usize,
+    /// Receives what is done.
+    pub notify: Option<&'a dyn Fn(PreparationEvent<'_>)>,
+}
+
+/// An event while views are prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreparationEvent<'a> {
+    /// Views are computed.
+    Progress {
+        /// Number of images that are done.
+        done: usize,
+        /// Number of all images.
+        of: usize,
+    },
+    /// A file of views was made, is damaged, or is made by another command; a sentence that names the file.
+    Line(&'a str),
+}
+
+impl fmt::Debug for Preparation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { folder, memory_bytes, threads, .. } = self;
+        write!(f, "Preparation {{ {folder:?}, {memory_bytes} bytes, {threads} threads }}")
+    }
+}
+
+impl Preparation<'_> {
+    /// Tells the caller.
+    pub(crate) fn tell(&self, event: PreparationEvent<'_>) {
+        if let Some(notify) = self.notify {
+            notify(event);
+        }
+    }
 }
 
 /// Whether two parts may share an image or a group.
@@ -131,6 +234,8 @@ pub struct DataSetInfo {
     pub content: &'static str,
     /// Files that the folder must hold.
     pub files: &'static str,
+    /// Files by which the folder tells the data set, each plain, `.gz` or `.bz2`; none for folders of images.
+    pub marks: &'static [&'static str],
     /// Licence of the files.
     pub licence: &'static str,
     /// Origin of the parts.
@@ -144,7 +249,7 @@ pub struct DataSetInfo {
 }
 
 /// Function that opens the files in a folder.
-pub(crate) type OpenFunction = fn(&Path, OpenOptions) -> Result<Box<dyn DataSet>, DataError>;
+pub(crate) type OpenFunction = fn(&Path, OpenOptions<'_>) -> Result<Box<dyn DataSet>, DataError>;
 
 /// Origin of a data set's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,6 +24,7 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
     name: "eth80",
     content: "real objects of eight classes, 1, 2, 4, 8 or 16 slots, 3x32x32",
     files: FILES,
+    marks: &["eth80-views-idx5-ubyte"],
     licence: "none stated by the authors, published for research; cite Leibe and Schiele 2003",
     parts: PartsOrigin::Fixed,
     folds: FOLDS,

@@ -1,6 +1,6 @@
 //! Files of a data set: a named file of a folder, and all files of a directory or a `.tar.gz`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, Read};
@@ -66,10 +66,39 @@ pub(crate) fn visit(
     omissions: Omissions,
     visitor: Visitor<'_>,
 ) -> Result<Option<String>, DataError> {
-    let mut walk = Walk { visitor, left_out: LeftOut::default(), above: Vec::new() };
+    let mut walk = Walk { visitor, left_out: LeftOut::default(), above: Vec::new(), broken: None };
     let walked = if path.is_dir() { walk.directory(path, "") } else { walk.archive(path) };
     walked?;
     walk.left_out.note(path, omissions)
+}
+
+/// Images of a directory and of those below it.
+pub(crate) struct FolderImages {
+    pub(crate) images: Vec<PathBuf>,
+    /// Files that are named as images and cannot be opened, with their faults.
+    pub(crate) broken: Vec<(PathBuf, DataError)>,
+    /// Remark about what is left out.
+    pub(crate) left_out: Option<String>,
+}
+
+impl FolderImages {
+    /// Lists the images by the rules of [`visit`]; only their first bytes are read.
+    pub(crate) fn of(dir: &Path) -> Result<Self, DataError> {
+        let mut images = Vec::new();
+        let mut visitor = |entry: Entry<'_>| -> Result<bool, DataError> {
+            let Entry::File(file) = entry else { return Ok(true) };
+            let path = file.path.map(Path::to_owned);
+            let is_image = file.holds_image();
+            images.extend(path.filter(|_| is_image));
+            Ok(is_image)
+        };
+        let (left_out, above, broken) = (LeftOut::default(), Vec::new(), Some(Vec::new()));
+        let mut walk = Walk { visitor: &mut visitor, left_out, above, broken };
+        walk.directory(dir, "")?;
+        let Walk { left_out, broken, .. } = walk;
+        let left_out = left_out.note(dir, Omissions::Noted)?;
+        Ok(Self { images, broken: broken.unwrap_or_default(), left_out })
+    }
 }
 
 /// Visits every member of a `.tar.gz`.
@@ -138,6 +167,39 @@ pub(crate) fn path_below(root: &Path, name: &str, folders: &mut FolderNames) -> 
     path
 }
 
+/// Names at the first level of a directory or a `.tar.gz`, each with whether it is a folder; without what is hidden. An archive is read to its end.
+pub(crate) fn first_level(path: &Path) -> Result<BTreeMap<String, bool>, DataError> {
+    let mut level = BTreeMap::new();
+    let mut add = |name: &str, is_folder: bool| {
+        if !name.is_empty() && !is_hidden(name) {
+            level.insert(name.to_owned(), is_folder);
+        }
+    };
+    if path.is_dir() {
+        for name in sorted_names(path).map_err(DataError::read(path.display()))? {
+            add(&text_of(&name), path.join(&name).is_dir());
+        }
+    } else {
+        visit_archive(path, &mut |member| {
+            let name = member.name.trim_start_matches("./").trim_end_matches('/');
+            match name.split_once('/') {
+                Some((first, _)) => add(first, true),
+                None => add(name, member.kind.is_dir()),
+            }
+            Ok(())
+        })?;
+    }
+    Ok(level)
+}
+
+/// The only archive at the first level of a directory; `None` if there is none, or if there are several.
+pub(crate) fn only_archive(dir: &Path) -> Result<Option<PathBuf>, DataError> {
+    let is_archive = |name: &String| name.ends_with(".tar.gz") || name.ends_with(".tgz");
+    let mut archives = first_level(dir)?.into_keys().filter(is_archive);
+    let only = archives.next().filter(|_| archives.next().is_none());
+    Ok(only.map(|name| dir.join(name)))
+}
+
 /// Names of the entries of a directory, in order.
 pub(crate) fn sorted_names(dir: &Path) -> io::Result<Vec<OsString>> {
     let entries = fs::read_dir(dir)?;
@@ -152,6 +214,8 @@ struct Walk<'a> {
     left_out: LeftOut,
     /// The folder that is being visited and those above it.
     above: Vec<PathBuf>,
+    /// Files that are named as images and cannot be opened, with their faults; `None` where the first one ends the walk.
+    broken: Option<Vec<(PathBuf, DataError)>>,
 }
 
 impl Walk<'_> {
@@ -193,11 +257,14 @@ impl Walk<'_> {
 
     fn file(&mut self, path: &Path, name: &str, size: u64) -> Result<(), DataError> {
         let mut file = match File::open(path) {
-            Err(error) if is_image_name(name) => return Err(DataError::read(path.display())(error)),
+            Err(error) if is_image_name(name) => {
+                return self.refuse(path, DataError::read(path.display())(error));
+            }
             Err(_) => return self.unusable("unreadable", path, name),
             Ok(file) => file,
         };
-        let member = Member { name, kind: EntryType::Regular, size, content: &mut file };
+        let kind = EntryType::Regular;
+        let member = Member { name, path: Some(path), kind, size, content: &mut file };
         let is_taken = (self.visitor)(Entry::File(member)).map_err(|error| match error {
             DataError::Read { source, .. } => DataError::read(path.display())(source),
             error => error,
@@ -238,9 +305,16 @@ impl Walk<'_> {
     fn unusable(&mut self, kind: &str, path: &Path, name: &str) -> Result<(), DataError> {
         if is_image_name(name) {
             let found = format!("one of the {kind}; remove it or put the image there");
-            return Err(Mismatch::new("an image", found).invalid(path.display()));
+            return self.refuse(path, Mismatch::new("an image", found).invalid(path.display()));
         }
         self.left_out.add(kind, name);
+        Ok(())
+    }
+
+    /// Ends the walk with the fault of a file, or notes it.
+    fn refuse(&mut self, path: &Path, error: DataError) -> Result<(), DataError> {
+        let Some(broken) = &mut self.broken else { return Err(error) };
+        broken.push((path.to_owned(), error));
         Ok(())
     }
 }

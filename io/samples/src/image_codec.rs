@@ -16,7 +16,10 @@ use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::{CompressionType, FilterType as PngFilter, PngEncoder};
 use image::imageops::FilterType;
 use image::metadata::Orientation;
-use image::{DynamicImage, GenericImageView, GrayImage, ImageReader, Limits, RgbImage, RgbaImage, imageops};
+use image::{
+    DynamicImage, GenericImageView, GrayImage, ImageDecoder, ImageReader, Limits, RgbImage, RgbaImage,
+    imageops,
+};
 
 use crate::image_structure::{Coding, Structure};
 use crate::jpeg::{self, Fault};
@@ -114,7 +117,7 @@ impl<'a> Frame<'a> {
         if is_transposed(self.structure.orientation) { [height, width] } else { [width, height] }
     }
 
-    /// Decodes the frame, cuts out a region of the upright frame, and resizes it to `shape`, or keeps its size when `None`. Also returns the shape of the
+    /// Decodes the frame, cuts out a region of the upright frame, and resizes it to `shape`, or keeps the region's size when `None`. Also returns the shape of the
     /// upright frame: one channel for grey, three for colour, and one more where it is transparent.
     pub(crate) fn view(
         &self,
@@ -122,15 +125,16 @@ impl<'a> Frame<'a> {
         shape: Option<Shape>,
     ) -> Result<(View, Shape), CodecError> {
         let [width, height] = self.size();
-        // A frame without a shape is not decoded where no view can have its size.
-        check(shape.unwrap_or(Shape::rgb(height as usize, width as usize)))?;
+        let region = region.unwrap_or([0, 0, width, height]);
+        let kept = |channels| Shape { channels, height: region[3] as usize, width: region[2] as usize };
+        // A region without a shape is not decoded where no view can have its size.
+        check(shape.unwrap_or(kept(3)))?;
         let orientation = self.structure.orientation;
-        let region = stored(region.unwrap_or([0, 0, width, height]), self.structure.size, orientation);
-        let (image, region) = self.decode(region, shape)?;
+        let (image, cut_out) = self.decode(stored(region, self.structure.size, orientation), shape)?;
         let channels = if image.color().has_color() { 3 } else { 1 };
-        let opaque = Shape { channels, height: height as usize, width: width as usize };
-        let own = Shape { channels: channels + usize::from(is_transparent(&image)), ..opaque };
-        Ok((fitted(image, region, shape.unwrap_or(opaque), orientation), own))
+        let own_channels = channels + usize::from(is_transparent(&image));
+        let own = Shape { channels: own_channels, height: height as usize, width: width as usize };
+        Ok((fitted(image, cut_out, shape.unwrap_or(kept(channels)), orientation), own))
     }
 
     /// Decodes the frame, at a reduced scale where it is large. Returns also the region in it.
@@ -178,6 +182,14 @@ impl<'a> Frame<'a> {
         let reason = format!("a head of {:?} pixels and an image of {size:?}", self.structure.size);
         Err(error_of(Fault::Broken(reason), self.file))
     }
+}
+
+/// Width and height of the upright frame, by the first bytes of its file; `None` if these do not tell them.
+pub(crate) fn size_by_head(head: &[u8]) -> Option<[u32; 2]> {
+    let reader = ImageReader::new(Cursor::new(head)).with_guessed_format().ok()?;
+    let mut decoder = reader.into_decoder().ok()?;
+    let (width, height) = decoder.dimensions();
+    Some(if is_transposed(decoder.orientation().ok()?) { [height, width] } else { [width, height] })
 }
 
 /// Whether an image has a pixel that is not opaque. One of other than four bytes a pixel counts as transparent if it has alpha.

@@ -1,8 +1,10 @@
-//! Data set whose views are all in memory.
+//! Data set whose labels are in memory, and whose views are in memory or in one file.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use crate::data_set::DataSet;
+use crate::view_file::ViewFile;
 use crate::{Part, Shape};
 
 /// Samples of one part in memory.
@@ -12,13 +14,25 @@ pub(crate) struct InMemoryPart {
     classes: Vec<u16>,
     /// `[samples, slots]`: whether the slot sees the sample.
     in_view: Vec<bool>,
-    /// `[samples, slots, view]`: pixels, zeros where the slot does not see the sample.
+    /// `[samples, slots, view]`: pixels, zeros where the slot does not see the sample. Empty if the views are in [`InMemory::stored`].
     pixels: Vec<u8>,
+    /// `[samples, slots]`: number of each view in [`InMemory::stored`]; 0 where the slot does not see the sample.
+    stored: Vec<u32>,
     /// Number of each sample's group; empty if samples are independent.
     groups: Vec<u32>,
+    /// `[samples, slots]`: file of each view; empty if views have no files of their own.
+    files: Vec<Option<String>>,
 }
 
-/// Data set whose views are all in memory.
+/// Decoded views by number, in memory or in a file.
+#[derive(Clone, Debug)]
+pub(crate) enum StoredViews {
+    /// One view after another.
+    Memory(Vec<u8>),
+    File(Arc<ViewFile>),
+}
+
+/// Data set whose labels are in memory, and whose views are in memory or in one file.
 #[derive(Clone, Debug)]
 pub struct InMemory {
     labels: Vec<String>,
@@ -26,6 +40,8 @@ pub struct InMemory {
     shape: Shape,
     /// In the order of [`Part::ALL`].
     parts: [InMemoryPart; Part::ALL.len()],
+    /// The views of all parts; `None` if each part has its own.
+    stored: Option<StoredViews>,
     /// Whether the groups are the frames of one recording.
     pub(crate) is_recording: bool,
     /// Why the calibration part allows no promise; `None` if it allows one.
@@ -37,7 +53,7 @@ pub struct InMemory {
 impl InMemoryPart {
     /// Samples that a single slot sees.
     pub(crate) fn single_slot(classes: Vec<u16>, pixels: Vec<u8>) -> Self {
-        Self { in_view: vec![true; classes.len()], classes, pixels, groups: Vec::new() }
+        Self { in_view: vec![true; classes.len()], classes, pixels, ..Self::default() }
     }
 
     /// Number of samples.
@@ -58,6 +74,15 @@ impl InMemoryPart {
             self.in_view.push(view.is_some());
             debug_assert!(view.is_none() || self.pixels.len() == end);
             self.pixels.resize(end, 0);
+        }
+        self.classes.push(class);
+    }
+
+    /// Adds a sample whose views are stored under these numbers; one entry per slot.
+    pub(crate) fn push_stored(&mut self, class: u16, views: impl IntoIterator<Item = Option<usize>>) {
+        for view in views {
+            self.in_view.push(view.is_some());
+            self.stored.push(view.unwrap_or_default() as u32);
         }
         self.classes.push(class);
     }
@@ -86,7 +111,12 @@ impl InMemoryPart {
         self.groups.push(group);
     }
 
-    /// Cuts off the samples from `at` on, as a part of their own. Only for independent samples: groups get lost.
+    /// Names the files of the sample that was added last, one entry per slot. Either all samples of a part get names, or none.
+    pub(crate) fn push_files(&mut self, files: impl IntoIterator<Item = Option<String>>) {
+        self.files.extend(files);
+    }
+
+    /// Cuts off the samples from `at` on, as a part of their own. Only for independent samples without files: groups and names get lost.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         let samples = self.len().max(1);
         let (views, pixels) = (self.in_view.len() / samples, self.pixels.len() / samples);
@@ -94,7 +124,17 @@ impl InMemoryPart {
             classes: self.classes.split_off(at),
             in_view: self.in_view.split_off(at * views),
             pixels: self.pixels.split_off(at * pixels),
-            groups: Vec::new(),
+            ..Self::default()
+        }
+    }
+}
+
+impl StoredViews {
+    /// Reads a view into a buffer of its length.
+    fn read(&self, view: usize, pixels: &mut [u8]) {
+        match self {
+            Self::Memory(all) => pixels.copy_from_slice(&all[view * pixels.len()..][..pixels.len()]),
+            Self::File(file) => file.read(view, pixels),
         }
     }
 }
@@ -110,10 +150,20 @@ impl InMemory {
         let parts = [train, validation, test, InMemoryPart::default()];
         for part in &parts {
             let views = part.len() * slots;
-            assert_eq!((part.in_view.len(), part.pixels.len()), (views, views * shape.bytes()));
+            let pixels = if part.stored.is_empty() { views * shape.bytes() } else { 0 };
+            assert_eq!((part.in_view.len(), part.pixels.len()), (views, pixels));
         }
         let labels = labels.into_iter().map(Into::into).collect();
-        Self { labels, slots, shape, parts, is_recording: false, promise_obstacle: None, notes: Vec::new() }
+        Self {
+            labels,
+            slots,
+            shape,
+            parts,
+            stored: None,
+            is_recording: false,
+            promise_obstacle: None,
+            notes: Vec::new(),
+        }
     }
 
     /// Adds a calibration part.
@@ -122,7 +172,12 @@ impl InMemory {
         self
     }
 
-    /// Pixels of a view; `None` when the slot does not see the sample.
+    /// Takes the views of all parts from here.
+    pub(crate) fn with_stored(self, views: StoredViews) -> Self {
+        Self { stored: Some(views), ..self }
+    }
+
+    /// Pixels of a view that its part has; `None` when the slot does not see the sample.
     pub(crate) fn view(&self, part: Part, index: usize, slot: usize) -> Option<&[u8]> {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
         let part = &self.parts[part as usize];
@@ -156,6 +211,10 @@ impl DataSet for InMemory {
         self.parts[part as usize].groups.get(index).copied()
     }
 
+    fn file_name(&self, part: Part, index: usize, slot: usize) -> Option<String> {
+        self.parts[part as usize].files.get(index * self.slots + slot)?.clone()
+    }
+
     fn is_recording(&self) -> bool {
         self.is_recording
     }
@@ -165,11 +224,32 @@ impl DataSet for InMemory {
     }
 
     fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {
-        let view = self.view(part, index, slot);
-        if let Some(view) = view {
-            pixels.copy_from_slice(view);
+        let Some(stored) = &self.stored else {
+            let view = self.view(part, index, slot);
+            if let Some(view) = view {
+                pixels.copy_from_slice(view);
+            }
+            return view.is_some();
+        };
+        let is_view = slot < self.slots && pixels.len() == self.shape.bytes();
+        assert!(is_view, "slot {slot} of {}, {} bytes for {}", self.slots, pixels.len(), self.shape);
+        let (part, view) = (&self.parts[part as usize], index * self.slots + slot);
+        if part.in_view[view] {
+            stored.read(part.stored[view] as usize, pixels);
         }
-        view.is_some()
+        part.in_view[view]
+    }
+
+    fn kept_in_view(&self, part: Part, index: usize, slot: usize) -> Option<bool> {
+        assert!(slot < self.slots, "slot {slot} of {}", self.slots);
+        Some(self.parts[part as usize].in_view[index * self.slots + slot])
+    }
+
+    fn fault(&self) -> Option<String> {
+        match self.stored.as_ref()? {
+            StoredViews::Memory(_) => None,
+            StoredViews::File(file) => file.fault().map(str::to_owned),
+        }
     }
 
     fn notes(&self) -> Vec<String> {

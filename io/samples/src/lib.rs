@@ -8,9 +8,9 @@
 //! ```text
 //! catalogue       catalogue
 //! data sets       fashion_6cam  mnist  cifar  eth80  mvmc  class_folders  table
-//! sample files    archive  labelled_files
+//! sample files    archive  labelled_files  image_sizes  photos
 //! interface       in_memory
-//! file formats    idx  numpy  files  left_out  tar_gz  file_names
+//! file formats    view_file  idx  numpy  files  left_out  tar_gz  file_names
 //! interface       data_set  split  part
 //! errors          error
 //! pixels          roi  image_codec  image_structure  jpeg  view
@@ -28,6 +28,7 @@ mod file_names;
 mod files;
 mod idx;
 pub mod image_codec;
+mod image_sizes;
 mod image_structure;
 mod in_memory;
 mod jpeg;
@@ -37,16 +38,19 @@ pub mod mnist;
 mod mvmc;
 mod numpy;
 mod part;
+pub mod photos;
 pub mod roi;
 pub mod split;
 mod table;
 mod tar_gz;
 mod view;
+mod view_file;
 
-pub use data_set::DataSet;
+pub use data_set::{DataSet, NO_CLASS, NONE_NAME};
 pub use error::{DataError, Mismatch};
 pub use file_names::{is_hidden, is_image_name};
 pub use files::read_plain;
+pub use image_sizes::{ImageSizes, image_sizes};
 pub use in_memory::InMemory;
 pub use part::Part;
 pub use view::{SampleViews, Shape, View};

@@ -19,6 +19,7 @@ pub(crate) const MNIST: DataSetInfo = DataSetInfo {
     name: "mnist",
     content: "handwritten digits, one slot, 1x28x28",
     files: FILES,
+    marks: MARKS,
     licence: "usually stated as CC BY-SA 3.0",
     parts: PartsOrigin::Fixed,
     folds: 0,
@@ -36,6 +37,8 @@ pub(crate) const FASHION_MNIST: DataSetInfo = DataSetInfo {
 /// Files of MNIST and of Fashion-MNIST.
 pub(crate) const FILES: &str = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, \
                                 each plain or .gz";
+/// File that tells MNIST and what is made of the same files.
+pub(crate) const MARKS: &[&str] = &["train-images-idx3-ubyte"];
 /// Height and width of an image.
 pub(crate) const IMAGE_SIDE: usize = 28;
 /// Bytes of an image.

@@ -1,59 +1,21 @@
-//! Region of interest: the part of a frame that becomes the view.
+//! From a frame to a view: the region of interest is cut out and fitted into the view, alike in training and on devices.
 //!
 //! The frame is the upright one, as viewers show it.
-//!
-//! ```text
-//! frame --- cut out the region ---> --- resize ---> view
-//! ```
 
-use std::fmt;
-use std::str::FromStr;
+pub use headwater_protocol::{Fit, Framing, RegionError, Roi};
 
+use headwater_protocol::Placement;
 use image::metadata::Orientation;
 
 use crate::image_codec::{self, CodecError, Frame};
 use crate::{Shape, View};
 
-/// Rectangle in a frame, written as `"x,y,w,h"`, all in pixels or all in percent of the frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Roi {
-    unit: Unit,
-    /// Left, top, width, height, in pixels or in thousandths of a percent.
-    sides: [u32; 4],
-}
-
-/// Unit of the four numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
-    Pixels,
-    /// Percent of the frame, stored in thousandths: 100,000 is the whole side.
-    Percent,
-}
-
-/// Whole side in thousandths of a percent.
-const WHOLE: u32 = 100_000;
-
-/// Error of a region that cannot be parsed or cut out, or of a frame that gives no view.
+/// Error of a frame that gives no view.
 #[derive(Debug, thiserror::Error)]
 pub enum RoiError {
-    /// The text is not four numbers, either all in pixels or all in percent.
-    #[error(
-        "roi: expected \"x,y,w,h\" in pixels or in percent (\"10%,0%,50%,100%\"), w and h above 0, found {0:?}"
-    )]
-    Text(String),
-    /// Start and length together exceed 100 % of a side, whatever the size of the frame.
-    #[error("roi {0}: expected at most 100% from left to right and from top to bottom")]
-    BeyondWhole(Roi),
-    /// The region is outside this frame.
-    #[error("roi {roi}: outside the frame, which is {width}x{height} pixels")]
-    Outside {
-        /// Region.
-        roi: Roi,
-        /// Columns of the frame.
-        width: u32,
-        /// Rows of the frame.
-        height: u32,
-    },
+    /// The region is outside the frame.
+    #[error(transparent)]
+    Region(#[from] RegionError),
     /// The number of raw bytes differs from the size of the frame.
     #[error("raw frame of {width}x{height}: expected {expected} bytes, found {found}")]
     RawLength {
@@ -95,172 +57,154 @@ impl RawFormat {
     }
 }
 
-impl Roi {
-    /// Rectangle in an upright frame of this size: left, top, width, height in pixels. Width and height are at least one pixel.
-    ///
-    /// # Errors
-    /// [`RoiError::Outside`] with the frame's size.
-    pub fn within(self, width: u32, height: u32) -> Result<[u32; 4], RoiError> {
-        let [left, top, wide, high] = self.sides;
-        let (across, down) = match self.unit {
-            Unit::Pixels => ((left, wide), (top, high)),
-            Unit::Percent => (span(left, wide, width), span(top, high, height)),
-        };
-        let fits = |(start, length): (u32, u32), side: u32| {
-            length > 0 && start.checked_add(length).is_some_and(|end| end <= side)
-        };
-        if fits(across, width) && fits(down, height) {
-            Ok([across.0, down.0, across.1, down.1])
-        } else {
-            Err(RoiError::Outside { roi: self, width, height })
-        }
-    }
-}
-
-/// Start and length in pixels. Both ends are rounded to the nearest pixel, and the length is at least one, so no region fits into a side
-/// of 0 pixels.
-fn span(start: u32, length: u32, side: u32) -> (u32, u32) {
-    let at = |thousandths: u32| {
-        ((u64::from(thousandths) * u64::from(side) + u64::from(WHOLE) / 2) / u64::from(WHOLE)) as u32
-    };
-    let first = at(start).min(side.saturating_sub(1));
-    (first, at(start.saturating_add(length)).saturating_sub(first).max(1))
-}
-
-/// Decodes PNG, JPEG or WebP, cuts out the region, resizes to `shape`, and orders the bytes CHW.
+/// Decodes PNG, JPEG or WebP, cuts out the region, fits it into a view of `shape`, and orders the bytes CHW.
 ///
 /// # Errors
-/// [`RoiError::Codec`] for a file that is no image, [`RoiError::Outside`] for a region outside the frame.
-pub fn decode(bytes: &[u8], shape: Shape, roi: Option<Roi>) -> Result<View, RoiError> {
-    image_codec::check(shape)?;
+/// [`RoiError::Codec`] for a file that is no image, [`RoiError::Region`] for a region outside the frame.
+pub fn decode(bytes: &[u8], shape: Shape, framing: Framing) -> Result<View, RoiError> {
+    Ok(decode_to(bytes, Some(shape), framing)?.0)
+}
+
+/// Decodes as [`decode`] does; without a shape the region keeps its size. Also returns the shape of the upright frame, as [`Frame::view`] does.
+pub(crate) fn decode_to(
+    bytes: &[u8],
+    shape: Option<Shape>,
+    framing: Framing,
+) -> Result<(View, Shape), RoiError> {
+    shape.map_or(Ok(()), image_codec::check)?;
     let frame = Frame::open(bytes)?;
-    let [width, height] = frame.size();
-    let region = roi.map(|roi| roi.within(width, height)).transpose()?;
-    Ok(frame.view(region, Some(shape))?.0)
+    let size = frame.size();
+    let Some(shape) = shape else {
+        let region = framing.roi.map(|roi| roi.within(size[0], size[1])).transpose()?;
+        return Ok(frame.view(region, None)?);
+    };
+    let (region, inner) = placed(framing, size, shape)?;
+    let (view, own) = frame.view(Some(region), Some(inner))?;
+    Ok((in_middle(view, shape), own))
 }
 
-/// Cuts and resizes a raw frame of `width` by `height` pixels to a view, as [`decode`] does with a decoded one.
+/// The region of a frame, and the shape that it gets in a view of `shape`.
+fn placed(framing: Framing, frame: [u32; 2], shape: Shape) -> Result<([u32; 4], Shape), RegionError> {
+    let view = [shape.width, shape.height].map(|side| side as u32);
+    let Placement { region, size } = framing.place(frame, view)?;
+    let [width, height] = size.map(|side| side as usize);
+    Ok((region, Shape { height, width, ..shape }))
+}
+
+/// A view in the middle of a black one of `shape`.
+fn in_middle(view: View, shape: Shape) -> View {
+    if view.shape == shape {
+        return view;
+    }
+    let Shape { height, width, .. } = view.shape;
+    let (top, left) = ((shape.height - height) / 2, (shape.width - width) / 2);
+    let mut pixels = vec![0; shape.bytes()];
+    for (row, from) in view.pixels.chunks_exact(width).enumerate() {
+        let (channel, row) = (row / height, row % height);
+        let at = (channel * shape.height + top + row) * shape.width + left;
+        pixels[at..][..width].copy_from_slice(from);
+    }
+    View::new(shape, pixels)
+}
+
+/// Width and height of the upright image in a file, which is not decoded.
 ///
 /// # Errors
-/// [`RoiError::RawLength`] for a wrong number of bytes, [`RoiError::Outside`], [`RoiError::Codec`] for a shape that no image has.
+/// [`RoiError::Codec`] for a file that is no image, is cut or exceeds the limits.
+pub fn size(file: &[u8]) -> Result<[u32; 2], RoiError> {
+    Ok(Frame::open(file)?.size())
+}
+
+/// Cuts and fits a raw frame of `width` by `height` pixels into a view, as [`decode`] does with a decoded one.
+///
+/// # Errors
+/// [`RoiError::RawLength`] for a wrong number of bytes, [`RoiError::Region`], [`RoiError::Codec`] for a shape that no image has.
 pub fn from_raw(
     pixels: Vec<u8>,
     format: RawFormat,
     [width, height]: [u32; 2],
     shape: Shape,
-    roi: Option<Roi>,
+    framing: Framing,
 ) -> Result<View, RoiError> {
     image_codec::check(shape)?;
     let (expected, found) = (format.bytes(width, height), pixels.len());
     let image = image_codec::from_bytes(pixels, format.channels(), [width, height]);
     let image = image.ok_or(RoiError::RawLength { width, height, expected, found })?;
-    let region = roi.map_or(Ok([0, 0, width, height]), |roi| roi.within(width, height))?;
-    Ok(image_codec::fitted(image, region, shape, Orientation::NoTransforms))
-}
-
-impl FromStr for Roi {
-    type Err = RoiError;
-
-    fn from_str(text: &str) -> Result<Self, RoiError> {
-        let wrong = || RoiError::Text(text.chars().take(60).collect());
-        let parts: Vec<&str> = text.split(',').map(str::trim).collect();
-        let parts: [&str; 4] = parts.try_into().map_err(|_| wrong())?;
-        let unit = if parts.iter().all(|part| part.ends_with('%')) { Unit::Percent } else { Unit::Pixels };
-        let mut sides = [0; 4];
-        for (side, part) in sides.iter_mut().zip(parts) {
-            *side = match unit {
-                Unit::Pixels => part.parse().ok(),
-                Unit::Percent => part.strip_suffix('%').and_then(thousandths),
-            }
-            .ok_or_else(wrong)?;
-        }
-        let [left, top, width, height] = sides;
-        if width == 0 || height == 0 {
-            return Err(wrong());
-        }
-        let roi = Self { unit, sides };
-        let is_beyond = |start: u32, length: u32| start.saturating_add(length) > WHOLE;
-        if unit == Unit::Percent && (is_beyond(left, width) || is_beyond(top, height)) {
-            return Err(RoiError::BeyondWhole(roi));
-        }
-        Ok(roi)
-    }
-}
-
-/// Parses a percentage up to 100: `12.5` gives 12,500. Digits after the third decimal are rounded.
-fn thousandths(text: &str) -> Option<u32> {
-    let percent: f64 = text.trim().parse().ok()?;
-    (0.0..=100.0).contains(&percent).then(|| (percent * 1000.0).round() as u32)
-}
-
-impl fmt::Display for Roi {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sides = self.sides.map(|side| match self.unit {
-            Unit::Pixels => side.to_string(),
-            Unit::Percent => format!("{}%", f64::from(side) / 1000.0),
-        });
-        f.write_str(&sides.join(","))
-    }
+    let (region, inner) = placed(framing, [width, height], shape)?;
+    Ok(in_middle(image_codec::fitted(image, region, inner, Orientation::NoTransforms), shape))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn check(text: &str, frame: [u32; 2], expected: [u32; 4]) {
-        let roi: Roi = text.parse().unwrap();
-        assert_eq!(roi.within(frame[0], frame[1]).unwrap(), expected, "{roi}");
-    }
-
-    #[test]
-    fn pixels_and_percents_name_rectangles() {
-        check("10, 20,30,40", [40, 60], [10, 20, 30, 40]);
-        check("10%,0%,50%,100%", [640, 480], [64, 0, 320, 480]);
-        check("33.333%,0%,33.334%,100%", [3, 1], [1, 0, 1, 1]);
-        check("99.999%,0%,0.001%,1%", [10, 10], [9, 0, 1, 1]);
-    }
-
-    #[test]
-    fn text_without_a_region_is_refused() {
-        for text in
-            ["", "1,2,3", "1,2,3,4,5", "1,2,0,4", "10%,0%,50%,100", "-1,0,1,1", "a,b,c,d", "nan%,0%,1%,1%"]
-        {
-            assert!(matches!(text.parse::<Roi>(), Err(RoiError::Text(_))), "{text}");
-        }
-        assert!(matches!("60%,0%,50%,100%".parse::<Roi>(), Err(RoiError::BeyondWhole(_))));
-    }
-
-    #[test]
-    fn a_region_outside_the_frame_is_refused_with_its_size() {
-        for text in ["31,0,2,1", "0,32,1,1", "4294967295,0,4294967295,1"] {
-            let error = text.parse::<Roi>().unwrap().within(32, 32).unwrap_err().to_string();
-            assert!(error.contains("32x32") && error.contains(text), "{error}");
-        }
-        assert!("0%,0%,1%,1%".parse::<Roi>().unwrap().within(0, 5).is_err());
-    }
-
     #[test]
     fn a_region_is_cut_before_the_frame_is_resized() {
         // Left half black, right half white: the right half alone has no grey edge.
         let frame: Vec<u8> = (0..8 * 4).map(|at| if at % 8 < 4 { 0 } else { 255 }).collect();
         let shape = Shape { channels: 1, height: 2, width: 2 };
-        let right = Some("50%,0%,50%,100%".parse().unwrap());
+        let right = Framing { roi: Some("50%,0%,50%,100%".parse().unwrap()), fit: Fit::Stretch };
         let view = from_raw(frame.clone(), RawFormat::Gray, [8, 4], shape, right).unwrap();
         assert_eq!(view.pixels, [255; 4]);
         let file = image_codec::png(&View::new(Shape { channels: 1, height: 4, width: 8 }, frame)).unwrap();
         assert_eq!(decode(&file, shape, right).unwrap(), view);
         let (whole, _) = Frame::open(&file).unwrap().view(None, Some(shape)).unwrap();
-        assert_eq!(decode(&file, shape, None).unwrap(), whole);
+        assert_eq!(decode(&file, shape, Framing::default()).unwrap(), whole);
+    }
+
+    #[test]
+    fn a_letterbox_is_black_around_the_whole_region_and_a_crop_loses_its_ends() {
+        // Columns of 10, 20, ..., 80; a view of four by four pixels.
+        let frame: Vec<u8> = (0..8 * 4).map(|at| (at % 8 + 1) * 10).collect();
+        let (shape, size) = (Shape { channels: 1, height: 4, width: 4 }, [8, 4]);
+        let of = |fit| {
+            let framing = Framing { roi: None, fit };
+            from_raw(frame.clone(), RawFormat::Gray, size, shape, framing).unwrap().pixels
+        };
+        let letterbox = of(Fit::Letterbox);
+        assert_eq!((&letterbox[..4], &letterbox[12..]), (&[0; 4][..], &[0; 4][..]));
+        let stretched = of(Fit::Stretch);
+        assert_eq!(letterbox[4..8], stretched[..4], "the whole width");
+        assert_eq!(of(Fit::Crop), [30, 40, 50, 60].repeat(4));
+        // Of several channels each has its own black rows.
+        let colours = vec![9; 3 * 8 * 4];
+        let framing = Framing { roi: None, fit: Fit::Letterbox };
+        let view = from_raw(colours, RawFormat::Rgb24, size, Shape::rgb(4, 4), framing).unwrap();
+        assert_eq!(view.pixels, [[0; 4], [9; 4], [9; 4], [0; 4]].concat().repeat(3));
+    }
+
+    #[test]
+    fn a_file_and_raw_pixels_of_one_frame_give_one_view_for_every_fit_and_region() {
+        let own = Shape::rgb(30, 50);
+        let frame = View::new(own, (0..own.bytes()).map(|at| (at * 7 % 251) as u8).collect());
+        let area = own.height * own.width;
+        let pixel = |at: usize| [0, 1, 2].map(|channel| frame.pixels[channel * area + at]);
+        let interleaved: Vec<u8> = (0..area).flat_map(pixel).collect();
+        let file = image_codec::png(&frame).unwrap();
+        for fit in [Fit::Stretch, Fit::Crop, Fit::Letterbox] {
+            for roi in [None, Some("5,3,20,27"), Some("50%,0%,50%,100%"), Some("0%,90%,100%,10%")] {
+                let framing = Framing { roi: roi.map(|roi| roi.parse().unwrap()), fit };
+                for shape in [Shape::rgb(16, 16), Shape { channels: 1, height: 9, width: 32 }] {
+                    let raw = from_raw(interleaved.clone(), RawFormat::Rgb24, [50, 30], shape, framing);
+                    let raw = raw.unwrap();
+                    assert_eq!(raw.shape, shape);
+                    assert_eq!(decode(&file, shape, framing).unwrap(), raw, "{framing} to {shape}");
+                }
+            }
+        }
+        let outside = Framing { roi: Some("40,0,20,5".parse().unwrap()), fit: Fit::Crop };
+        let error = decode(&file, Shape::rgb(4, 4), outside).unwrap_err().to_string();
+        assert!(error.contains("40,0,20,5") && error.contains("50x30"), "{error}");
     }
 
     #[test]
     fn raw_pixels_are_ordered_by_channel_and_a_wrong_length_is_refused() {
         let shape = Shape::rgb(1, 2);
-        let view = from_raw(vec![1, 2, 3, 4, 5, 6], RawFormat::Rgb24, [2, 1], shape, None).unwrap();
+        let view =
+            from_raw(vec![1, 2, 3, 4, 5, 6], RawFormat::Rgb24, [2, 1], shape, Framing::default()).unwrap();
         assert_eq!(view.pixels, [1, 4, 2, 5, 3, 6]);
         for size in [[3, 1], [0, 1], [2, 0]] {
-            let error = from_raw(vec![0; 6], RawFormat::Rgb24, size, shape, None).unwrap_err();
+            let error = from_raw(vec![0; 6], RawFormat::Rgb24, size, shape, Framing::default()).unwrap_err();
             assert!(matches!(error, RoiError::RawLength { found: 6, .. }), "{error}");
         }
     }

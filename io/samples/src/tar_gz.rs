@@ -1,6 +1,7 @@
 //! Reads a `.tar.gz` once, from front to end.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 use tar::{Archive, EntryType};
@@ -30,6 +31,8 @@ const OTHER_ARCHIVES: [(usize, &[u8], &str); 5] = [
 pub(crate) struct Member<'a> {
     /// Path from the root, with `/` as separator.
     pub(crate) name: &'a str,
+    /// Path of a file of a folder; `None` in an archive.
+    pub(crate) path: Option<&'a Path>,
     pub(crate) kind: EntryType,
     pub(crate) size: u64,
     pub(crate) content: &'a mut dyn Read,
@@ -42,6 +45,13 @@ impl Member<'_> {
         // The caller of the visitor replaces this error by one about the archive or the file.
         append(self.content, self.size, &mut bytes).map_err(DataError::read(self.name))?;
         Ok(bytes)
+    }
+
+    /// Whether the file is an image by its first bytes, which alone are read, or by its name.
+    pub(crate) fn holds_image(self) -> bool {
+        let mut start = Vec::new();
+        let is_read = append(self.content, START_BYTES.min(self.size), &mut start).is_ok();
+        is_read && is_image(&start) || is_image_name(self.name)
     }
 
     /// Reads an image. `None` for other content, of which only the first bytes are read.
@@ -109,7 +119,7 @@ fn visit_members(
         let mut entry = entry.map_err(&fault)?;
         let name = text(&entry.path_bytes());
         let (kind, size) = (entry.header().entry_type(), entry.size());
-        visitor(Member { name: &name, kind, size, content: &mut entry })?;
+        visitor(Member { name: &name, path: None, kind, size, content: &mut entry })?;
     }
     io::copy(stream, &mut io::sink()).map_err(fault)?;
     Ok(())

@@ -116,6 +116,9 @@ impl Sources {
         flags: BTreeMap<String, OsString>,
         declared: &[Declared],
     ) -> Result<Inputs, Vec<String>> {
+        if let Some((document, file)) = self.document {
+            return Ok(Inputs { flags, environment: self.environment, document, file });
+        }
         let option = declared.iter().find(|option| option.key == "config");
         let variable = option.and_then(|option| option.variable_of(&self.environment));
         let path = flags.get("config").or(variable.map(|(_, path)| path)).map(Path::new);

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
+use headwater_toml_file::Document;
+
 /// Largest settings file that is read; those of a site have some kilobytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -13,6 +15,8 @@ pub struct Sources {
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: BTreeMap<String, OsString>,
     pub(crate) file: Option<String>,
+    /// Values in place of a file, and the name of the file that they come from.
+    pub(crate) document: Option<(Document, String)>,
 }
 
 impl Sources {
@@ -21,13 +25,19 @@ impl Sources {
         let environment = std::env::vars_os();
         // A variable whose name is not UTF-8 is no setting.
         let environment = environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
-        Self { arguments: std::env::args_os().collect(), environment: environment.collect(), file: None }
+        let arguments = std::env::args_os().collect();
+        Self { arguments, environment: environment.collect(), ..Self::default() }
     }
 
     /// A settings file alone, as a program would read it: no arguments, no environment.
     pub fn of_file(path: &Path) -> Self {
         let arguments = ["program".into(), "--config".into(), path.into()];
         Self { arguments: arguments.into(), ..Self::default() }
+    }
+
+    /// Values that come from another file, whose name mistakes repeat with the values' lines; no arguments, no environment.
+    pub fn of_document(document: Document, file: impl Into<String>) -> Self {
+        Self { document: Some((document, file.into())), ..Self::default() }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use headwater_inference::cascade::{Cascade, ExitAnswer};
 use headwater_inference::cost::DeviceBody;
-use headwater_inference::policy::Policy;
+use headwater_inference::policy::{Confidence, Policy};
 use headwater_protocol::Exit;
+use headwater_samples::NO_CLASS;
 use serde::Serialize;
 
 use crate::by_exit::ByExit;
@@ -32,6 +33,15 @@ pub struct ExitCount {
     pub samples: usize,
     /// Right answers to the samples that leave at this exit.
     pub right: usize,
+    /// Samples of nothing among them, which no class answers right.
+    pub of_nothing: usize,
+}
+
+impl ExitCount {
+    /// Share of right answers among the samples that show a class.
+    fn accuracy(self) -> f64 {
+        self.right as f64 / (self.samples - self.of_nothing).max(1) as f64
+    }
 }
 
 /// Answer to each sample of a part under a policy, with the exit at which it leaves.
@@ -51,6 +61,104 @@ pub fn answers(
         .collect()
 }
 
+/// Answers to the samples of a part, before `claim_above` of a policy says which of them are given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claims {
+    /// Largest `claim_above` at which each answer is given; infinite for one that always is, or never.
+    pub up_to: Vec<f32>,
+    /// Whether each answer is wrong; every answer to a sample of nothing is.
+    pub is_wrong: Vec<bool>,
+}
+
+/// Samples that get an answer, and how many of them a wrong one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Samples that get an answer.
+    pub answered: u64,
+    /// Wrong ones among them.
+    pub wrong: u64,
+}
+
+impl Claims {
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.up_to.len()
+    }
+
+    /// Whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.up_to.is_empty()
+    }
+
+    /// The answers of a policy, whose own `claim_above` is not read.
+    ///
+    /// # Panics
+    /// When `logits` belong to another part.
+    pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32], policy: &Policy) -> Self {
+        let exits: Vec<Exit> = logits.exits.iter().map(|(exit, _)| exit).collect();
+        let cascade = Cascade { exits: &exits, policy, class_prior };
+        let answers = answers(logits, samples, class_prior, policy);
+        let with_seen = samples.seen.iter().zip(&answers);
+        let up_to = with_seen.map(|(seen, answer)| cascade.claimed_up_to(seen.len() as u32, answer));
+        let with_labels = samples.labels.iter().zip(&answers);
+        let is_wrong = with_labels.map(|(label, answer)| answer.assessment.class != *label);
+        Self { up_to: up_to.collect(), is_wrong: is_wrong.collect() }
+    }
+
+    /// Whether the answer to a sample is given.
+    pub fn is_given(&self, sample: usize, claim_above: Confidence) -> bool {
+        self.up_to[sample] >= claim_above.get()
+    }
+
+    /// The counts over some samples.
+    pub fn given(&self, samples: impl Iterator<Item = usize>, claim_above: Confidence) -> Given {
+        let mut given = Given::default();
+        for sample in samples.filter(|sample| self.is_given(*sample, claim_above)) {
+            given.answered += 1;
+            given.wrong += u64::from(self.is_wrong[sample]);
+        }
+        given
+    }
+}
+
+/// Answers that are given on a part, where a policy has a `claim_above` or the part has samples of nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ClaimFigures {
+    /// Share of all samples that get an answer.
+    pub answered: f64,
+    /// Share of wrong ones among the answers given; every answer to a sample of nothing is wrong.
+    pub wrong: f64,
+    /// Samples of nothing.
+    pub of_nothing: usize,
+    /// Share of the samples of nothing that get an answer.
+    pub of_nothing_answered: f64,
+}
+
+impl ClaimFigures {
+    /// The figures of a part; `None` for a policy that claims every answer, on a part without samples of nothing.
+    ///
+    /// # Panics
+    /// When `logits` belong to another part.
+    pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32], policy: &Policy) -> Option<Self> {
+        let of_nothing = samples.of_nothing();
+        if policy.claim_above.is_none() && of_nothing == 0 {
+            return None;
+        }
+        let claim_above = policy.claim_above.unwrap_or(Confidence::NONE);
+        let claims = Claims::of(logits, samples, class_prior, policy);
+        let all = claims.given(0..samples.len(), claim_above);
+        let nothing = (0..samples.len()).filter(|sample| samples.labels[*sample] == NO_CLASS);
+        let nothing = claims.given(nothing, claim_above);
+        let share = |part: u64, of: usize| part as f64 / of.max(1) as f64;
+        Some(Self {
+            answered: share(all.answered, samples.len()),
+            wrong: share(all.wrong, all.answered as usize),
+            of_nothing,
+            of_nothing_answered: share(nothing.answered, of_nothing),
+        })
+    }
+}
+
 impl PartAccount {
     /// The account of a part under a policy.
     ///
@@ -68,6 +176,7 @@ impl PartAccount {
             let count = account.exits.get_or_insert_with(answer.exit, ExitCount::default);
             count.samples += 1;
             count.right += usize::from(answer.assessment.class == *label);
+            count.of_nothing += usize::from(*label == NO_CLASS);
             account.no_view += usize::from(present == 0);
             account.views += present;
             if Some(answer.exit) == first {
@@ -91,25 +200,31 @@ impl PartAccount {
 /// Figures of a part of the data under a policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartReport {
-    /// Samples.
+    /// Samples, with those of nothing, which are in no accuracy.
     pub samples: usize,
     /// Share of correct answers of each device alone, over the samples that the device sees.
     pub devices: Vec<f64>,
     /// Share of correct answers of each exit over all samples.
     #[serde(flatten, with = "crate::by_exit::plain")]
     pub every: ByExit<f64>,
-    /// Share of correct answers if each sample leaves at the exit that the policy chooses.
+    /// Share of correct answers if each sample leaves at the exit that the policy chooses, before `claim_above` leaves any undecided.
     pub overall: f64,
     /// Share of samples that leave at each exit; a sample without a view counts at the first exit.
     #[serde(flatten, with = "crate::by_exit::share")]
     pub share: ByExit<f64>,
-    /// Share of correct answers among the samples that leave at each exit.
+    /// Share of correct answers among the samples that leave at each exit, before `claim_above` too.
     #[serde(flatten, with = "crate::by_exit::accuracy")]
     pub accuracy: ByExit<f64>,
     /// Samples without a view, which the class prior answers.
     pub no_view: usize,
     /// Mean body bytes per device and sample, over slots with a view.
     pub body_bytes: f64,
+    /// Answers that are given; `None` for a policy that claims every answer, on a part without samples of nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claims: Option<ClaimFigures>,
+    /// Whether the policy has a `claim_above`.
+    #[serde(skip)]
+    pub has_claim_above: bool,
 }
 
 impl PartReport {
@@ -129,14 +244,16 @@ impl PartReport {
             samples: count,
             devices,
             every,
-            overall: share(account.right(), count),
+            overall: share(account.right(), count - samples.of_nothing()),
             share: account.exits.map(|_, left| share(left.samples, count)),
-            accuracy: account.exits.map(|_, left| share(left.right, left.samples)),
+            accuracy: account.exits.map(|_, left| left.accuracy()),
             no_view: account.no_view,
             body_bytes: match account.unsure_map_bytes {
                 None => body.mean(account.views, account.unsure_views),
                 Some(bytes) => body.mean_of_coded(account.views, account.unsure_views, bytes as f64),
             },
+            claims: ClaimFigures::of(logits, samples, class_prior, policy),
+            has_claim_above: policy.claim_above.is_some(),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::data::Samples;
 use crate::part_logits::PartLogits;
 use crate::wire_coding::WireCoding;
 
-/// Number of samples that run through the sections of a bundle at once.
+/// Most samples that run through the sections of a bundle at once.
 const BUNDLE_CHUNK: usize = 64;
 
 /// Logits of every exit of a bundle for every sample of a part.
@@ -25,7 +25,7 @@ pub fn bundle_logits(
     bundle_logits_watched(bundle, engine, samples, &mut |_| {})
 }
 
-/// As [`bundle_logits`]; `watch` is told the number of finished samples after every 64 samples.
+/// As [`bundle_logits`]; `watch` is told the number of finished samples after every 64 samples, or fewer with large views.
 ///
 /// # Errors
 /// As [`bundle_logits`].
@@ -42,10 +42,14 @@ pub fn bundle_logits_watched(
     let mut whole = Whole::load(bundle, engine)?;
     let mut logits = PartLogits::zeros(manifest.configuration, slots, classes, samples.len());
     logits.map_bytes = vec![vec![0.0; samples.len()]; coders.len()];
-    for start in (0..samples.len()).step_by(BUNDLE_CHUNK) {
-        let chunk = start..(start + BUNDLE_CHUNK).min(samples.len());
-        let views = |index| Slot::first(slots).map(|slot| samples.view(index, slot)).collect::<Vec<_>>();
-        let answers = whole.run(&chunk.clone().map(views).collect::<Vec<_>>())?;
+    let most = samples.chunk(BUNDLE_CHUNK);
+    for start in (0..samples.len()).step_by(most) {
+        let chunk = start..(start + most).min(samples.len());
+        let views = |index| Slot::first(slots).map(|slot| samples.view(index, slot)).collect();
+        let views: Vec<Vec<Option<Vec<u8>>>> = chunk.clone().map(views).collect();
+        let views: Vec<Vec<Option<&[u8]>>> =
+            views.iter().map(|views| views.iter().map(Option::as_deref).collect()).collect();
+        let answers = whole.run(&views)?;
         let end = chunk.end;
         for (index, answer) in chunk.zip(&answers) {
             let at = index * classes..(index + 1) * classes;

@@ -2,12 +2,13 @@
 //!
 //! [`tuning`] chooses temperatures, rules and thresholds on the validation part, [`promise`] tests on the calibration part how much the
 //! thresholds lose, [`sample_cost`] counts bytes and compute of samples, [`account`] counts the samples that leave at each exit.
-//! [`evaluation`] runs a bundle over a part of the data.
+//! [`evaluation`] runs a bundle over a part of the data, [`by_class`] says what its answers got wrong.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
 //! ```text
 //! thresholds      tuning
+//! wrong answers   by_class
 //! tests           promise
 //! figures         account  sample_cost
 //! logits          evaluation  logits_file  part_logits
@@ -16,6 +17,7 @@
 //! ```
 
 pub mod account;
+pub mod by_class;
 pub mod by_exit;
 pub mod data;
 pub mod evaluation;

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::{Exit, SlotSet};
+use headwater_samples::NO_CLASS;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::data::{AbsentView, Samples};
+use crate::data::{AbsentView, Pixels, Samples};
 use crate::number_file::{self, Magic, write_whole};
 use crate::part_logits::PartLogits;
 
@@ -109,7 +110,8 @@ pub fn read(file: &Path, run: &str) -> Result<PartFile, LogitsFileError> {
         let reason = format!("expected one exit or more, shallowest first and each once, found {exits:?}");
         return Err(LogitsFileError::new(file, &reason));
     }
-    if let Some(label) = labels.iter().find(|label| usize::from(**label) >= classes) {
+    let is_unknown = |label: &u16| usize::from(*label) >= classes && *label != NO_CLASS;
+    if let Some(label) = labels.iter().copied().find(is_unknown) {
         let reason = format!("expected labels below its {classes} classes, found {label}");
         return Err(LogitsFileError::new(file, &reason));
     }
@@ -118,7 +120,7 @@ pub fn read(file: &Path, run: &str) -> Result<PartFile, LogitsFileError> {
     let exits = exits.into_iter().zip(of_exits).collect();
     let logits = PartLogits { classes, devices: lists, exits, map_bytes };
     let seen = seen.into_iter().map(SlotSet::from_bits).collect();
-    let (pixels, part_indices) = (Vec::new(), Vec::new());
+    let (pixels, part_indices) = (Pixels::default(), Vec::new());
     let samples = Samples { shape, slots, classes, labels, groups, seen, pixels, absent, part_indices };
     Ok(PartFile { samples, logits })
 }
@@ -145,7 +147,7 @@ mod tests {
         write(&file, "run", &samples, &logits).unwrap();
         let found = read(&file, "run").unwrap();
         assert_eq!(found.logits, logits);
-        assert_eq!(found.samples, Samples { pixels: Vec::new(), ..samples });
+        assert_eq!(found.samples, samples.without_pixels());
         let error = read(&file, "other").unwrap_err().to_string();
         assert!(error.contains("expected those of run other, found run run"), "{error}");
     }

@@ -1,8 +1,11 @@
 //! Logits of the samples of a part, and the right answers of each exit.
 
-use headwater_inference::exit::{Assessment, ExitInput, argmax};
+use std::borrow::Cow;
+
+use headwater_inference::exit::{Assessment, ExitInput, argmax, cross_entropy};
 use headwater_inference::manifest::Configuration;
 use headwater_protocol::{Exit, Slot, SlotSet};
+use headwater_samples::NO_CLASS;
 use serde::{Deserialize, Serialize};
 
 use crate::by_exit::ByExit;
@@ -39,7 +42,7 @@ pub struct ExitShares {
 pub struct ExitCounts {
     /// Count of each device over the samples that it sees; empty if devices have no section.
     pub devices: Vec<Count>,
-    /// Count of each exit over all samples.
+    /// Count of each exit over all samples that show a class.
     pub exits: ByExit<Count>,
 }
 
@@ -72,18 +75,52 @@ impl PartLogits {
         ExitInput::new(self.of(exit, sample), seen.len() as u32, classes)
     }
 
-    /// Right or wrong for each sample at an exit; the class prior answers a sample that no slot sees.
+    /// Class that each sample is given at an exit; the class prior answers a sample that no slot sees.
+    ///
+    /// # Panics
+    /// When there is no such exit.
+    pub fn classes_given(&self, exit: Exit, samples: &Samples, class_prior: &[f32]) -> Vec<u16> {
+        let prior = Assessment::of_prior(class_prior).class;
+        let class = |(sample, seen): (usize, &SlotSet)| {
+            if seen.is_empty() { prior } else { argmax(self.of(exit, sample)) }
+        };
+        samples.seen.iter().enumerate().map(class).collect()
+    }
+
+    /// Right or wrong for each sample at an exit.
     ///
     /// # Panics
     /// When there is no such exit.
     pub fn right(&self, exit: Exit, samples: &Samples, class_prior: &[f32]) -> Vec<bool> {
-        let prior = Assessment::of_prior(class_prior).class;
-        let right = |sample: usize| {
-            let unseen = samples.seen[sample].is_empty();
-            let class = if unseen { prior } else { argmax(self.of(exit, sample)) };
-            class == samples.labels[sample]
-        };
-        (0..samples.len()).map(right).collect()
+        let given = self.classes_given(exit, samples, class_prior);
+        given.iter().zip(&samples.labels).map(|(given, label)| given == label).collect()
+    }
+
+    /// Cross-entropies against the labels, summed over exits and samples, and their number. Samples that no slot sees and samples of no
+    /// class have none.
+    pub fn cross_entropies(&self, samples: &Samples) -> (f64, u64) {
+        let (mut sum, mut count) = (0.0, 0);
+        for (_, logits) in self.exits.iter() {
+            let rows = logits.chunks_exact(self.classes.max(1)).zip(&samples.labels).zip(&samples.seen);
+            for ((row, label), seen) in rows {
+                let label = usize::from(*label);
+                if !seen.is_empty() && label < self.classes {
+                    sum += cross_entropy(row, 1.0, label);
+                    count += 1;
+                }
+            }
+        }
+        (sum, count)
+    }
+
+    /// The samples that show a class, with their logits: choices and promises about accuracy are made on these.
+    pub fn with_class<'a>(&'a self, samples: &'a Samples) -> (Cow<'a, Self>, Cow<'a, Samples>) {
+        if samples.of_nothing() == 0 {
+            return (Cow::Borrowed(self), Cow::Borrowed(samples));
+        }
+        let kept: Vec<usize> =
+            (0..samples.len()).filter(|sample| samples.labels[*sample] != NO_CLASS).collect();
+        (Cow::Owned(self.subset(&kept)), Cow::Owned(samples.subset(&kept)))
     }
 
     /// Number of samples.
@@ -170,14 +207,16 @@ impl ExitCounts {
     /// Counts over a part, or over a rank's shard of the part.
     pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32]) -> Self {
         let devices = Slot::first(samples.slots).zip(&logits.devices).map(|(slot, scores)| {
-            let seen = samples.seen_by(slot);
+            let mut seen = samples.seen_by(slot);
+            seen.retain(|sample| samples.labels[*sample] != NO_CLASS);
             let row = |sample: usize| &scores[sample * logits.classes..][..logits.classes];
             let right = seen.iter().filter(|sample| argmax(row(**sample)) == samples.labels[**sample]);
             Count { right: right.count() as u64, samples: seen.len() as u64 }
         });
         let exits = logits.exits.map(|exit, _| {
             let right = logits.right(exit, samples, class_prior);
-            Count { right: right.iter().filter(|right| **right).count() as u64, samples: right.len() as u64 }
+            let shown = right.len() - samples.of_nothing();
+            Count { right: right.iter().filter(|right| **right).count() as u64, samples: shown as u64 }
         });
         Self { devices: devices.collect(), exits }
     }

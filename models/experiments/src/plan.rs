@@ -23,6 +23,8 @@ const MAX_SETS: u128 = 1_000;
 pub struct Plan {
     /// Name of the file without its ending.
     pub name: String,
+    /// Folder of the file.
+    pub folder: PathBuf,
     /// Headline of the page.
     pub title: String,
     /// Text below the headline.
@@ -75,6 +77,7 @@ impl Plan {
         }
         Ok(Self {
             name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            folder: folder.to_owned(),
             title: plan.title,
             about: plan.about,
             data: plan.data,
@@ -123,6 +126,12 @@ impl Plan {
         if row.absent == AbsentView::Black {
             data += ", absent views black";
         }
+        if let Some(count) = row.per_class {
+            data += &format!(", {count} train samples of each class");
+        }
+        if let Some(run) = &row.init {
+            data += &format!(", begun with the weights of {}", run.display());
+        }
         let info = RunInfo::new(&row.spec, &recipe, data, self.data.limit_train);
         (recipe, info)
     }
@@ -165,6 +174,7 @@ fn mistakes(plan: &PlanFile, rows: &[Row]) -> Vec<Mistake> {
     for (key, found) in [("data.folds", plan.data.folds), ("data.limit_train", plan.data.limit_train)] {
         expect(key, found != Some(0), "1 or more", &0);
     }
+    expect("per_class", rows.iter().all(|row| row.per_class != Some(0)), "1 or more", &0);
     for (at, points) in plan.loss_points.iter().enumerate() {
         expect("loss_points", !plan.loss_points[..at].contains(points), "each once", points);
         expect("loss_points", (0.001..=99.0).contains(points), "0.001 to 99", points);
@@ -268,6 +278,17 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_begins_with_another_is_the_same_from_whichever_folder_its_plan_is_read() {
+        let file = Path::new("../../experiments/from-what-was-learnt.toml");
+        let [plan, again] =
+            [file.to_owned(), file.canonicalize().unwrap()].map(|file| Plan::read(&file).unwrap());
+        assert!(plan.rows.iter().any(|row| row.init.is_some()));
+        for run in plan.runs() {
+            assert_eq!(plan.identity(run), again.identity(run));
+        }
+    }
+
+    #[test]
     fn patterns_are_all_sets_of_up_to_so_many_missing_devices() {
         let mut plan = plan(PLAN).unwrap();
         let patterns =
@@ -281,12 +302,14 @@ mod tests {
     fn the_shares_of_every_experiment_are_the_steps_that_its_published_table_had() {
         // For each experiment: samples of the train part, and the different pairs of steps of a run and of its warm-up among the rows.
         let published = [
+            ("before-few-photos", 1750, vec![(2200, 56)]),
             ("eth80-coded-f16", 160, vec![(500, 0), (500, 200)]),
             ("eth80-coded-f4", 160, vec![(500, 0), (500, 200)]),
             ("eth80-ddnn", 160, vec![(500, 0), (100, 0), (500, 200)]),
             ("fashion-6cam-coded", 50_000, vec![(6256, 200)]),
             ("fashion-6cam-ddnn", 50_000, vec![(7820, 0), (7820, 200)]),
             ("fashion-6cam-few-bytes", 50_000, vec![(6256, 200)]),
+            ("from-what-was-learnt", 1080, vec![(5440, 139)]),
             ("quick", 1000, vec![(16, 0)]),
             ("recipe-ablation", 15_000, vec![(936, 200)]),
             ("recipe-ablation-eth80", 160, vec![(500, 200)]),
@@ -331,6 +354,7 @@ mod tests {
             ("name = \"sum\"", "name = \"mean\"", "expected names of different letters and digits"),
             ("seeds = [1, 2]", "seeds = [3, 3]", "each once, found [3, 3]"),
             ("folds = 2", "folds = 0", "data.folds: expected 1 or more, found 0"),
+            ("name = \"mean\"", "name = \"mean\", per_class = 0", "per_class: expected 1 or more, found 0"),
             ("missing = 1", "mising = 1", "mising: no such key; did you mean `missing`?"),
             ("missing = 1", "loss_points = [0.0]", "loss_points: expected 0.001 to 99, found 0"),
             ("missing = 1", "loss_points = [0.5, 0.5]", "loss_points: expected each once, found 0.5"),

@@ -51,7 +51,7 @@ pub(super) enum EvaluatedPart {
     /// Test part.
     #[default]
     Test,
-    /// Validation part, to choose by; no run reads the test part.
+    /// Validation part, to choose by; no run is measured on the test part.
     Validation,
 }
 
@@ -127,6 +127,8 @@ pub(super) struct RowPlan {
     network_file: Option<PathBuf>,
     recipe_file: Option<PathBuf>,
     absent: Option<AbsentView>,
+    init: Option<PathBuf>,
+    per_class: Option<usize>,
     #[serde(default)]
     network: Table,
     #[serde(default)]
@@ -144,6 +146,11 @@ pub struct Row {
     pub recipe: Recipe,
     /// Input of the network for an absent view.
     pub absent: AbsentView,
+    /// Run folder with whose weights each run begins, as written: relative to [`Plan::folder`](crate::plan::Plan::folder). `None` if the
+    /// seed draws them.
+    pub init: Option<PathBuf>,
+    /// Train samples of each class, drawn by the seed of the run; `None` for all.
+    pub per_class: Option<usize>,
 }
 
 impl Row {
@@ -225,7 +232,8 @@ impl PlanFile {
         let recipe = recipe.map_err(|error| in_row(in_changed(error, changes)))?;
         recipe.check_for(&spec, &recipe_file).map_err(|error| in_row(in_changed(error, changes)))?;
         let absent = row.absent.unwrap_or(self.data.absent);
-        Ok(Row { name: row.name.clone(), spec, recipe, absent })
+        let RowPlan { name, init, per_class, .. } = row.clone();
+        Ok(Row { name, spec, recipe, absent, init, per_class })
     }
 }
 
@@ -244,6 +252,8 @@ impl RowPlan {
         row.network_file = other.network_file.clone().or(row.network_file);
         row.recipe_file = other.recipe_file.clone().or(row.recipe_file);
         row.absent = other.absent.or(row.absent);
+        row.init = other.init.clone().or(row.init);
+        row.per_class = other.per_class.or(row.per_class);
         merge(&mut row.network, &other.network);
         merge(&mut row.recipe, &other.recipe);
         row

@@ -8,16 +8,22 @@ use headwater_protocol::SlotSet;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, Run};
-use headwater_calibration::data::{AbsentView, Parts, Samples};
+use headwater_calibration::data::{AbsentView, Parts, Samples, fingerprint_of_all};
 use headwater_calibration::logits_file::{self, PartFile};
 use headwater_calibration::number_file::write_whole;
+use headwater_calibration::random::Random;
 use headwater_samples::Part;
+use headwater_training::checkpoint::Checkpoint;
 use headwater_training::coding_fit::fitted_coding;
 use headwater_training::evaluation::evaluate;
 use headwater_training::experiment::{Experiment, RunInfo};
 use headwater_training::joint::Event;
 use headwater_training::run::{RunFolder, train};
 use headwater_training::scale_out::Alone;
+use headwater_training::transfer::start_from;
+
+/// Random stream for the choice of the samples of each class.
+const PER_CLASS: u64 = 9;
 
 /// Parts of the data, loaded once for each group of runs that [`groups`] gives.
 pub struct LoadedParts {
@@ -28,10 +34,12 @@ pub struct LoadedParts {
     /// Calibration part; empty if the data has none, if it allows no promise, and if the page shows the validation part: a comparison of
     /// recipes on the calibration part would void the promise of the recipe that is then chosen.
     pub calibration: Samples,
-    /// Part whose figures the page shows.
+    /// Samples with a class of the part whose figures the page shows.
     pub evaluated: Samples,
     /// Whether the samples are frames of one recording.
     pub is_recording: bool,
+    /// Fingerprint of all parts.
+    pub fingerprint: String,
 }
 
 /// Logits of a finished run.
@@ -60,8 +68,9 @@ impl LoadedParts {
             train: part(Part::Train, plan.data.limit_train),
             validation: part(Part::Validation, None),
             calibration: part(Part::Calibration, is_kept_apart.then_some(0)),
-            evaluated: part(plan.part, None),
+            evaluated: part(plan.part, None).with_class(),
             is_recording: parts.data.is_recording(),
+            fingerprint: fingerprint_of_all(parts, plan.data.limit_train),
         }
     }
 }
@@ -110,14 +119,23 @@ impl LogitsFolder {
 /// Whether a run below `folder` has all its files.
 pub fn is_done(plan: &Plan, run: Run, folder: &Path) -> bool {
     let folder = folder.join(run.folder(plan));
-    let recorded = std::fs::read(folder.join("run.json")).ok();
-    let recorded: Option<RunInfo> = recorded.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let is_same = recorded.is_some_and(|info| info.identity == plan.identity(run).1.identity);
+    let is_same = recorded(plan, run, &folder).is_ok();
     let files = LogitsFolder(folder.join("logits"));
     let slots = plan.rows[run.row].spec.network.slots();
     is_same
         && files.read_done().is_some_and(|done| done.files.iter().all(|file| files.0.join(file).exists()))
         && plan.patterns(slots).into_iter().all(|missing| files.without(plan.part, missing).exists())
+}
+
+/// Contents of `run.json` in the folder of a run, with the first weights; an error if the folder has another run or none.
+fn recorded(plan: &Plan, run: Run, folder: &Path) -> io::Result<RunInfo> {
+    let info: RunInfo = serde_json::from_slice(&std::fs::read(folder.join("run.json"))?)?;
+    let expected = plan.identity(run).1.started_from(info.init.clone()).identity;
+    if info.identity == expected && info.init.is_some() == plan.rows[run.row].init.is_some() {
+        return Ok(info);
+    }
+    let text = format!("{}: expected run {expected}, found run {}", folder.display(), info.identity);
+    Err(io::Error::other(text))
 }
 
 /// Trains a run below `folder` to its end, from its newest checkpoint, and writes its logits.
@@ -132,15 +150,21 @@ pub fn complete(
     notify: impl FnMut(&Event<'_>),
 ) -> io::Result<()> {
     let (recipe, info) = plan.identity(run);
-    let info = RunInfo { commit, ..info };
-    let spec = plan.rows[run.row].spec.clone();
+    let info = RunInfo { commit, fingerprint: Some(parts.fingerprint.clone()), ..info };
+    let row = &plan.rows[run.row];
+    let spec = row.spec.clone();
     headwater_training::memory::check(&spec, &recipe).map_err(io::Error::other)?;
-    let experiment = Experiment::new(spec, recipe, info)?;
+    let mut experiment = Experiment::new(spec, recipe, info)?;
+    if let Some(other) = &row.init {
+        begin_with(&mut experiment, &plan.folder.join(other))?;
+    }
+    let drawn = row.per_class.map(|count| of_each_class(&parts.train, count, run.seed));
+    let train_part = drawn.as_ref().unwrap_or(&parts.train);
     let folder = RunFolder::create(&folder.join(run.folder(plan)), &experiment)?;
-    let mut checkpoint = train(&experiment, &Alone, &folder, [&parts.train, &parts.validation], notify)
+    let mut checkpoint = train(&experiment, &Alone, &folder, [train_part, &parts.validation], notify)
         .map_err(io::Error::other)?;
     let state = &mut checkpoint.state;
-    state.coding = fitted_coding(&experiment, state, &parts.train, &parts.validation);
+    state.coding = fitted_coding(&experiment, state, train_part, &parts.validation);
     let files = LogitsFolder(folder.file("logits"));
     std::fs::create_dir_all(&files.0)?;
     let identity = &experiment.info.identity;
@@ -154,7 +178,8 @@ pub fn complete(
     if plan.part != Part::Validation {
         write(&files.part(Part::Validation), &parts.validation)?;
     }
-    if !parts.calibration.is_empty() {
+    let may_promise = experiment.info.init.as_ref().is_none_or(|init| init.kept_apart);
+    if may_promise && !parts.calibration.is_empty() {
         write(&files.part(Part::Calibration), &parts.calibration)?;
     }
     let mut evaluated = parts.evaluated.clone();
@@ -162,8 +187,34 @@ pub fn complete(
         evaluated.seen = parts.evaluated.seen.iter().map(|seen| *seen - missing).collect();
         write(&files.without(plan.part, missing), &evaluated)?;
     }
-    let done = Done { class_prior: parts.train.prior(), is_recording: parts.is_recording, files: names };
+    parts.evaluated.check_read()?;
+    let done = Done { class_prior: train_part.prior(), is_recording: parts.is_recording, files: names };
     write_whole(&files.done(), &serde_json::to_vec(&done)?)
+}
+
+/// Lets an experiment begin with the weights of a run folder.
+fn begin_with(experiment: &mut Experiment, run: &Path) -> io::Result<()> {
+    let at = |error: String| io::Error::other(format!("init {}: {error}", run.display()));
+    let other = RunFolder { path: run.to_owned() }.experiment().map_err(|error| at(error.to_string()))?;
+    let (checkpoint, _) = Checkpoint::newest(run, &other.info.identity).map_err(io::Error::other)?;
+    let checkpoint = checkpoint.ok_or_else(|| at("expected a checkpoint, found none".to_owned()))?.exported();
+    let is_apart = experiment.info.is_apart_from(&other.info);
+    let started = start_from(experiment, (&other, &checkpoint.state), &[], is_apart);
+    started.map(drop).map_err(|error| at(error.to_string()))
+}
+
+/// The first `count` samples of each class in an order that the seed draws.
+fn of_each_class(samples: &Samples, count: usize, seed: u64) -> Samples {
+    let mut left = vec![count; samples.classes];
+    let mut takes = |sample: &usize| {
+        let left = left.get_mut(usize::from(samples.labels[*sample])).filter(|left| **left > 0);
+        left.map(|left| *left -= 1).is_some()
+    };
+    let order = Random::new(seed, &[PER_CLASS]).permutation(samples.len());
+    let mut chosen: Vec<usize> =
+        order.into_iter().map(|sample| sample as usize).filter(|sample| takes(sample)).collect();
+    chosen.sort_unstable();
+    samples.subset(&chosen)
 }
 
 /// Identity of one file of a run; contains the file's name, so that no file of a run is taken for another.
@@ -185,18 +236,17 @@ fn read_named(file: &Path, identity: &str) -> io::Result<PartFile> {
 /// A file is missing, damaged or of another run.
 pub fn read(plan: &Plan, run: Run, folder: &Path) -> io::Result<RunLogits> {
     let folder = folder.join(run.folder(plan));
-    let identity = plan.identity(run).1.identity;
+    let info = recorded(plan, run, &folder)?;
     let files = LogitsFolder(folder.join("logits"));
-    let info: RunInfo = serde_json::from_slice(&std::fs::read(folder.join("run.json"))?)?;
     let Done { class_prior, is_recording, files: names } = files.read_done().ok_or_else(|| {
         io::Error::other(format!("{}: expected the end of a run, found none", files.done().display()))
     })?;
-    let validation = read_named(&files.part(Part::Validation), &identity)?;
+    let validation = read_named(&files.part(Part::Validation), &info.identity)?;
     let calibration = files.part(Part::Calibration);
     let has_calibration = names.contains(&file_name(&calibration));
-    let calibration = has_calibration.then(|| read_named(&calibration, &identity)).transpose()?;
+    let calibration = has_calibration.then(|| read_named(&calibration, &info.identity)).transpose()?;
     let patterns = plan.patterns(validation.samples.slots).into_iter();
-    let of_missing = |missing| Ok((missing, read_named(&files.without(plan.part, missing), &identity)?));
+    let of_missing = |missing| Ok((missing, read_named(&files.without(plan.part, missing), &info.identity)?));
     let evaluated = patterns.map(of_missing).collect::<io::Result<_>>()?;
     Ok(RunLogits { commit: info.commit, class_prior, is_recording, validation, calibration, evaluated })
 }
@@ -210,4 +260,48 @@ pub fn groups(plan: &Plan, runs: &[Run]) -> Vec<(Option<usize>, AbsentView, Vec<
     }
     let absent = |is_black| if is_black { AbsentView::Black } else { AbsentView::Absent };
     groups.into_iter().map(|((fold, is_black), runs)| (fold, absent(is_black), runs)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_spec::Spec;
+    use headwater_training::recipe::Recipe;
+
+    use super::*;
+
+    #[test]
+    fn a_run_knows_with_which_other_it_began_and_is_apart_from_it_only_with_equal_parts() {
+        let parts = Parts::drawn(16, 8, 4);
+        let [train_part, validation] = [Part::Train, Part::Validation].map(|part| parts.part(part, None, 1));
+        let spec = Spec::read(Path::new("../networks/ddnn-c.toml")).unwrap();
+        let recipe = Recipe { epochs: 1, batch: 8, ..Recipe::read(None).unwrap() };
+        let experiment = |fingerprint: &str| {
+            let info = RunInfo::new(&spec, &recipe, "drawn".to_owned(), None);
+            let info = RunInfo { fingerprint: Some(fingerprint.to_owned()), ..info };
+            Experiment::new(spec.clone(), recipe.clone(), info).unwrap()
+        };
+        let (dir, other) = (tempfile::tempdir().unwrap(), experiment("equal"));
+        let folder = RunFolder::create(&dir.path().join("run"), &other).unwrap();
+        train(&other, &Alone, &folder, [&train_part, &validation], |_| ()).unwrap();
+        for (fingerprint, kept_apart) in [("equal", true), ("another", false)] {
+            let mut begun = experiment(fingerprint);
+            begin_with(&mut begun, &folder.path).unwrap();
+            let init = begun.info.init.unwrap();
+            assert_eq!((init.run, init.kept_apart), (other.info.identity.clone(), kept_apart));
+            assert_ne!(begun.info.identity, other.info.identity);
+        }
+    }
+
+    #[test]
+    fn each_class_gives_as_many_samples_as_are_asked_for_and_other_seeds_others() {
+        let train = Parts::drawn(200, 4, 4).part(Part::Train, None, 1);
+        let counts = |samples: &Samples| {
+            let of_class = |class| samples.labels.iter().filter(|label| **label == class).count();
+            (0..train.classes as u16).map(of_class).collect::<Vec<_>>()
+        };
+        let [first, again, other] = [1, 1, 2].map(|seed| of_each_class(&train, 3, seed));
+        assert_eq!(counts(&first), counts(&train).into_iter().map(|count| count.min(3)).collect::<Vec<_>>());
+        assert_eq!(first, again);
+        assert_ne!(first, other);
+    }
 }

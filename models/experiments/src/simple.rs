@@ -7,6 +7,7 @@ use headwater_inference::exit::argmax;
 use serde::{Deserialize, Serialize};
 
 use headwater_calibration::data::Samples;
+use headwater_samples::NO_CLASS;
 use headwater_training::single_camera::CameraResult;
 
 /// Answers to test samples without a network of several devices, for one division of the data.
@@ -27,17 +28,24 @@ pub struct SimpleAnswers {
 /// The class of the nearest train sample for the first `count` test samples: least sum of squared differences over the pixels of all
 /// views, where an absent view counts as black. The work is spread over `threads` threads.
 pub fn nearest_neighbours(train: &Samples, test: &Samples, count: usize, threads: usize) -> Vec<u16> {
-    let len = train.slots * train.view_len();
     let mut classes = vec![0; count.min(test.len())];
     let share = classes.len().div_ceil(threads.max(1)).max(1);
     std::thread::scope(|scope| {
         for (chunk, classes) in classes.chunks_mut(share).enumerate() {
             scope.spawn(move || {
-                let samples = test.pixels[chunk * share * len..].chunks_exact(len);
-                for (class, sample) in classes.iter_mut().zip(samples) {
-                    let distances = train.pixels.chunks_exact(len).map(|other| distance(sample, other));
-                    let nearest = distances.zip(&train.labels).min_by_key(|(distance, _)| *distance);
-                    *class = nearest.map_or(0, |(_, label)| *label);
+                let first = chunk * share;
+                let samples: Vec<Vec<u8>> =
+                    (first..first + classes.len()).map(|sample| test.views(sample)).collect();
+                let mut nearest = vec![u64::MAX; samples.len()];
+                // Each train sample is read once, since it may lie in a file.
+                for (other, label) in train.labels.iter().enumerate() {
+                    let views = train.views(other);
+                    for ((sample, nearest), class) in samples.iter().zip(&mut nearest).zip(&mut *classes) {
+                        let found = distance(sample, &views);
+                        if found < *nearest {
+                            (*nearest, *class) = (found, *label);
+                        }
+                    }
                 }
             });
         }
@@ -59,7 +67,7 @@ fn distance(a: &[u8], b: &[u8]) -> u64 {
 /// most frequent class of the whole train part.
 pub fn by_presence_pattern(train: &Samples, test: &Samples) -> Vec<u16> {
     let mut counts: HashMap<u64, Vec<f32>> = HashMap::new();
-    for (seen, label) in train.seen.iter().zip(&train.labels) {
+    for (seen, label) in train.seen.iter().zip(&train.labels).filter(|(_, label)| **label != NO_CLASS) {
         counts.entry(seen.bits()).or_insert_with(|| vec![0.0; train.classes])[usize::from(*label)] += 1.0;
     }
     let majority = argmax(&train.prior());
@@ -70,7 +78,7 @@ pub fn by_presence_pattern(train: &Samples, test: &Samples) -> Vec<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headwater_calibration::data::AbsentView;
+    use headwater_calibration::data::{AbsentView, Pixels};
     use headwater_protocol::SlotSet;
 
     fn samples(of: &[(u64, [u8; 2], u16)]) -> Samples {
@@ -81,7 +89,7 @@ mod tests {
             labels: of.iter().map(|(.., label)| *label).collect(),
             groups: Vec::new(),
             seen: of.iter().map(|(bits, ..)| SlotSet::from_bits(*bits)).collect(),
-            pixels: of.iter().flat_map(|(_, pixels, _)| *pixels).collect(),
+            pixels: Pixels::in_memory(of.iter().flat_map(|(_, pixels, _)| *pixels).collect(), of.len(), 2),
             absent: AbsentView::Absent,
             part_indices: Vec::new(),
         }

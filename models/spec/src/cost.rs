@@ -64,6 +64,7 @@ impl Spec {
     ///                       12 per worker   a copy, its gradient, the list of gradients
     /// a value of a layer    24 per sample   outputs of layer, batch norm and activation, each with its gradient
     /// a value inside it      8 per sample   such as the map before a pooling
+    /// a pixel of a view      8 per sample   in the batch, and in the input of the network
     /// ```
     pub fn training_bytes(&self, batch: usize, workers: usize) -> u64 {
         let Shapes { device, local, edges, edge, cloud, .. } = &self.shapes;
@@ -79,7 +80,9 @@ impl Spec {
             section.blocks.iter().chain(&section.head).map(of_layer).fold(0, u64::saturating_add)
         };
         let devices = device.as_ref().map_or(0, of_section).saturating_mul(self.network.slots() as u64);
-        let rest = local.iter().chain(edge).chain(cloud).map(of_layer);
+        let pixels = (self.network.slots() * self.network.view().iter().product::<usize>()) as u64;
+        let views = (8 * pixels).saturating_mul(batch as u64);
+        let rest = local.iter().chain(edge).chain(cloud).map(of_layer).chain([views]);
         edges.iter().map(of_section).chain(rest).fold(devices, u64::saturating_add)
     }
 }

@@ -18,8 +18,9 @@ mod shapes;
 
 use std::path::{Path, PathBuf};
 
-use headwater_inference::manifest::{Aggregation, Configuration, ScoreEncoding};
+use headwater_inference::manifest::{Aggregation, Configuration, Preprocessing, ScoreEncoding};
 pub use headwater_kernels::Window;
+use headwater_protocol::{Fit, Roi};
 use headwater_toml_file::{Mistake, line_at, with_lines};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -44,6 +45,15 @@ pub struct Spec {
     pub network: NetworkSpec,
     /// Shapes of every section.
     pub shapes: Shapes,
+}
+
+/// A spec whose labels are those of the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unlabelled {
+    /// Conversion of images to views.
+    pub view: Preprocessing,
+    /// Number of device slots.
+    pub slots: usize,
 }
 
 /// The tables of a spec file.
@@ -75,8 +85,21 @@ pub struct Header {
     pub name: String,
     /// DDNN configuration.
     pub configuration: Spanned<Configuration>,
-    /// Class names, at least 2; the index of a name is the class.
+    /// Class names, at least 2; the index of a name is the class. A spec file may leave them out where the data gives them.
+    #[serde(default = "no_labels")]
     pub labels: Spanned<Vec<String>>,
+}
+
+/// Labels of a spec that leaves them out: an empty list at no place of the text.
+fn no_labels() -> Spanned<Vec<String>> {
+    Spanned::new(0..0, Vec::new())
+}
+
+impl Header {
+    /// Whether the text of the spec has labels, be it an empty list.
+    fn has_labels(&self) -> bool {
+        self.labels.span() != (0..0)
+    }
 }
 
 /// The table `[device]`.
@@ -87,6 +110,12 @@ pub struct DeviceSpec {
     pub count: Spanned<usize>,
     /// `[channels, height, width]` of a view.
     pub input: Spanned<[usize; 3]>,
+    /// For each slot, the region of its frames that becomes the view; whole frames when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regions: Option<Spanned<Vec<Roi>>>,
+    /// How a frame or its region gets the size of the view; stretched when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fit: Option<Fit>,
     /// Blocks from the view to the map; `None` if devices send their views.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<Spanned<Vec<Spanned<BlockSpec>>>>,
@@ -166,7 +195,27 @@ impl Spec {
     /// # Errors
     /// [`FileError`]: unreadable, not TOML, unknown or missing keys, a bad name, or shapes that do not fit; with the line.
     pub fn read(file: &Path) -> Result<Self, FileError> {
-        Self::parse(file, &file_error::read("network spec", file)?)
+        Self::read_with_labels(file, &[])
+    }
+
+    /// Reads and checks a spec file; one without labels gets `labels`, in its text too.
+    ///
+    /// # Errors
+    /// See [`Spec::read`]; a spec without labels if `labels` is empty.
+    pub fn read_with_labels(file: &Path, labels: &[String]) -> Result<Self, FileError> {
+        Self::parse_with_labels(file, &file_error::read("network spec", file)?, labels)
+    }
+
+    /// Requirements on the data of a spec file that leaves its labels out; `None` for a spec with labels.
+    ///
+    /// # Errors
+    /// [`FileError`]: unreadable, not TOML, unknown or missing keys. Shapes are checked once the labels are known.
+    pub fn without_labels(file: &Path) -> Result<Option<Unlabelled>, FileError> {
+        let text = file_error::read("network spec", file)?;
+        let network: NetworkSpec =
+            headwater_toml_file::read(&text).map_err(|mistakes| FileError::of(file, mistakes))?;
+        let found = Unlabelled { view: network.preprocessing(), slots: network.slots() };
+        Ok((!network.network.has_labels()).then_some(found))
     }
 
     /// Whether messages carry coded maps.
@@ -180,8 +229,21 @@ impl Spec {
     /// # Errors
     /// See [`Spec::read`].
     pub fn parse(file: &Path, text: &str) -> Result<Self, FileError> {
+        Self::parse_with_labels(file, text, &[])
+    }
+
+    fn parse_with_labels(file: &Path, text: &str, labels: &[String]) -> Result<Self, FileError> {
         let of_file = |mistakes| FileError::of(file, mistakes);
-        let network: NetworkSpec = headwater_toml_file::read(text).map_err(of_file)?;
+        let mut network: NetworkSpec = headwater_toml_file::read(text).map_err(of_file)?;
+        let lacks_labels = !network.network.has_labels();
+        if lacks_labels {
+            if labels.is_empty() {
+                let text =
+                    "expected class names, found none; only `headwater-train train` takes them from the data";
+                return Err(of_file(vec![Mistake::of_key("network.labels", text)]));
+            }
+            network.network.labels = Spanned::new(0..0, labels.to_vec());
+        }
         let found = &network.network.name;
         if !is_name(found) {
             let message =
@@ -192,8 +254,29 @@ impl Spec {
             let message = format!("expected {expected}, found {found}");
             of_file(vec![Mistake { line: Some(line_at(text, at.start)), ..Mistake::of_key(what, message) }])
         })?;
+        if lacks_labels {
+            // Mistakes above name lines of the file; from here on the text has labels.
+            return Self::parse(file, &with_labels(file, text, &network.network)?);
+        }
         Ok(Self { file: file.to_owned(), text: text.to_owned(), network, shapes })
     }
+}
+
+/// The text of a spec with its labels behind its configuration, in the way of TOML in which the text has its table `network`.
+fn with_labels(file: &Path, text: &str, header: &Header) -> Result<String, FileError> {
+    let labels = header.labels.get_ref();
+    let list = toml::Value::Array(labels.iter().cloned().map(toml::Value::String).collect());
+    let (before, after) = text.split_at(header.configuration.span().end);
+    let has_labels = |text: &String| {
+        let read = headwater_toml_file::read::<NetworkSpec>(text);
+        read.is_ok_and(|read| read.network.labels.get_ref() == labels)
+    };
+    // A table of lines, an inline table, dotted keys.
+    let texts = ["\n", ", ", "\nnetwork."].map(|way| format!("{before}{way}labels = {list}{after}"));
+    texts.into_iter().find(has_labels).ok_or_else(|| {
+        let text = "expected class names, or a place for them behind `configuration`, found neither";
+        FileError::of(file, vec![Mistake::of_key("network.labels", text)])
+    })
 }
 
 /// Whether a text can name a network, a bundle and a run folder.

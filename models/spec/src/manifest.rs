@@ -5,12 +5,11 @@ use headwater_inference::manifest::{
 };
 use headwater_protocol::Slot;
 
-use super::{SectionCost, Spec};
+use super::{NetworkSpec, SectionCost, Spec};
 
 /// The manifest of a spec; the bundle writer fills in the hashes of the sections.
 pub fn manifest(spec: &Spec, class_prior: Vec<f32>) -> NetworkManifest {
     let tables = &spec.network;
-    let [channels, height, width] = tables.view().map(|n| n as u32);
     let mut manifest = NetworkManifest {
         exits: Vec::new(),
         format: FORMAT_VERSION,
@@ -18,7 +17,7 @@ pub fn manifest(spec: &Spec, class_prior: Vec<f32>) -> NetworkManifest {
         configuration: tables.configuration(),
         labels: tables.network.labels.get_ref().clone(),
         class_prior,
-        preprocessing: Preprocessing { channels, height, width, scale: PixelScale::Unit },
+        preprocessing: tables.preprocessing(),
         slots: tables.slots() as u8,
         scores: tables.scores(),
         // Fitted after training.
@@ -39,6 +38,16 @@ pub fn manifest(spec: &Spec, class_prior: Vec<f32>) -> NetworkManifest {
     });
     manifest.sections = sections.collect();
     manifest
+}
+
+impl NetworkSpec {
+    /// Conversion of frames to views.
+    pub fn preprocessing(&self) -> Preprocessing {
+        let [channels, height, width] = self.view().map(|n| n as u32);
+        let (fit, regions) = (self.device.fit, self.device.regions.as_ref());
+        let regions = regions.map_or_else(Vec::new, |regions| regions.get_ref().clone());
+        Preprocessing { channels, height, width, scale: PixelScale::Unit, fit, regions }
+    }
 }
 
 fn edge_tier(spec: &Spec) -> Option<EdgeTier> {

@@ -85,6 +85,11 @@ fn check_header(spec: &NetworkSpec) -> Result<(), Misfit> {
     }
     let range = format!("1 to {} device slots", Slot::MAX);
     expect(count, (1..=Slot::MAX).contains(&slots), "device.count", &range, found)?;
+    if let Some(regions) = &spec.device.regions {
+        let (expected, found) =
+            (format!("a region for each of {slots} device slots"), regions.get_ref().len());
+        expect(regions, found == slots, "device.regions", &expected, || found.to_string())?;
+    }
     let input = spec.view();
     let fits = matches!(input[0], 1 | 3) && input.iter().all(|n| (1..=4096).contains(n));
     expect(&spec.device.input, fits, "device.input", "[1 or 3, height, width], each side 1 to 4096", || {

@@ -34,6 +34,106 @@ fn zero_devices_are_refused_with_the_line() {
 }
 
 #[test]
+fn regions_and_fit_stand_in_the_manifest_only_where_a_spec_has_them() {
+    let preprocessing =
+        |spec: &Spec| serde_json::to_value(manifest(spec, vec![0.1; 10]).preprocessing).unwrap();
+    let plain = changed("ddnn-c", "ddnn-c").unwrap();
+    let expected = serde_json::json!({ "channels": 3, "height": 32, "width": 32, "scale": "unit" });
+    assert_eq!(preprocessing(&plain), expected);
+    let regions = ["\"0%,0%,50%,100%\""; 6].join(", ");
+    let framed = format!("count = 6\nfit = \"letterbox\"\nregions = [{regions}]");
+    let found = preprocessing(&changed("count = 6", &framed).unwrap());
+    assert_eq!(
+        (found["fit"].as_str(), found["regions"][5].as_str()),
+        (Some("letterbox"), Some("0%,0%,50%,100%"))
+    );
+}
+
+#[test]
+fn regions_that_are_none_or_not_one_for_each_slot_are_refused_with_the_line() {
+    let one = "count = 6\nregions = [\"0,0,9,9\"]";
+    refuses(
+        "count = 6",
+        one,
+        "ddnn-c.toml:11: device.regions: expected a region for each of 6 device slots, found 1",
+    );
+    let error = changed("count = 6", "count = 6\nregions = [\"1,2\"]").unwrap_err().to_string();
+    assert!(error.contains(":11:") && error.contains("\"x,y,w,h\" in pixels or in percent"), "{error}");
+    let error = changed("count = 6", "count = 6\nfit = \"zoom\"").unwrap_err().to_string();
+    assert!(error.contains("letterbox"), "{error}");
+}
+
+/// A spec file with `from` replaced by `to`.
+fn file_of(from: &str, to: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own.toml");
+    std::fs::write(&file, include_str!("../../networks/ddnn-b.toml").replace(from, to)).unwrap();
+    (folder, file)
+}
+
+/// The line of labels in `ddnn-b.toml`.
+const LABELS: &str = "labels = [\"t-shirt/top\", \"trouser\", \"pullover\", \"dress\", \"coat\", \"sandal\", \"shirt\", \"sneaker\", \"bag\", \"ankle boot\"]\n";
+
+#[test]
+fn labels_that_a_spec_leaves_out_are_those_of_the_data_and_stand_in_its_text() {
+    let (_folder, file) = file_of(LABELS, "");
+    let error = Spec::read(&file).unwrap_err().to_string();
+    assert!(error.contains("network.labels: expected class names, found none"), "{error}");
+    let Unlabelled { view, slots } = Spec::without_labels(&file).unwrap().unwrap();
+    assert_eq!((view.channels, view.height, view.width, slots), (1, 28, 28, 1));
+    let labels = ["a \"b\"".to_owned(), "c".to_owned(), "ö".to_owned()];
+    let spec = Spec::read_with_labels(&file, &labels).unwrap();
+    assert_eq!(spec.network.network.labels.get_ref(), &labels);
+    assert_eq!(spec.shapes.cloud.last().unwrap().output, [3, 1, 1]);
+    let again = Spec::parse(Path::new("again"), &spec.text).unwrap();
+    assert_eq!((again.network.network.labels.get_ref(), &again.shapes), (&labels.to_vec(), &spec.shapes));
+}
+
+#[test]
+fn labels_stand_in_a_text_that_has_its_table_in_another_form() {
+    let text = include_str!("../../networks/ddnn-b.toml").replace(LABELS, "");
+    let lines = "[network]\nname = \"ddnn-b\"\nconfiguration = \"b\"\n";
+    assert!(text.contains(lines));
+    let labels = ["one".to_owned(), "other".to_owned()];
+    let (folder, header) = (tempfile::tempdir().unwrap(), "name = \"ddnn-b\", configuration = \"b\"");
+    for (before, table) in [
+        ("", "[ network ]\nname = \"ddnn-b\"\nconfiguration = \"b\"  # decides alone\n".to_owned()),
+        ("", "[network] # a comment\nconfiguration = \"b\"\nname = \"ddnn-b\"\n".to_owned()),
+        (&*format!("network = {{ {header} }}\n"), String::new()),
+        ("network.configuration = \"b\"\nnetwork.name = \"ddnn-b\"\n", String::new()),
+    ] {
+        let file = folder.path().join("own.toml");
+        std::fs::write(&file, format!("{before}{}", text.replace(lines, &table))).unwrap();
+        let spec = Spec::read_with_labels(&file, &labels).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(spec.network.network.labels.get_ref(), &labels, "{}", spec.text);
+    }
+}
+
+#[test]
+fn labels_of_a_spec_stay_whatever_the_data_has() {
+    let (_folder, file) = file_of("ddnn-b", "ddnn-b");
+    assert_eq!(Spec::without_labels(&file).unwrap(), None);
+    let (spec, read) = (
+        Spec::read_with_labels(&file, &["a".to_owned(), "b".to_owned()]).unwrap(),
+        Spec::read(&file).unwrap(),
+    );
+    assert_eq!((spec.network.classes(), spec.text), (10, read.text));
+    let (_folder, file) = file_of(LABELS, "labels = []\n");
+    let error = Spec::read_with_labels(&file, &["a".to_owned(), "b".to_owned()]).unwrap_err().to_string();
+    assert!(error.contains("network.labels: expected at least 2 labels, found 0"), "{error}");
+}
+
+#[test]
+fn a_misfit_in_a_spec_without_labels_is_named_with_the_line_of_the_file() {
+    let (_folder, file) = file_of(LABELS, "");
+    let text = std::fs::read_to_string(&file).unwrap().replace("count = 1", "count = 2");
+    std::fs::write(&file, &text).unwrap();
+    let line = 1 + text.lines().position(|line| line == "count = 2").unwrap();
+    let error = Spec::read_with_labels(&file, &["a".to_owned(), "b".to_owned()]).unwrap_err().to_string();
+    assert!(error.contains(&format!("own.toml:{line}: device.count: expected 1 device slot")), "{error}");
+}
+
+#[test]
 fn a_window_larger_than_its_map_is_refused_with_the_line() {
     refuses(
         "filters = 64, kernel = 3, stride = 2, pad = 1",
@@ -97,13 +197,49 @@ fn refuses_in(name: &str, from: &str, to: &str, message: &str) {
 #[test]
 fn every_network_in_the_folder_fits() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../networks");
-    let mut letters: Vec<char> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|file| Spec::read(&file.unwrap().path()).unwrap().network.configuration().letter())
-        .collect();
+    // Specs for data of one's own leave their labels out.
+    let labels = ["one".to_owned(), "other".to_owned()];
+    let letter = |file: &Path| {
+        let spec = Spec::read_with_labels(file, &labels).unwrap();
+        spec.network.configuration().letter()
+    };
+    let mut letters: Vec<char> =
+        std::fs::read_dir(folder).unwrap().map(|file| letter(&file.unwrap().path())).collect();
     letters.sort_unstable();
     letters.dedup();
     assert_eq!(letters, ['a', 'b', 'c', 'd', 'e', 'f']);
+}
+
+/// The numbers among the words of a text.
+fn numbers(text: &str) -> Vec<String> {
+    let words = text.split_whitespace().map(|word| word.trim_end_matches([',', '.', ';']).replace(',', ""));
+    words.filter(|word| word.parse::<f64>().is_ok()).collect()
+}
+
+#[test]
+fn specs_for_data_of_ones_own_have_the_costs_in_their_comments() {
+    let labels = ["one", "other", "third"].map(str::to_owned);
+    for name in ["one-camera", "one-camera-200", "six-cameras", "small-parts", "whole-objects"] {
+        let file =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../networks").join(name).with_extension("toml");
+        let [spec, of_three] =
+            [&labels[..2], &labels[..]].map(|labels| Spec::read_with_labels(&file, labels).unwrap());
+        let macs = spec.cost().device.macs;
+        let macs_of_class = of_three.cost().device.macs - macs;
+        let comments = spec.text.lines().map_while(|line| line.strip_prefix('#'));
+        let comments = comments.collect::<String>();
+        let (_, costs) = comments.split_once("evice: ").unwrap();
+        let (written, map) = (numbers(costs), spec.shapes.features);
+        let million = (macs - 2 * macs_of_class) as f64 / 1e6;
+        let expected = [format!("{million:.1}"), macs_of_class.to_string(), map.elements().to_string()];
+        assert_eq!(written[..3], expected, "{name}");
+        assert_eq!(written.last(), Some(&map.packed_bytes().to_string()), "{name}");
+        let blocks = spec.text.lines().filter(|line| line.contains("\"convp\""));
+        for (line, block) in blocks.zip(&spec.shapes.device.as_ref().unwrap().blocks) {
+            let written = numbers(line.split_once('#').unwrap().1);
+            assert_eq!(written, block.output.map(|side| side.to_string()), "{name}: {line}");
+        }
+    }
 }
 
 #[test]
@@ -311,13 +447,61 @@ fn what_cannot_be_coded_is_named() {
         "features = \"coded\"",
         "expected a block that ends in sign, such as convp, since features travel as bits",
     );
-    let wide = "input = [3, 32, 320]";
+    // A map of 8 x 16 x 160 is coded, one of 8 x 320 x 320 has too many bits.
+    let view = "input = [3, 32, 32]";
+    assert!(changed(view, "input = [3, 32, 320]").unwrap().codes_features());
     refused(
         "ddnn-c.toml",
-        "input = [3, 32, 32]",
-        wide,
-        "wire.features: expected a map that can be coded, found shape",
+        view,
+        "input = [3, 640, 640]",
+        "wire.features: expected a map that can be coded, found shape of a coded map, bits: expected 1 to 262144, found 819200",
     );
+}
+
+/// The shipped spec with a pool behind its `convp` block.
+#[track_caller]
+fn pooled(pool: &str) -> Result<Spec, FileError> {
+    let block = r#"{ kind = "convp", filters = 8 },"#;
+    changed(block, &format!("{block} {{ kind = \"pool\", {pool} }},"))
+}
+
+#[test]
+fn what_a_pool_makes_of_signs_is_not_coded() {
+    for pool in ["size = 2", "global = true"] {
+        let error = pooled(pool).unwrap_err().to_string();
+        assert!(error.contains("expected a block that ends in sign, such as convp"), "{error}");
+    }
+}
+
+#[test]
+fn a_global_pool_covers_maps_of_any_sides_once() {
+    let pool = PoolSpec {
+        size: 2,
+        stride: 2,
+        pad: 0,
+        global: true,
+        average: false,
+        activation: FloatActivation::None,
+    };
+    for (h, w) in (1..=32).flat_map(|h| (1..=32).map(move |w| (h, w))) {
+        let window = pool.window([3, h, w]);
+        for side in [h, w] {
+            assert_eq!(
+                (window.positions(side), window.inside(0, side)),
+                (1, (window.pad, window.pad + side))
+            );
+        }
+    }
+    let error = pooled("global = true, size = 3").unwrap_err().to_string();
+    assert!(error.contains("expected no size, stride or pad beside global"), "{error}");
+    let view = "input = [3, 32, 32]";
+    let wide = changed_in("cifar-10.toml", view, "input = [3, 300, 300]").unwrap();
+    let text =
+        wide.text.replace("{ kind = \"fc\" }", "{ kind = \"pool\", global = true }, { kind = \"fc\" }");
+    assert_eq!(Spec::parse(Path::new("wide"), &text).unwrap().shapes.cloud[3].output, [128, 1, 1]);
+    let text = text.replace("filters = 128, kernel = 3, stride = 2, pad = 1", "filters = 128");
+    let error = Spec::parse(Path::new("wide"), &text).unwrap_err().to_string();
+    assert!(error.contains("expected a map of at most 64x64 at a global pool"), "{error}");
 }
 
 #[test]
@@ -348,8 +532,8 @@ fn a_device_may_send_some_channels_of_the_map_that_its_head_reads() {
 fn the_memory_of_training_grows_with_batch_workers_and_filters_and_does_not_overflow() {
     let spec = changed("ddnn-c", "ddnn-c").unwrap();
     let parameters: u64 = spec.section_costs().map(|cost| cost.parameters).sum();
-    // Six devices: 8 x 32 x 32 values before the pooling, 8 x 16 x 16 and 10 after. Cloud: 32 x 16 x 16, 48 x 8 x 8, 64 x 4 x 4, 10.
-    let of_sample = 6 * (8 * 8192 + 24 * (2048 + 10)) + 24 * (8192 + 3072 + 1024 + 10);
+    // Six devices: 3 x 32 x 32 pixels, 8 x 32 x 32 values before the pooling, 8 x 16 x 16 and 10 after. Cloud: 32 x 16 x 16, 48 x 8 x 8, 64 x 4 x 4, 10.
+    let of_sample = 6 * (8 * (3072 + 8192) + 24 * (2048 + 10)) + 24 * (8192 + 3072 + 1024 + 10);
     assert_eq!(spec.training_bytes(1, 1), 28 * parameters + of_sample);
     assert_eq!(spec.training_bytes(1000, 3), 52 * parameters + 1000 * of_sample);
     assert_eq!(spec.training_bytes(usize::MAX, 1), u64::MAX);

@@ -1,5 +1,6 @@
 //! The device section of DDNN (c) in each engine, one thread, side by side:
-//! `cargo bench --profile release -p headwater-training --bench device_sections`.
+//! `cargo bench --profile release -p headwater-training --bench device_sections`. With `-- views` behind it, the device sections of the specs
+//! for one camera of one's own.
 //!
 //! `ORT_DYLIB_PATH="$(scripts/install/onnxruntime)"` before the command adds ONNX Runtime.
 //!
@@ -20,6 +21,8 @@ use headwater_training::export::{TrainedNetwork, onnx_sections};
 use headwater_training::network::Network;
 
 const PUBLISHED: &str = include_str!("../../networks/ddnn-c-published.toml");
+/// Specs for views of 96x96 and 200x200, in `models/networks/`.
+const VIEWS: [&str; 2] = ["one-camera", "one-camera-200"];
 const ROUNDS: usize = 15;
 /// Time for which each engine runs in each round.
 const ROUND: Duration = Duration::from_millis(60);
@@ -65,6 +68,28 @@ fn measure(spec: Spec, engines: &[&dyn Engine]) -> Vec<f64> {
     times.into_iter().map(median).collect()
 }
 
+/// The specs for views of a real size: a row of Markdown each.
+fn views(engines: &[&dyn Engine], path: &str) {
+    println!("10 classes, microseconds a view; packed by {path}\n");
+    let names = engines.iter().skip(1).map(|engine| engine.name());
+    let columns: String = names.clone().map(|name| format!(" {name} | {name} / packed |")).collect();
+    println!(
+        "| spec | view | packed |{columns}\n| --- | --- | --- |{}",
+        " --- | --- |".repeat(names.count())
+    );
+    let labels: Vec<String> = (0..10).map(|class| class.to_string()).collect();
+    for name in VIEWS {
+        let file =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../networks").join(name).with_extension("toml");
+        let spec = Spec::read_with_labels(&file, &labels).expect("a shipped spec");
+        let [channels, height, width] = spec.network.view();
+        let times = measure(spec, engines);
+        print!("| {name} | {channels}x{height}x{width} | {:.1} |", times[0]);
+        times[1..].iter().for_each(|time| print!(" {time:.1} | {:.1} |", time / times[0]));
+        println!();
+    }
+}
+
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -76,12 +101,15 @@ fn main() {
         return;
     }
     let packed = PackedEngine;
-    let library = std::env::var_os("ORT_DYLIB_PATH");
+    let library = ["ORT_DYLIB_PATH", "HEADWATER_TEST_ONNXRUNTIME"].into_iter().find_map(std::env::var_os);
     let ort = OrtEngine::load_library(library.as_deref().map(Path::new));
     let mut engines: Vec<&dyn Engine> = vec![&packed, &TractEngine];
     match &ort {
         Ok(ort) => engines.push(ort),
         Err(reason) => println!("without ort: {reason}"),
+    }
+    if std::env::args().any(|argument| argument == "views") {
+        return views(&engines, packed.path());
     }
     println!(
         "device section of DDNN (c), 3x32x32 view, 10 classes, microseconds a view; packed by {}",

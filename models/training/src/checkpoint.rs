@@ -1,6 +1,6 @@
 //! Checkpoints: the state from which a run resumes to the same result, as a [file of numbers](headwater_calibration::number_file):
-//! parameters, statistics, first and second moments, outer velocity. A kill at any moment leaves a valid checkpoint; the last two
-//! are kept.
+//! parameters, statistics, first and second moments, outer velocity, and of the best epoch parameters and statistics, if a run exports
+//! it. They are in the same file, so that a kill at any moment leaves a valid checkpoint with its best epoch; the last two are kept.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -41,6 +41,9 @@ pub struct Progress {
     pub seconds: f64,
     /// Exchange among ranks so far.
     pub scale_out: ScaleOutProgress,
+    /// The best epoch so far, which is exported; `None` if the last epoch is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<u32>,
 }
 
 /// Results of one epoch.
@@ -55,6 +58,9 @@ pub struct EpochRecord {
     pub train: ByExit<f64>,
     /// Share of correct answers on the validation part.
     pub validation: ExitShares,
+    /// Mean cross-entropy on the validation part, over all exits and the samples with a view; `None` without such samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation_loss: Option<f64>,
     /// Step size at the end of the epoch.
     pub learning_rate: f32,
 }
@@ -81,6 +87,8 @@ pub struct Checkpoint {
     pub moments: Moments,
     /// Velocity of the outer optimiser of local steps; empty in other runs.
     pub outer_velocity: Vec<f32>,
+    /// State at the end of the best epoch; `None` if the last epoch is exported.
+    pub best: Option<State>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -105,7 +113,33 @@ impl CheckpointError {
     }
 }
 
+impl Progress {
+    /// Record of the epoch that is exported: the best one, or the last one.
+    pub fn exported(&self) -> Option<&EpochRecord> {
+        let best = self.best.and_then(|best| self.epochs.iter().find(|record| record.epoch == best));
+        best.or(self.epochs.last())
+    }
+}
+
 impl Checkpoint {
+    /// The checkpoint with the state that is exported in place of the newest one.
+    #[must_use]
+    pub fn exported(mut self) -> Self {
+        self.state = self.best.take().unwrap_or(self.state);
+        self
+    }
+
+    /// Keeps the present state, that of the last record, unless an earlier epoch had a lower validation loss.
+    pub fn keep_best(&mut self) {
+        let Some(last) = self.progress.epochs.last() else { return };
+        let Some(loss) = last.validation_loss else { return };
+        let best = self.progress.best.and(self.progress.exported()).and_then(|best| best.validation_loss);
+        if best.is_none_or(|best| loss <= best) {
+            self.progress.best = Some(last.epoch);
+            self.best = Some(self.state.clone());
+        }
+    }
+
     /// Writes the checkpoint into `folder` and removes all but the last two.
     ///
     /// # Errors
@@ -156,8 +190,10 @@ impl Checkpoint {
     pub fn encode(&self, run: &str) -> Vec<u8> {
         let Moments { first, second } = &self.moments;
         let lists = [&self.state.parameters, &self.state.statistics, first, second, &self.outer_velocity];
+        let best = self.best.iter().flat_map(|best| [&best.parameters, &best.statistics]);
+        let lists: Vec<&[f32]> = lists.into_iter().chain(best).map(Vec::as_slice).collect();
         let header = Header { run: run.to_owned(), progress: self.progress.clone() };
-        number_file::encode(MAGIC, header, &lists.map(Vec::as_slice))
+        number_file::encode(MAGIC, header, &lists)
     }
 
     /// The checkpoint in the bytes of a file.
@@ -178,7 +214,7 @@ impl Checkpoint {
                  run with that version"
             )));
         }
-        let (header, lists): (Header, Vec<Vec<f32>>) =
+        let (header, mut lists): (Header, Vec<Vec<f32>>) =
             number_file::decode(MAGIC, bytes).map_err(|error| damaged(error.to_string()))?;
         if header.run != run {
             return Err(foreign(format!(
@@ -186,11 +222,23 @@ impl Checkpoint {
                 header.run
             )));
         }
-        let lists: [Vec<f32>; 5] =
-            lists.try_into().map_err(|_| damaged("expected five lists of numbers".to_owned()))?;
-        let [parameters, statistics, first, second, outer_velocity] = lists;
-        let state = State { parameters, statistics, coding: None };
-        Ok(Self { progress: header.progress, state, moments: Moments { first, second }, outer_velocity })
+        let expected = if header.progress.best.is_some() { 7 } else { 5 };
+        let of_other_number =
+            |found: usize| damaged(format!("expected {expected} lists of numbers, found {found}"));
+        if lists.len() != expected {
+            return Err(of_other_number(lists.len()));
+        }
+        let best = <[Vec<f32>; 2]>::try_from(lists.split_off(5)).ok();
+        let [parameters, statistics, first, second, outer_velocity] =
+            <[Vec<f32>; 5]>::try_from(lists).map_err(|lists| of_other_number(lists.len()))?;
+        let state = |parameters, statistics| State { parameters, statistics, coding: None };
+        Ok(Self {
+            progress: header.progress,
+            state: state(parameters, statistics),
+            moments: Moments { first, second },
+            outer_velocity,
+            best: best.map(|[parameters, statistics]| state(parameters, statistics)),
+        })
     }
 }
 
@@ -213,4 +261,48 @@ fn list(folder: &Path, end: &str) -> io::Result<Vec<PathBuf>> {
     files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().ends_with(end)));
     files.sort_unstable_by(|a, b| b.cmp(a));
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_later_of_equally_good_epochs_is_kept_and_an_epoch_without_a_figure_is_not() {
+        let state = |number: f32| State { parameters: vec![number], statistics: vec![], coding: None };
+        let mut run = Checkpoint {
+            progress: Progress::default(),
+            state: state(0.0),
+            moments: Moments { first: vec![], second: vec![] },
+            outer_velocity: vec![],
+            best: None,
+        };
+        let mut kept = Vec::new();
+        for (epoch, validation_loss) in (1..).zip([None, Some(1.0), Some(0.5), Some(0.5), Some(0.7), None]) {
+            run.state = state(epoch as f32);
+            run.progress.epochs.push(EpochRecord {
+                epoch,
+                loss: 0.0,
+                train: ByExit::default(),
+                validation: ExitShares { devices: vec![], exits: ByExit::default() },
+                validation_loss,
+                learning_rate: 0.1,
+            });
+            run.keep_best();
+            kept.push(run.progress.best);
+        }
+        assert_eq!(kept, [None, Some(2), Some(3), Some(4), Some(4), Some(4)]);
+        assert_eq!(run.progress.exported().map(|record| record.epoch), Some(4));
+        assert_eq!(run.clone().exported().state, state(4.0));
+        let read = |run: &Checkpoint| Checkpoint::decode(Path::new("file"), &run.encode("run"), "run");
+        assert_eq!(read(&run).unwrap(), run);
+        let progress = Progress { best: None, ..run.progress.clone() };
+        for (wrong, expected) in [
+            (Checkpoint { best: None, ..run.clone() }, "expected 7 lists of numbers, found 5"),
+            (Checkpoint { progress, ..run.clone() }, "expected 5 lists of numbers, found 7"),
+        ] {
+            let error = read(&wrong).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
 }

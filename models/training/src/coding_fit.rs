@@ -4,6 +4,7 @@ use headwater_inference::manifest::{FeatureMap, ScoreLevels};
 use headwater_inference::sections::MapCoder;
 use headwater_map_coder::MapCounts;
 use headwater_protocol::ScoreEncoding;
+use headwater_samples::NO_CLASS;
 
 use crate::experiment::Experiment;
 use crate::fused::softmax;
@@ -17,7 +18,7 @@ pub const FITTED_SAMPLES: usize = 8192;
 /// Least number of validation views of a slot; with fewer, its levels are fitted on the train part.
 const LEAST_VIEWS: usize = 100;
 
-/// Samples that run through the network at once.
+/// Most samples that run through the network at once.
 const CHUNK: usize = 128;
 
 /// Outputs of the device section of one slot for its views.
@@ -90,6 +91,7 @@ impl SlotOutputs {
     /// Cross-entropy of the rounded scores against the labels, summed over the views.
     fn cross_entropy(&self, encoding: ScoreEncoding, levels: ScoreLevels, classes: usize) -> f64 {
         let rows = self.scores.chunks_exact(classes).zip(&self.labels);
+        let rows = rows.filter(|(_, label)| **label != NO_CLASS);
         let loss = rows.map(|(scores, label)| {
             let mut rounded = scores.to_vec();
             levels.round(encoding, &mut rounded);
@@ -113,7 +115,7 @@ fn slot_outputs(experiment: &Experiment, state: &State, samples: &Samples) -> Ve
     let indices: Vec<usize> = (0..samples.len().min(FITTED_SAMPLES)).collect();
     let shares = experiment.workers.share(&indices, |share| {
         let mut slots = vec![SlotOutputs::default(); samples.slots];
-        for chunk in share.chunks(CHUNK) {
+        for chunk in share.chunks(samples.chunk(CHUNK)) {
             let batch = Batch::plain(samples, chunk.iter().copied());
             let outputs = network.devices(&Pass::inference(TrainedState { layout, state }), &batch);
             for (slot, output) in slots.iter_mut().zip(&outputs) {

@@ -6,14 +6,15 @@ use headwater_calibration::data::{Batch, Samples};
 use headwater_calibration::evaluation::coded_bytes;
 use headwater_calibration::part_logits::PartLogits;
 
-/// Number of samples that run through the trained network at once.
+/// Most samples that run through the trained network at once.
 const CHUNK: usize = 128;
 
 /// Logits of all samples; batch norms use their running statistics.
 pub fn evaluate(experiment: &Experiment, state: &State, samples: &Samples) -> PartLogits {
     let indices: Vec<usize> = (0..samples.len()).collect();
     let shares = experiment.workers.share(&indices, |share| {
-        let batches = share.chunks(CHUNK).map(|chunk| Batch::plain(samples, chunk.iter().copied()));
+        let batches =
+            share.chunks(samples.chunk(CHUNK)).map(|chunk| Batch::plain(samples, chunk.iter().copied()));
         batches.map(|batch| logits_of_batch(experiment, state, &batch)).collect::<Vec<_>>()
     });
     let mut all = PartLogits::default();

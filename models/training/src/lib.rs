@@ -3,18 +3,19 @@
 //! An [`experiment::Experiment`] is a network spec, a recipe and the choice of data. [`network::Network`] has the layers,
 //! [`joint::Trainer`] minimises the joint loss over every exit ([`loss`]), [`reduction`] combines the gradients of the workers.
 //! [`report`] writes the figures of a run, [`export`] the bundle, after an engine has agreed with the trained network. [`run`] stores a
-//! run in a folder that survives a kill.
+//! run in a folder that survives a kill. [`transfer`] begins with the weights of another run.
 //!
 //! The crate knows no sockets, services and time limits. Outside [`run`] it reads no clock, and no file but spec, recipe and the system's free memory.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
 //! ```text
-//! runs            run  single_camera  memory
+//! runs            run  untrained  single_camera  memory
 //! training        joint  scale_out
-//! results         report  export  checkpoint
+//! results         training_weights  report  warnings  export  checkpoint
 //! evaluation      evaluation  coding_fit
 //! gradients       reduction  optimiser  loss
+//! first weights   transfer
 //! experiment      experiment  recipe
 //! network         network  layers
 //! computing       onnx  fused  workers
@@ -39,4 +40,8 @@ pub mod report;
 pub mod run;
 pub mod scale_out;
 pub mod single_camera;
+pub mod training_weights;
+pub mod transfer;
+pub mod untrained;
+pub mod warnings;
 pub mod workers;

@@ -7,6 +7,7 @@ use headwater_inference::exit::argmax;
 use headwater_inference::manifest::FeatureMap;
 use headwater_map_coder::MapCounts;
 use headwater_protocol::{Exit, Slot, SlotSet};
+use headwater_samples::NO_CLASS;
 
 use crate::fused::{soft_target_loss, softmax};
 use crate::layers::values;
@@ -128,7 +129,11 @@ impl LossRecipe {
         let rest = self.smoothing / classes as f32;
         let mut targets = vec![rest; labels.len() * classes];
         for (row, label) in targets.chunks_exact_mut(classes).zip(labels) {
-            row[usize::from(*label)] += 1.0 - self.smoothing;
+            match row.get_mut(usize::from(*label)) {
+                Some(target) => *target += 1.0 - self.smoothing,
+                // A sample of nothing shall be like every class (Hendrycks et al. 2019, section 3).
+                None => row.fill(1.0 / classes as f32),
+            }
         }
         targets
     }
@@ -157,6 +162,11 @@ impl TermInputs<'_> {
         self.batch.seen.iter().map(|seen| share(seen) * weight).collect()
     }
 
+    /// Factor of a sample in the terms against the labels.
+    fn label_factor(&self, row: usize) -> f32 {
+        if self.batch.labels[row] == NO_CLASS { self.recipe.none } else { 1.0 }
+    }
+
     /// Soft targets from the teacher of `exit`; if `exit` is `None`, from the teacher of the device heads, which are no exits.
     fn teacher_of(&self, exit: Option<Exit>) -> &[f32] {
         let deeper = |teacher: &Exit| exit.is_none_or(|exit| *teacher > exit);
@@ -176,7 +186,8 @@ impl TermInputs<'_> {
 /// Cross-entropy of every exit against the labels.
 fn exit_labels(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
     let term = |(exit, logits): (Exit, &Tensor<2>)| {
-        let weights = inputs.sample_weights(inputs.recipe.weight(exit));
+        let mut weights = inputs.sample_weights(inputs.recipe.weight(exit));
+        weights.iter_mut().enumerate().for_each(|(row, weight)| *weight *= inputs.label_factor(row));
         soft_target_loss(logits.clone(), &inputs.labels, &weights, 1.0)
     };
     inputs.exits().map(term).collect()
@@ -222,7 +233,10 @@ fn device_heads(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
                 .map(|row| if has_label(row) { weight / labelled as f32 } else { 0.0 })
                 .collect()
         };
-        terms.push(soft_target_loss(scores.clone(), &targets(&inputs.labels), &weights(recipe.device), 1.0));
+        let mut label_weights = weights(recipe.device);
+        let rows = label_weights.iter_mut().zip(&device.rows);
+        rows.for_each(|(weight, row)| *weight *= inputs.label_factor(*row as usize));
+        terms.push(soft_target_loss(scores.clone(), &targets(&inputs.labels), &label_weights, 1.0));
         if distillation.device > 0.0 {
             let weights = weights(distillation.device * recipe.distillation_scale());
             let targets = targets(inputs.teacher_of(None));
@@ -324,6 +338,38 @@ mod tests {
             let expected = distance(expected);
             assert!((found - expected).abs() < 1e-3 * expected, "{found} {expected}");
         }
+    }
+
+    #[test]
+    fn a_sample_of_nothing_is_drawn_to_every_class_alike_with_a_weight_of_its_own() {
+        let network =
+            Network::new(Spec::parse(Path::new("c"), include_str!("../../networks/ddnn-c.toml")).unwrap());
+        let mut samples = Parts::drawn(2, 4, 4).part(Part::Train, None, 1);
+        let state = network.layout.initial(3);
+        let recipe = Recipe::read(None).unwrap().loss;
+        let distillation = Distillation { device: 0.0, ..recipe.distillation };
+        let exits: ByExit<f32> = [(Exit::LOCAL, 0.0), (Exit::CLOUD, 0.0)].into_iter().collect();
+        let recipe =
+            LossRecipe { device: 0.0, distillation: Distillation { exits, ..distillation }, ..recipe };
+        let mut loss = |label: u16, none: f32| {
+            samples.labels = vec![0, label];
+            let batch = Batch::plain(&samples, 0..2);
+            let pass = Pass::training(TrainedState { layout: &network.layout, state: &state });
+            let output = network.forward(&pass, &batch);
+            let loss = LossRecipe { none, ..recipe.clone() }.of(&network.spec, &output, &batch);
+            let logits = output.exits.map(|_, logits| values(logits));
+            (values(&loss.total)[0], loss.sums.correct, logits)
+        };
+        let (without, correct, logits) = loss(NO_CLASS, 0.0);
+        let (with, ..) = loss(NO_CLASS, 0.5);
+        // Mean cross-entropy of the second sample against the uniform distribution over ten classes; it is half of the batch.
+        let uniform =
+            |logits: &[f32]| softmax(&logits[10..], 1.0).iter().map(|p| -p.ln() / 10.0).sum::<f32>();
+        let of_exit = |(exit, logits): (Exit, &Vec<f32>)| 0.25 * recipe.weight(exit) * uniform(logits);
+        let expected: f32 = logits.iter().map(of_exit).sum();
+        assert!((with - without - expected).abs() < 1e-3 * expected, "{with} {without} {expected}");
+        assert!(correct.iter().all(|(_, correct)| *correct <= 1), "{correct:?}");
+        assert_eq!(loss(1, 0.0).0, loss(1, 0.5).0, "samples with a class have no part in it");
     }
 
     #[test]

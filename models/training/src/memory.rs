@@ -1,4 +1,4 @@
-//! Whether a machine has the memory that a training needs.
+//! Memory of the machine: whether a training fits, and how many views may be kept.
 
 use std::fs::read_to_string;
 
@@ -6,12 +6,21 @@ use headwater_spec::Spec;
 
 use crate::recipe::Recipe;
 
+/// Most bytes of decoded views in memory, on a machine that has much.
+const MOST_VIEW_BYTES: u64 = 3 << 29;
+
+/// Most bytes of decoded views that a command keeps in memory: an eighth of the machine's memory, but at most 1.5 GiB, so that a network of several
+/// cameras with large views trains beside them.
+pub fn view_bytes() -> u64 {
+    of_machine("MemTotal:").map_or(MOST_VIEW_BYTES, |all| MOST_VIEW_BYTES.min(all / 8))
+}
+
 /// Refuses a training that this machine has not the memory for. Where the system does not say how much there is, nothing is refused.
 ///
 /// # Errors
 /// A sentence with the estimate, the memory that is free, and what to change.
 pub fn check(spec: &Spec, recipe: &Recipe) -> Result<(), String> {
-    match free_bytes() {
+    match of_machine("MemAvailable:") {
         Some(free) => fits(spec.training_bytes(recipe.batch, recipe.workers), free, recipe.batch),
         None => Ok(()),
     }
@@ -30,18 +39,18 @@ fn fits(needed: u64, free: u64, batch: usize) -> Result<(), String> {
     ))
 }
 
-/// Memory that is free for this process: what the machine has available, at most the limit of the control group. What a group uses counts files in the
-/// cache too, which make room, so it is not subtracted.
-fn free_bytes() -> Option<u64> {
-    let machine = read_to_string("/proc/meminfo").ok().and_then(|text| available(&text));
+/// Memory of the machine by a line of `/proc/meminfo`, at most the limit of the control group. What a group uses counts files in the cache too, which
+/// make room, so it is not subtracted.
+fn of_machine(line: &str) -> Option<u64> {
+    let machine = read_to_string("/proc/meminfo").ok().and_then(|text| bytes_of(&text, line));
     let group = read_to_string("/sys/fs/cgroup/memory.max").ok();
     let group = group.and_then(|text| text.trim().parse::<u64>().ok());
     machine.into_iter().chain(group).min()
 }
 
-/// The line `MemAvailable` of `/proc/meminfo`, in bytes.
-fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+/// A line of `/proc/meminfo`, in bytes.
+fn bytes_of(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
@@ -57,8 +66,10 @@ mod tests {
     }
 
     #[test]
-    fn the_available_memory_is_read() {
-        assert_eq!(available("MemTotal: 9 kB\nMemAvailable:    2048 kB\nBuffers: 1 kB\n"), Some(2 << 20));
-        assert_eq!(available("MemTotal: 9 kB\n"), None);
+    fn a_line_of_the_memory_is_read() {
+        let meminfo = "MemTotal: 9 kB\nMemAvailable:    2048 kB\nBuffers: 1 kB\n";
+        assert_eq!(bytes_of(meminfo, "MemAvailable:"), Some(2 << 20));
+        assert_eq!(bytes_of("MemTotal: 9 kB\n", "MemAvailable:"), None);
+        assert!((1 << 20..=MOST_VIEW_BYTES).contains(&view_bytes()), "{}", view_bytes());
     }
 }

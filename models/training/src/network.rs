@@ -90,7 +90,9 @@ impl Network {
         let slots = 0..spec.network.slots();
         let devices = shapes.device.iter().flat_map(|device| slots.clone().map(move |slot| (slot, device)));
         let devices = devices
-            .map(|(slot, device)| ExitSection::new(&mut layout, &format!("device-{slot}"), device))
+            .map(|(slot, device)| {
+                ExitSection::new(&mut layout, &format!("device-{slot}"), device).with_settled_pixels()
+            })
             .collect();
         let local = shapes.local.as_ref().map(|layer| Block::new(&mut layout, "local", layer));
         let edges = shapes.edges.iter().zip(&shapes.groups).enumerate().map(|(index, (edge, slots))| Edge {
@@ -195,6 +197,14 @@ impl ExitSection {
         };
         let channels = shapes.blocks.last().map_or(0, |last| last.output[0]);
         Self { blocks, head, channels, map: shapes.features }
+    }
+
+    /// The section of a device. If blocks follow the first one, no sum of pixels lies at a threshold of the first one.
+    fn with_settled_pixels(mut self) -> Self {
+        if let [Block::Convp(first), _, ..] = &mut self.blocks[..] {
+            first.settle();
+        }
+        self
     }
 
     fn run(&self, pass: &Pass<'_>, rows: Vec<u32>, input: Tensor<4>) -> SourceOutput {

@@ -44,7 +44,7 @@ impl Moments {
     fn adam_step(&mut self, step: OptimiserStep, layout: &Layout, state: &mut State, gradient: &[f32]) {
         let (correct_1, correct_2) = step.corrections();
         let OptimiserStep { optimiser: Optimiser { beta_1, beta_2, .. }, rate, .. } = step;
-        for parameter in &layout.parameters {
+        for parameter in layout.learning() {
             let range = parameter.range.clone();
             let (decay, bound) = step.decay_and_bound(parameter);
             let parameters = state.parameters[range.clone()].iter_mut().zip(&gradient[range.clone()]);
@@ -69,7 +69,7 @@ impl Moments {
     ) {
         self.first = mean;
         let (_, correct_2) = OptimiserStep { number: frozen_at.max(1), ..step }.corrections();
-        for parameter in &layout.parameters {
+        for parameter in layout.learning() {
             let range = parameter.range.clone();
             let (decay, bound) = step.decay_and_bound(parameter);
             let means = self.first[range.clone()].iter().zip(&self.second[range.clone()]);
@@ -83,7 +83,7 @@ impl Moments {
 
     /// A step of stochastic gradient descent; `beta_1` is the momentum (Sutskever et al. 2013, equations 1 and 2).
     fn sgd_step(&mut self, step: OptimiserStep, layout: &Layout, state: &mut State, gradient: &[f32]) {
-        for parameter in &layout.parameters {
+        for parameter in layout.learning() {
             let range = parameter.range.clone();
             let (decay, bound) = step.decay_and_bound(parameter);
             let parameters = state.parameters[range.clone()].iter_mut().zip(&gradient[range.clone()]);

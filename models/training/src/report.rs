@@ -48,8 +48,20 @@ pub fn run_report(
         "promises": policy.promises,
         "validation": parts.validation,
         "test": parts.test,
+        "exported_epoch": exported_epoch(progress),
         "seconds": progress.seconds,
         "epochs": progress.epochs,
         "scale_out": Some(progress.scale_out).filter(|progress| progress.ranks > 1),
+    })
+}
+
+/// The epoch whose weights are exported, with its validation loss beside that of the last epoch.
+fn exported_epoch(progress: &Progress) -> serde_json::Value {
+    let (exported, last) = (progress.exported(), progress.epochs.last());
+    serde_json::json!({
+        "epoch": exported.map(|record| record.epoch),
+        "validation_loss": exported.and_then(|record| record.validation_loss),
+        "last_epoch": last.map(|record| record.epoch),
+        "last_validation_loss": last.and_then(|record| record.validation_loss),
     })
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use headwater_inference::exit::argmax;
-use headwater_protocol::{Exit, Slot, SlotSet};
+use headwater_protocol::{Exit, Slot};
 use serde::{Deserialize, Serialize};
 
 use crate::evaluation::evaluate;
@@ -66,18 +66,11 @@ pub fn single_camera(
     test: &Samples,
     slot: Slot,
 ) -> io::Result<CameraResult> {
-    let (camera_train, camera_test) = (views_of(train, slot), views_of(test, slot));
+    let (camera_train, camera_test) = (train.of_slot(slot), test.of_slot(slot));
     let mut recipe = Recipe { augment: Augment::default(), ..recipe.clone() };
     recipe.optimiser.warm_up = WARM_UP_STEPS / recipe.steps(camera_train.len()) as f32;
     let experiment = Experiment::new(spec, recipe, RunInfo::default())?;
-    let no_validation = Samples {
-        labels: Vec::new(),
-        groups: Vec::new(),
-        seen: Vec::new(),
-        pixels: Vec::new(),
-        part_indices: Vec::new(),
-        ..camera_train
-    };
+    let no_validation = camera_train.subset(&[]);
     let mut trainer = Trainer::new(&experiment, &Alone, [&camera_train, &no_validation], None);
     trainer.run(|_| Ok::<(), Diverged>(())).map_err(io::Error::other)?;
     let logits = evaluate(&experiment, &trainer.checkpoint.state, &camera_test);
@@ -95,19 +88,4 @@ pub fn single_camera(
         seen_accuracy: right as f64 / seen.max(1) as f64,
         accuracy: (right + guessed) as f64 / count,
     })
-}
-
-/// The samples that a slot sees, with the views of that slot alone.
-fn views_of(samples: &Samples, slot: Slot) -> Samples {
-    let seen = samples.seen_by(slot);
-    let views = seen.iter().filter_map(|sample| samples.view(*sample, slot));
-    Samples {
-        slots: 1,
-        labels: seen.iter().map(|sample| samples.labels[*sample]).collect(),
-        groups: Vec::new(),
-        seen: vec![SlotSet::first(1); seen.len()],
-        pixels: views.flatten().copied().collect(),
-        part_indices: Vec::new(),
-        ..*samples
-    }
 }

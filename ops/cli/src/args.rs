@@ -27,6 +27,10 @@ pub struct Args {
 pub enum Command {
     /// Cameras, an aggregator and a cloud classify real images: all in this process, or each as a program.
     Demo(Box<DemoArgs>),
+    /// A site in this process, from one file: cameras, leader, cloud, and a broker where there is none.
+    Up(UpArgs),
+    /// Classify photos: a table of labels, confidences and exits, from all tiers in this process.
+    Classify(crate::classify::ClassifyArgs),
     /// Certificates for a site: its authority, members, revocation, and the broker's files.
     Enroll(crate::enroll::EnrollArgs),
     /// Sign a bundle, or make a key that signs.
@@ -122,6 +126,43 @@ pub struct DemoArgs {
     /// Threshold of the exit `local` in [0, 1], instead of the policy's: 0 sends nearly all on, 1 none.
     #[arg(long, value_name = "T")]
     pub threshold: Option<f32>,
+}
+
+/// Arguments of `headwater up`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+site.toml, whole:
+  bundle = \"runs/mine/bundle.hwb\"
+  every_ms = 500
+  [cameras]                # in the order of the network's slots
+  front = \"ffmpeg -v error -nostdin -f v4l2 -i /dev/video0 -f image2pipe -c:v mjpeg -\"
+A camera is a command, a folder of photos, a video (.y4m), a snapshot URL, or the device's own settings of a source:
+  back = { kind = \"watch\", path = \"/srv/ftp/back\", roi = \"10%,0%,50%,100%\" }
+[device], [aggregator] and [cloud] take every setting of these programs by its own name. docs/up.md has the rest.
+Examples:
+  headwater up site.toml                   until Ctrl-C, or until every folder and video has ended
+  headwater up site.toml --check           what is wrong, and what each camera gives
+  headwater up site.toml --json | jq -r .label
+  headwater up site.toml --split site      files for headwater-device, headwater-aggregator and headwater-cloud
+Results go to stdout, the states of the cameras to stderr. Exit codes: 0 done; 1 a service failed, a camera gives nothing any more, or a check
+fails; 2 mistakes in the file, all of them.")]
+pub struct UpArgs {
+    /// The site file (TOML). Its paths begin in the folder in which the command runs.
+    #[arg(value_name = "FILE", default_value = "site.toml")]
+    pub file: PathBuf,
+    /// Check everything that can be checked without running, open each camera for one frame, and end.
+    #[arg(long, conflicts_with = "split")]
+    pub check: bool,
+    /// Write the settings files of the separate programs into a folder, and end.
+    #[arg(long, value_name = "DIR")]
+    pub split: Option<PathBuf>,
+    /// Forget the ids of earlier runs; what cameras still hold under these is dropped. Needed where a changed `capture` or `every_ms` is
+    /// refused.
+    #[arg(long, conflicts_with_all = ["check", "split"])]
+    pub new_numbering: bool,
+    /// Print results and account, or the findings of --check, as JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `headwater trigger`.

@@ -86,8 +86,14 @@ impl Display for Inspection<'_> {
         writeln!(f, "network   {}", self.network)?;
         writeln!(f, "policy    {}", self.policy)?;
         writeln!(f, "devices   {}, configuration {:?}", manifest.slots, manifest.configuration)?;
-        let view = manifest.preprocessing;
+        let view = &manifest.preprocessing;
         writeln!(f, "view      [{}, {}, {}] u8, x / 255", view.channels, view.height, view.width)?;
+        if let Some(fit) = view.fit {
+            writeln!(f, "fit       {fit}")?;
+        }
+        for (slot, region) in view.regions.iter().enumerate() {
+            writeln!(f, "region    {region} of the frames of slot {slot}")?;
+        }
         writeln!(f, "classes   {}", manifest.labels.join(", "))?;
         writeln!(
             f,
@@ -135,6 +141,9 @@ impl Inspection<'_> {
             "window {} ms, features {} ms, whole sample {} ms",
             self.exits.window_ms, self.exits.features_ms, self.exits.deadline_ms
         )?;
+        if let Some(least) = self.exits.claim_above {
+            writeln!(f, "undecided below a confidence of {}, where no exit is sure", least.get())?;
+        }
         writeln!(f, "{}", self.exits.promise_line())?;
         let origin = self.report.and_then(|report| report["thresholds"]["from"].as_str());
         match origin.filter(|_| self.exits.promises.is_empty()) {

@@ -1,16 +1,18 @@
-//! The `headwater` command: `demo` runs all tiers on one machine, `trigger` asks a running group for samples, `enroll` makes certificates,
-//! `sign` signs bundles, `inspect` shows the contents of a bundle, `policy` shows and changes thresholds and waits, `doctor` looks for mistakes.
+//! The `headwater` command: `demo` runs all tiers on one machine, `up` a site of cameras from one file, `classify` runs photos through all
+//! tiers, `trigger` asks a running group for samples, `enroll` makes certificates, `sign` signs bundles, `inspect` shows the contents of a
+//! bundle, `policy` shows and changes thresholds and waits, `doctor` looks for mistakes.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
 //! ```text
-//! commands        demo  trigger  inspect
+//! commands        demo  up  trigger  inspect
 //! arguments       args
-//! commands        enroll  policy  sign  doctor
+//! commands        classify  enroll  policy  sign  doctor
 //! shared          security_args  option_values  progress  shipped
 //! ```
 
 pub mod args;
+pub mod classify;
 pub mod demo;
 pub mod doctor;
 pub mod enroll;
@@ -22,6 +24,7 @@ mod security_args;
 mod shipped;
 pub mod sign;
 pub mod trigger;
+pub mod up;
 
 use anyhow::Context;
 
@@ -38,4 +41,23 @@ fn print(text: &str) -> anyhow::Result<()> {
 /// Words for messages about a path where something other than a regular file was found.
 fn special_file(kind: std::fs::FileType) -> &'static str {
     if kind.is_dir() { "a folder" } else { "a device, a pipe or a socket" }
+}
+
+/// A text for one line of a terminal: control characters are escaped, which names of files and labels may have.
+fn escaped(text: &str) -> String {
+    let shown = |letter: char| match letter.is_control() {
+        true => letter.escape_default().to_string(),
+        false => letter.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped_and_nothing_else() {
+        assert_eq!(escaped("a\u{1b}[2J\r\nb \"é\"\\"), r#"a\u{1b}[2J\r\nb "é"\"#);
+    }
 }

@@ -21,6 +21,16 @@ fn main() -> ExitCode {
     }
     let result = match &args.command {
         Command::Demo(demo) => headwater::demo::run(demo),
+        Command::Up(up) => match headwater::up::run(up) {
+            // The findings, or the line of the camera, have said what is wrong.
+            Ok(false) => return ExitCode::FAILURE,
+            other => other.map(|_| ()),
+        },
+        Command::Classify(classify) => match headwater::classify::run(classify) {
+            // The rows and the last line have said which photos cannot be read.
+            Ok(false) => return ExitCode::FAILURE,
+            other => other.map(|_| ()),
+        },
         Command::Enroll(enroll) => headwater::enroll::run(enroll),
         Command::Sign(sign) => headwater::sign::run(sign),
         Command::Policy(policy) => headwater::policy::run(policy),

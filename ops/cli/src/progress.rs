@@ -52,9 +52,14 @@ impl Progress {
 
     /// Counts a decision.
     pub(crate) fn decided(&mut self, decision: &Decision) {
-        self.before_cloud += u64::from(decision.exit != Exit::CLOUD);
         self.degraded += u64::from(!decision.degraded.is_empty());
-        self.missing += u64::from(decision.presence.missing_count());
+        self.count(decision.exit != Exit::CLOUD, decision.presence.missing_count());
+    }
+
+    /// Counts a sample: whether it left early, and its missing views.
+    pub(crate) fn count(&mut self, left_early: bool, missing: u32) {
+        self.before_cloud += u64::from(left_early);
+        self.missing += u64::from(missing);
         self.bar.inc(1);
         self.bar.set_message(self.message());
         if let Some(next) = &mut self.next_line

@@ -20,7 +20,7 @@ Examples:
   headwater sign --key signing.key --release 3 --site north --site south network.hwb
                                                         for two sites alone
   headwater-device --trusted-keys 5f3c... ...            take bundles of this key alone
-The signature covers network.json and policy.json, by their hashes the sections, the release and the sites; report.json is not covered.
+The signature covers network.json and policy.json, by their hashes the sections, the release and the sites; report.json and training weights are not covered.
 A program with `release_file` refuses releases before the one that it used last: a later bundle needs a higher number.")]
 pub struct SignArgs {
     /// Make a key in this file, and print its public half.

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use headwater_link::{Acknowledgement, ConnectFailure, Delivery, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{
-    DeviceTopic, GroupId, NetworkId, SampleId, Session, SettledNotice, SiteId, Topic, Topics, encode_trigger,
+    DeviceTopic, GroupId, NetworkId, ResultMessage, SampleId, Session, SettledNotice, SiteId, Topic, Topics,
+    encode_trigger,
 };
 use headwater_transport::{BrokerAccess, Endpoint};
 use tokio::sync::mpsc;
@@ -49,6 +50,8 @@ pub struct GroupClient {
     pub devices: KnownDevices,
     /// Whether an account of a leader has arrived.
     has_account: bool,
+    /// Whether the latest result was marked as published again, such as one of before the leader's start.
+    pub is_republished: bool,
 }
 
 /// An event of the connection, or a message of the group that the client has received.
@@ -142,6 +145,7 @@ impl GroupClient {
             account,
             devices,
             has_account: false,
+            is_republished: false,
         };
         let link = client.link.clone();
         first_connection(&link, (&address, wait_limit), client.until_connected()).await?;
@@ -281,9 +285,10 @@ impl GroupClient {
         let unreadable = |source| GroupError::Message { topic: topic.clone(), source };
         Ok(match self.topics.parse(topic) {
             Ok(Topic::Result) => {
-                let decision: headwater_protocol::Decision =
+                let ResultMessage { decision, republished } =
                     serde_json::from_slice(payload).map_err(unreadable)?;
                 let sample = decision.sample;
+                self.is_republished = republished;
                 let is_first = self.account.decided(decision, Instant::now());
                 if is_first { GroupEvent::Decided(sample) } else { GroupEvent::Repeated(sample) }
             }

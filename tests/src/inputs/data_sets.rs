@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use headwater_samples::roi;
+use headwater_samples::roi::{self, Framing};
 
 use super::pictures::{self, SHAPE, half, jpeg, png, webp};
 use super::running::ran;
@@ -378,7 +378,7 @@ fn table_with(case: &CaseFolder<'_>, class: &str, rows: &str, files: &[(&str, Ve
 
 /// Converts one picture with each Exif orientation, and compares the pixels with those that a viewer shows.
 fn orientations(case: &CaseFolder<'_>, ending: &str, turned: fn(u8) -> Vec<u8>) -> String {
-    let stored = roi::decode(&turned(1), SHAPE, None).expect("a picture");
+    let stored = roi::decode(&turned(1), SHAPE, Framing::default()).expect("a picture");
     let (mut upright, mut seen) = (0, String::new());
     // The upright picture has the shape of the stored one, or its sides are exchanged.
     for (orientations, shape) in [(1..=4, "3x45x61"), (5..=8, "3x61x45")] {
@@ -395,7 +395,7 @@ fn orientations(case: &CaseFolder<'_>, ending: &str, turned: fn(u8) -> Vec<u8>) 
         for (index, orientation) in orientations.enumerate() {
             let expected = pictures::upright(&stored, orientation);
             let file = fs::read(out.join(format!("train/a/{index:06}.png"))).unwrap_or_default();
-            let found = roi::decode(&file, expected.shape, None);
+            let found = roi::decode(&file, expected.shape, Framing::default());
             upright += usize::from(found.is_ok_and(|found| found == expected));
         }
     }

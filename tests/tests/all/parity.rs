@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use headwater_cloud_service::{CloudConfig, CloudService, EngineChoice};
 use headwater_group::start::InProcessSettings;
-use headwater_inference::bundle::SectionBytes;
-use headwater_inference::engine::{Engine, EngineError, PackedEngine, Section, TractEngine};
+use headwater_inference::engine::{PackedOrTract, TractEngine};
 use headwater_inference::sections::{CloudSection, DeviceSection};
 use headwater_inference::whole::Whole;
 use headwater_link::QoS;
@@ -26,25 +25,8 @@ struct Expected {
     confidence: f32,
 }
 
-/// Loads a section as devices do: `packed` if the section has a packed form, else `tract`. Another engine may round a score in the
-/// middle of two levels to the other level.
-struct AsTheTiers;
-
-impl Engine for AsTheTiers {
-    fn name(&self) -> &'static str {
-        "packed or tract"
-    }
-
-    fn load(&self, section: &SectionBytes<'_>) -> Result<Box<dyn Section>, EngineError> {
-        match section.packed {
-            Some(_) => PackedEngine.load(section),
-            None => TractEngine::new().load(section),
-        }
-    }
-}
-
 fn answers_of_the_whole_network(settings: &InProcessSettings) -> Vec<Expected> {
-    let whole = Whole::load(settings.networks.current(), &AsTheTiers).expect("the network loads");
+    let whole = Whole::load(settings.networks.current(), &PackedOrTract).expect("the network loads");
     let mut whole = whole.with_policy(settings.policy.clone().expect("a policy"));
     (0..settings.frames.len())
         .map(|sample| {

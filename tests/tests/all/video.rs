@@ -68,6 +68,7 @@ async fn every_frame_of_a_video_is_decided() {
     let started = SystemTime::now();
     let device = service("headwater-device", &site.broker, &bundle_path)
         .args(["--id", "cam-0", "--slot", "0", "--source-kind", "stdin", "--capture", "source", "--json"])
+        .args(["--source-stdin-size", "8x8"])
         .stdin(ffmpeg.stdout.take().expect("was piped"))
         .stdout(Stdio::piped())
         .spawn()

@@ -17,8 +17,8 @@ const END: [u8; 2 * BLOCK] = [0; 2 * BLOCK];
 const NAME_FIELD: Range<usize> = 0..100;
 const SIZE_FIELD: Range<usize> = 124..136;
 
-/// Largest number of members: each section three times (ONNX, packed, contexts), and the JSON files.
-const MAX_MEMBERS: usize = 3 * (Slot::MAX + 3) + 5;
+/// Largest number of members: each section three times (ONNX, packed, contexts), the JSON files, and the weights as trained.
+const MAX_MEMBERS: usize = 3 * (Slot::MAX + 3) + 6;
 
 /// A member: its name and the position of its bytes in the file.
 #[derive(Clone, Debug)]

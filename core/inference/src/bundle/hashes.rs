@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use headwater_protocol::NetworkId;
+use headwater_protocol::{NetworkId, hex};
 use sha2::{Digest, Sha256};
 
 use super::archive::Member;
-use super::{BundleError, HASHES, MAX_JSON_BYTES, NETWORK, POLICY, REPORT, SIGNATURE, check_limit, parse};
+use super::{
+    BundleError, HASHES, MAX_JSON_BYTES, NETWORK, POLICY, REPORT, SIGNATURE, WEIGHTS, check_limit, parse,
+};
 
 /// Members of a bundle whose JSON files have the right hashes. Sections are not checked yet.
 pub(super) struct Verified<'a> {
@@ -31,6 +33,13 @@ pub(super) fn verify<'a>(file: &'a [u8], members: &'a [Member]) -> Result<Verifi
         Some((last, rest)) if last.name == SIGNATURE => (Some(last), rest),
         Some(_) | None => (None, members),
     };
+    let rest = match rest.split_last() {
+        Some((last, rest)) if last.name == WEIGHTS => {
+            check_own_hash(last, file)?;
+            rest
+        }
+        Some(_) | None => rest,
+    };
     let [first, second, inner @ .., last] = rest else { return Err(misplaced(members)) };
     if [first, second, last].map(|member| member.name.as_str()) != [NETWORK, POLICY, HASHES] {
         return Err(misplaced(members));
@@ -52,6 +61,18 @@ pub(super) fn verify<'a>(file: &'a [u8], members: &'a [Member]) -> Result<Verifi
     };
     check(&verified, stored(last)?)?;
     Ok(verified)
+}
+
+/// Refuses a member that does not end with the SHA-256 of its bytes before. That finds damage alone: the weights of training stand outside
+/// the signature, and no tier reads them.
+fn check_own_hash(member: &Member, file: &[u8]) -> Result<(), BundleError> {
+    let bytes = member.bytes_in(file);
+    let (body, hash) = bytes.split_at(bytes.len().saturating_sub(32));
+    let found = NetworkId(Sha256::digest(body).into());
+    if found.0[..] == *hash {
+        return Ok(());
+    }
+    Err(altered(&member.name, &hex(hash), found.to_string()))
 }
 
 /// SHA-256 as 64 hex digits.
@@ -91,7 +112,8 @@ pub(super) fn altered(member: &str, expected: &str, found: String) -> BundleErro
 
 fn misplaced(members: &[Member]) -> BundleError {
     let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
-    let expected = format!("{NETWORK}, {POLICY}, sections, {REPORT} if any, {HASHES}, {SIGNATURE} if any");
+    let expected =
+        format!("{NETWORK}, {POLICY}, sections, {REPORT} if any, {HASHES}, {WEIGHTS} and {SIGNATURE} if any");
     let found = if names.is_empty() { "none".into() } else { names.join(", ") };
     BundleError::refused("members", expected, found)
 }

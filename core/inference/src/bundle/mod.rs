@@ -11,6 +11,7 @@
 //! | `<section>.contexts` | after its packed form, for a device that codes its map: the [context table](headwater_map_coder::ContextTable) | `network.json` |
 //! | `report.json` | training run and metrics; optional | `hashes.json` |
 //! | `hashes.json` | SHA-256 of the members that `network.json` does not cover | written anew and compared |
+//! | `training-weights` | the weights as trained, for training to go on from; optional, for no tier | its last 32 bytes: SHA-256 of those before |
 //! | `signature.json` | ed25519 signature of network and policy; optional | itself |
 //!
 //! Hashes are over the bytes as stored. The members determine all other bytes (headers, padding, end, `hashes.json`), and a reader
@@ -64,6 +65,7 @@ const POLICY: &str = "policy.json";
 const REPORT: &str = "report.json";
 const HASHES: &str = "hashes.json";
 const SIGNATURE: &str = "signature.json";
+const WEIGHTS: &str = "training-weights";
 
 /// A bundle in memory, verified to the last byte.
 #[derive(Clone, Debug)]
@@ -194,6 +196,39 @@ impl Bundle {
         signature.verify(self.stored(NETWORK), self.stored(POLICY), trust)
     }
 
+    /// The weights as trained, if the bundle has them: a file of which this crate knows that it ends with its SHA-256.
+    ///
+    /// # Errors
+    /// [`BundleError::Refused`] for weights in a signed bundle: they may be anybody's.
+    pub fn training_weights(&self) -> Result<Option<&[u8]>, BundleError> {
+        let weights = self.stored_weights();
+        if weights.is_none() || self.signature.is_none() {
+            return Ok(weights);
+        }
+        let found = "those of a signed bundle, which its signature does not cover; give the run folder";
+        Err(BundleError::refused(WEIGHTS, "weights of a run folder or of an unsigned bundle", found))
+    }
+
+    fn stored_weights(&self) -> Option<&[u8]> {
+        let weights = self.members.iter().find(|member| member.name == WEIGHTS);
+        weights.map(|member| member.bytes_in(&self.bytes))
+    }
+
+    /// The same bundle with the weights as trained, a file that ends with its SHA-256. No signature covers them.
+    ///
+    /// # Errors
+    /// [`BundleError::Refused`] for another file, or when the bundle gets too large.
+    pub fn with_training_weights(&self, weights: &[u8]) -> Result<Vec<u8>, BundleError> {
+        let others = self.members.iter().filter(|member| member.name != WEIGHTS);
+        let mut members: Vec<(&str, &[u8])> =
+            others.map(|member| (member.name.as_str(), member.bytes_in(&self.bytes))).collect();
+        let at = members.iter().position(|(name, _)| *name == SIGNATURE).unwrap_or(members.len());
+        members.insert(at, (WEIGHTS, weights));
+        let bytes = archive::write(members);
+        Self::from_bytes(&bytes)?;
+        Ok(bytes)
+    }
+
     /// The same bundle with a signature by this key in place of an earlier one.
     pub fn signed(&self, key: &SigningKey, release: Release) -> Vec<u8> {
         let signature = key.sign(self.stored(NETWORK), self.stored(POLICY), release).render();
@@ -209,14 +244,16 @@ impl Bundle {
     pub fn with_policies(&self, policies: &Policies) -> Result<Vec<u8>, BundleError> {
         policies.check(self.manifest.exits())?;
         let policy = writer::json(POLICY, policies)?;
-        let kept = self.members.iter().filter(|member| member.name != SIGNATURE && member.name != HASHES);
+        let is_kept = |member: &&Member| ![SIGNATURE, HASHES, WEIGHTS].contains(&member.name.as_str());
+        let kept = self.members.iter().filter(is_kept);
         let members = kept.map(|member| match member.name.as_str() {
             POLICY => (POLICY, policy.as_slice()),
             name => (name, member.bytes_in(&self.bytes)),
         });
         let covered = members.clone().filter(|(name, _)| [NETWORK, POLICY, REPORT].contains(name));
         let hashes = hashes::render(covered);
-        Ok(archive::write(members.chain([(HASHES, hashes.as_slice())])))
+        let weights = self.stored_weights().map(|weights| (WEIGHTS, weights));
+        Ok(archive::write(members.chain([(HASHES, hashes.as_slice())]).chain(weights)))
     }
 
     /// The bytes of a member; callers ask only for members that every bundle has.
@@ -269,7 +306,7 @@ impl Bundle {
         Ok(SectionBytes { manifest, onnx, packed: self.packed_section(name) })
     }
 
-    /// The same bundle with only the named sections. The network id stays.
+    /// The same bundle with only the named sections, and without the weights as trained. The network id stays.
     ///
     /// # Errors
     /// As [`Bundle::section`], for a section that is not in this bundle.
@@ -284,7 +321,7 @@ impl Bundle {
                     || member.is_packed_of(name)
                     || member.section_of_contexts() == Some(*name)
             });
-            section.is_none_or(|name| names.contains(&name))
+            member.name != WEIGHTS && section.is_none_or(|name| names.contains(&name))
         };
         let kept = self.members.iter().filter(is_kept);
         Ok(archive::write(kept.map(|member| (member.name.as_str(), member.bytes_in(&self.bytes)))))

@@ -193,13 +193,13 @@ impl Networks {
         &self.0
     }
 
-    /// Largest packets that a member of the group publishes: its leader, or a device or edge.
-    pub fn packet_sizes(&self, is_leader: bool) -> PacketSizes {
+    /// Largest packets that a member of the group publishes: its leader, whose results have `details` or not, or a device or edge.
+    pub fn packet_sizes(&self, is_leader: bool, has_details: bool) -> PacketSizes {
         let sizes = self.0.iter().map(|(_, bundle)| {
             let manifest = bundle.manifest();
             let payload = manifest.limits().largest_payload();
             if is_leader {
-                PacketSizes::of_leader(manifest.largest_result(), payload)
+                PacketSizes::of_leader(manifest.largest_result(has_details), payload)
             } else {
                 PacketSizes::of_member(payload)
             }
@@ -247,4 +247,22 @@ pub enum NetworksError {
         /// Current and next.
         ids: [NetworkId; 2],
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_protocol::MAX_FILE_NAME_BYTES;
+
+    use super::*;
+    use crate::testing::TinyNetwork;
+
+    #[test]
+    fn packets_of_a_leader_with_details_have_room_for_every_view() {
+        let bundle = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
+        let slots = usize::from(bundle.manifest().slots);
+        let networks = Networks::from(Arc::new(bundle));
+        let usual = |has_details| networks.packet_sizes(true, has_details).usual;
+        assert!(usual(true) > usual(false) + slots * MAX_FILE_NAME_BYTES);
+        assert_eq!(networks.packet_sizes(false, true), networks.packet_sizes(false, false));
+    }
 }

@@ -219,6 +219,10 @@ fn a_manifest_that_contradicts_itself_is_refused() {
             "features: expected a shape of 1",
         ),
         (json!({ "name": "a/b" }), "name: expected"),
+        (
+            json!({ "preprocessing": { "channels": 3, "height": 8, "width": 8, "scale": "unit", "regions": ["0,0,1,1"] } }),
+            "preprocessing.regions: expected none, or one for each of",
+        ),
         (json!({ "cloud_aggregation": "mp" }), "section cloud: input"),
     ] {
         let bytes = with_network(|network| {
@@ -382,6 +386,41 @@ fn a_signature_covers_network_and_policy_and_every_part_of_the_bundle() {
     assert_eq!(part.check_signature(&trust), Ok(()));
     let again = Bundle::from_bytes(&signed.signed(&other, Release::new(1, []))).unwrap();
     assert_eq!(again.signed_by(), Some(other.verifying_key()));
+}
+
+/// A file that ends with its SHA-256.
+fn weights(body: &[u8]) -> Vec<u8> {
+    [body, &Sha256::digest(body)[..]].concat()
+}
+
+#[test]
+fn trained_weights_are_a_member_that_policies_and_signatures_keep_and_a_tiers_part_leaves_out() {
+    let plain = Bundle::from_bytes(&small()).unwrap();
+    let (first, second) = (weights(b"first"), weights(b"second"));
+    let bytes = plain.with_training_weights(&first).unwrap();
+    let with = Bundle::from_bytes(&bytes).unwrap();
+    let found = [&plain, &with].map(|bundle| bundle.training_weights().unwrap());
+    assert_eq!(found, [None, Some(&first[..])]);
+    assert_eq!(with.network_id(), plain.network_id());
+    let key = signing_key();
+    let signed = Bundle::from_bytes(&with.signed(&key, Release::new(1, []))).unwrap();
+    let again = Bundle::from_bytes(&signed.with_training_weights(&second).unwrap()).unwrap();
+    assert_eq!(again.signed_by(), signed.signed_by());
+    let refused = again.training_weights().unwrap_err().to_string();
+    assert!(refused.contains("which its signature does not cover; give the run folder"), "{refused}");
+    let tuned = Bundle::from_bytes(&signed.with_policies(signed.policies()).unwrap()).unwrap();
+    assert_eq!((tuned.training_weights().unwrap(), tuned.signed_by()), (Some(&first[..]), None));
+    let part = Bundle::from_bytes(&signed.only(&["device-1"]).unwrap()).unwrap();
+    assert_eq!((part.training_weights().unwrap(), part.signed_by()), (None, signed.signed_by()));
+
+    let refused = plain.with_training_weights(b"no hash").unwrap_err().to_string();
+    assert!(refused.contains("altered training-weights"), "{refused}");
+    let member = archive::read(&bytes).unwrap().pop().unwrap();
+    for at in member.range {
+        let mut altered = bytes.clone();
+        altered[at] ^= 1;
+        check_refused(&altered, "altered training-weights");
+    }
 }
 
 #[test]

@@ -63,6 +63,26 @@ pub trait Engine: Send + Sync {
     fn load(&self, section: &SectionBytes<'_>) -> Result<Box<dyn Section>, EngineError>;
 }
 
+/// Loads each section as the tiers do: packed where the section has that form, else in tract. Another engine may round a score in the middle
+/// of two levels to the other level.
+#[cfg(feature = "tract")]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PackedOrTract;
+
+#[cfg(feature = "tract")]
+impl Engine for PackedOrTract {
+    fn name(&self) -> &'static str {
+        "packed or tract"
+    }
+
+    fn load(&self, section: &SectionBytes<'_>) -> Result<Box<dyn Section>, EngineError> {
+        match section.packed {
+            Some(_) => PackedEngine.load(section),
+            None => TractEngine::new().load(section),
+        }
+    }
+}
+
 /// A section that is ready to run, on one thread at a time.
 pub trait Section: Send {
     /// Runs `batch` samples and writes their outputs.

@@ -49,6 +49,7 @@ mod network;
 mod network_state;
 mod open_sample;
 mod plausible_ids;
+pub mod smoothing;
 pub(crate) mod timers;
 
 use std::ops::Add;
@@ -69,7 +70,7 @@ use crate::sections::{ScoresExit, SectionError};
 pub use crate::bundle::Generation;
 pub use clock_offsets::ClockOff;
 pub use implausible::Implausible;
-pub use machine::{Counts, DeviceAnswer, EdgeAnswer, Leader, LeaderState, StateError};
+pub use machine::{Counts, DeviceAnswer, EdgeAnswer, Leader, LeaderState, NamedFrame, StateError};
 
 /// Microseconds since the leader started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -231,6 +232,8 @@ pub enum Event<'a> {
         late: bool,
         /// The answer.
         answer: DeviceAnswer<'a>,
+        /// The frame behind the answer; `None` unless the device names its frames.
+        frame: Option<&'a NamedFrame>,
     },
     /// Features, sent on request or unasked (configurations b and d).
     Features {

@@ -2,13 +2,14 @@
 
 use headwater_protocol::{
     AppliedExit, Degraded, EdgeIndex, EdgeSet, HopBytes, PolicyId, Presence, SampleId, Slot, SlotPresence,
-    SlotSet, Stages,
+    SlotSet, SlotView, Stages,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{Generation, LeaderConfig, Micros};
 use crate::cascade::ExitAnswer;
 use crate::exit::{ExitInput, argmax};
+use crate::policy::ExitPolicy;
 
 /// State of one open sample.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -51,6 +52,12 @@ pub(super) struct OpenSample {
     pub(super) best: Option<ExitAnswer>,
     /// Every exit that was applied, shallowest first.
     pub(super) exits: Vec<AppliedExit>,
+    /// Answers of which the result says capture time and frame, without the names of their devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) views: Vec<SlotView>,
+    /// Class probabilities at the deepest exit so far; empty unless the result has views.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) scores: Vec<f32>,
     pub(super) degraded: Vec<Degraded>,
 }
 
@@ -136,6 +143,7 @@ impl OpenSample {
         sizes(self) == sizes(&Self::new(config, self.generation))
             && self.buffers.device_classes.fits(config.slots)
             && slots.is_subset(SlotSet::first(config.slots))
+            && self.views.iter().all(|view| view.slot.index() < config.slots)
             && edges.is_subset(EdgeSet::first(config.edges.len()))
     }
 
@@ -167,9 +175,21 @@ impl OpenSample {
         }
     }
 
-    /// Notes an exit that was applied; `threshold_confidence` is `None` if every sample leaves there, or the threshold is not known.
-    pub(super) fn note_exit(&mut self, answer: ExitAnswer, threshold_confidence: Option<f32>) {
+    /// Class probabilities at an exit with these logits, if the result has views; otherwise empty.
+    pub(super) fn probabilities(&self, policy: &ExitPolicy, logits: &[f32]) -> Vec<f32> {
+        if self.views.is_empty() { Vec::new() } else { policy.probabilities(logits) }
+    }
+
+    /// Notes an exit that was applied, with its class probabilities if they are wanted; `threshold_confidence` is `None` if every sample
+    /// leaves there, or the threshold is not known.
+    pub(super) fn note_exit(
+        &mut self,
+        answer: ExitAnswer,
+        threshold_confidence: Option<f32>,
+        scores: Vec<f32>,
+    ) {
         let ExitAnswer { exit, assessment } = answer;
+        self.scores = scores;
         self.exits.push(AppliedExit { exit, confidence: assessment.confidence, threshold_confidence });
     }
 

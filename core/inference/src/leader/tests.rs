@@ -26,6 +26,7 @@ mod properties;
 mod results;
 mod stages;
 mod state;
+mod views;
 
 const SLOTS: usize = 3;
 const CLASSES: usize = 4;
@@ -75,7 +76,8 @@ fn slot(index: u8) -> Slot {
 
 /// A device's answer in time, with its age at sending.
 fn aged(index: u8, sample: u64, age_ms: u16, answer: DeviceAnswer<'_>) -> Event<'_> {
-    Event::DeviceAnswer { slot: slot(index), sample: SampleId(sample), age_ms, late: false, answer }
+    let (slot, sample) = (slot(index), SampleId(sample));
+    Event::DeviceAnswer { slot, sample, age_ms, late: false, answer, frame: None }
 }
 
 /// A device's answer in time, sent at once.
@@ -85,7 +87,8 @@ fn answer(index: u8, sample: u64, answer: DeviceAnswer<'_>) -> Event<'_> {
 
 /// A device's answer from its spool.
 fn late(index: u8, sample: u64, answer: DeviceAnswer<'_>) -> Event<'_> {
-    Event::DeviceAnswer { slot: slot(index), sample: SampleId(sample), age_ms: 60_000, late: true, answer }
+    let (slot, sample) = (slot(index), SampleId(sample));
+    Event::DeviceAnswer { slot, sample, age_ms: 60_000, late: true, answer, frame: None }
 }
 
 fn request(sample: u64, slots: u64) -> Action {

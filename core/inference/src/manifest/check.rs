@@ -150,9 +150,12 @@ impl NetworkManifest {
     }
 
     fn check_maps(&self) -> Result<(), ManifestError> {
-        let view = self.preprocessing;
+        let view = &self.preprocessing;
         ensure(matches!(view.channels, 1 | 3), "preprocessing.channels", "1 or 3", view.channels)?;
         check_shape("preprocessing", &[view.channels, view.height, view.width].map(|n| n as usize))?;
+        let (slots, regions) = (usize::from(self.slots), view.regions.len());
+        let expected = format_args!("none, or one for each of {slots} slots");
+        ensure([0, slots].contains(&regions), "preprocessing.regions", expected, regions)?;
         check_shape("features", &self.features.shape())?;
         if self.configuration.has_device_section() {
             let is_view = self.features.encoding == FeatureEncoding::Pixels;

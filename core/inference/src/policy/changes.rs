@@ -13,8 +13,8 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use super::key::{ByKey, Key, USE, read};
 use super::waits::WAITS;
 use super::{
-    ExitPolicy, ExitRule, LearnedWeights, NoAnswer, Policies, Policy, PolicyError, Temperature, Threshold,
-    check_wait,
+    Confidence, ExitPolicy, ExitRule, LearnedWeights, NoAnswer, Policies, Policy, PolicyError, PromiseKind,
+    Temperature, Threshold, check_wait,
 };
 use crate::regular_file;
 
@@ -35,6 +35,7 @@ struct Stated {
     exits: ByExit<StatedExit>,
     waits: BTreeMap<&'static str, u32>,
     no_answer: Option<NoAnswer>,
+    claim_above: Option<Confidence>,
     /// Name of the bundle's policy that the file changes; `None` for the policy in use.
     used: Option<PolicyName>,
     pinned: Option<bool>,
@@ -128,6 +129,11 @@ impl PolicyChanges {
             }
         }
         policy.no_answer = self.stated.no_answer.unwrap_or(policy.no_answer);
+        policy.claim_above = self.stated.claim_above.or(policy.claim_above);
+        if (policy.no_answer, policy.claim_above) != (calibrated.no_answer, calibrated.claim_above) {
+            // Other answers are given than those whose share of wrong ones was tested.
+            policy.promises.retain(|promise| promise.kind != PromiseKind::Wrong);
+        }
         policy.check().map_err(|error| PolicyFileError::new(vec![self.mistake(&error)]))?;
         let id = policy.id();
         Ok((policy, id))
@@ -190,6 +196,7 @@ impl PolicyChanges {
             PolicyError::NoWeights(exit) => self.line(&format!("{}.rule", exit.name())),
             PolicyError::UnknownName(_) => self.line(USE),
             PolicyError::Threshold(_)
+            | PolicyError::Confidence(_)
             | PolicyError::Temperature(_)
             | PolicyError::Weight(_)
             | PolicyError::NoExit(_)
@@ -222,6 +229,7 @@ impl ByKey for Stated {
             }
             Key::Wait(wait) => drop(self.waits.insert(wait.key, from.next_value()?)),
             Key::NoAnswer => self.no_answer = from.next_value()?,
+            Key::ClaimAbove => self.claim_above = from.next_value()?,
             Key::Use => self.used = from.next_value()?,
             Key::Pinned => self.pinned = from.next_value()?,
         }
@@ -390,6 +398,24 @@ mod tests {
         check_mistake("use = 3", &["line 1: use: expected", "found"]);
         let pinned = |text: &str| PolicyChanges::parse(text).unwrap().is_pinned();
         assert!(pinned("pinned = true") && !pinned("pinned = false") && !pinned(""));
+    }
+
+    #[test]
+    fn a_file_that_claims_other_answers_ends_the_promise_about_wrong_ones_alone() {
+        let policy: Policies = serde_json::from_str(
+            r#"{"policies":[{"name":"a","policy":{"claim_above":0.5}}],"promises":[
+                {"kind":"wrong","policies":["a"],"loss":0.02,"confidence":0.95,"presence":{"missing":0.0},"part":{"data":"d","samples":9}},
+                {"kind":"net","policies":["a"],"loss":0.01,"confidence":0.95,"presence":{"missing":0.0},"part":{"data":"d","samples":9}}]}"#,
+        )
+        .unwrap();
+        let kinds = |text: &str| {
+            let (policy, _) = PolicyChanges::parse(text).unwrap().apply_to(&policy).unwrap();
+            policy.promises.iter().map(|promise| promise.kind).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds("window_ms = 40\nclaim_above = 0.5"), [PromiseKind::Wrong, PromiseKind::Net]);
+        assert_eq!(kinds("claim_above = 0.25"), [PromiseKind::Net]);
+        assert_eq!(kinds("no_answer = \"class_prior\""), [PromiseKind::Net]);
+        check_mistake("claim_above = 2", &["line 1", "claim_above", "[0, 1], found 2"]);
     }
 
     #[test]

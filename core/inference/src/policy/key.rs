@@ -12,6 +12,9 @@ use super::waits::{WAITS, Wait};
 /// Key of [`Policy::no_answer`].
 pub(super) const NO_ANSWER: &str = "no_answer";
 
+/// Key of [`Policy::claim_above`].
+pub(super) const CLAIM_ABOVE: &str = "claim_above";
+
 /// Key by which a policy file names the policy of the bundle that it changes.
 pub(super) const USE: &str = "use";
 
@@ -24,6 +27,7 @@ pub(super) enum Key {
     Exit(Exit),
     Wait(&'static Wait),
     NoAnswer,
+    ClaimAbove,
     Use,
     Pinned,
 }
@@ -34,6 +38,7 @@ impl Key {
             Self::Exit(exit) => exit.name(),
             Self::Wait(wait) => wait.key,
             Self::NoAnswer => NO_ANSWER,
+            Self::ClaimAbove => CLAIM_ABOVE,
             Self::Use => USE,
             Self::Pinned => PINNED,
         }
@@ -44,6 +49,7 @@ impl Key {
         let of_wait = || WAITS.iter().find(|wait| wait.key == name).map(Self::Wait);
         let other = match name {
             NO_ANSWER => Some(Self::NoAnswer),
+            CLAIM_ABOVE => Some(Self::ClaimAbove),
             USE => Some(Self::Use),
             PINNED => Some(Self::Pinned),
             _ => None,
@@ -63,7 +69,12 @@ impl<'de> Deserialize<'de> for Key {
 /// Keys at the top of a policy, without further exits such as `cloud.1`.
 static KNOWN: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let waits = WAITS.iter().map(|wait| wait.key);
-    Exit::FIRST.into_iter().map(Exit::name).chain(waits).chain([NO_ANSWER, USE, PINNED]).collect()
+    Exit::FIRST
+        .into_iter()
+        .map(Exit::name)
+        .chain(waits)
+        .chain([NO_ANSWER, CLAIM_ABOVE, USE, PINNED])
+        .collect()
 });
 
 /// Values that are read key by key: a whole policy, or the part of a policy that a file states.
@@ -104,6 +115,7 @@ impl ByKey for Policy {
             Key::Exit(exit) => *self.of_mut(exit) = from.next_value()?,
             Key::Wait(wait) => *(wait.value_mut)(self) = from.next_value()?,
             Key::NoAnswer => self.no_answer = from.next_value()?,
+            Key::ClaimAbove => self.claim_above = from.next_value()?,
             Key::Use | Key::Pinned => {
                 return Err(A::Error::custom(format_args!("`{}`: only a policy file states it", key.name())));
             }

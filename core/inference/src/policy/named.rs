@@ -140,12 +140,13 @@ mod tests {
 
     fn promise(loss: f64) -> Promise {
         Promise {
-            kind: Bound::Net,
+            kind: Bound::Net.into(),
             policies: Vec::new(),
             loss,
             confidence: 0.95,
             presence: Presence { missing: 0.0, by_missing: Vec::new() },
             part: CalibrationData { data: "made".into(), samples: 500, groups: None, largest_group: None },
+            answered: None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The promise of a calibrated policy: a bound on what its exits lose against the last exit.
+//! The promise of a calibrated policy: a bound on what its exits lose against the last exit, or on the wrong ones of its answers.
 
 use std::fmt;
 
@@ -27,15 +27,47 @@ impl Bound {
     }
 }
 
+/// Kind of a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromiseKind {
+    /// The loss by [`Bound::Net`].
+    Net,
+    /// The loss by [`Bound::Losses`].
+    Losses,
+    /// The wrong ones among the answers given: selective risk (Geifman and El-Yaniv 2017, section 2). Undecided samples are no answers.
+    Wrong,
+}
+
+impl From<Bound> for PromiseKind {
+    fn from(bound: Bound) -> Self {
+        match bound {
+            Bound::Net => Self::Net,
+            Bound::Losses => Self::Losses,
+        }
+    }
+}
+
+/// Samples that get an answer, on the calibration part of a promise of the kind `wrong`: measured there, not promised.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answered {
+    /// Share of the samples.
+    pub share: f64,
+    /// 95 % interval of the share; `None` where samples form groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
+}
+
 /// With probability `confidence` over the draw of the calibration part, samples like those of the part lose at most `loss`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Promise {
     /// Measure that the promise bounds.
-    pub kind: Bound,
+    pub kind: PromiseKind,
     /// Policies that the promise is about.
     pub policies: Vec<PolicyName>,
-    /// Largest loss as a share of the samples, in `(0, 1)`.
+    /// Largest loss as a share of the samples, in `(0, 1)`; of the kind `wrong`, largest share of wrong ones among the answers given.
     pub loss: f64,
     /// Probability with which the promise holds, in `(0, 1)`.
     pub confidence: f64,
@@ -43,6 +75,9 @@ pub struct Promise {
     pub presence: Presence,
     /// Samples on which the promise was tested.
     pub part: CalibrationData,
+    /// Samples that get an answer; of the kind `wrong` alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered: Option<Answered>,
 }
 
 /// Presence of devices under which a promise holds.
@@ -110,15 +145,18 @@ impl Policy {
 
 impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, policies: _, loss, confidence, presence, part } = self;
+        let Self { kind, policies: _, loss, confidence, presence, part, answered } = self;
         let Presence { missing, by_missing } = presence;
         let CalibrationData { data, samples, groups, largest_group } = part;
         // Rounded for readers: dividing the risk into shares leaves digits that say nothing.
         let rounded = |number: f64| (number * 1e4).round() / 1e4;
         let points = rounded(loss * 100.0);
         match kind {
-            Bound::Net => write!(f, "at most {points} points less accurate than the last exit")?,
-            Bound::Losses => write!(f, "at most {points} % of answers wrong that the last exit has right")?,
+            PromiseKind::Net => write!(f, "at most {points} points less accurate than the last exit")?,
+            PromiseKind::Losses => {
+                write!(f, "at most {points} % of answers wrong that the last exit has right")?;
+            }
+            PromiseKind::Wrong => write!(f, "at most {points} % of the answers given are wrong")?,
         }
         write!(
             f,
@@ -134,6 +172,12 @@ impl fmt::Display for Promise {
         match *missing > 0.0 {
             true => write!(f, ", each device missing with probability {missing})")?,
             false => write!(f, ", no device missing)")?,
+        }
+        if let Some(Answered { share, interval }) = answered {
+            write!(f, "; {:.1} % of the samples get an answer", 100.0 * share)?;
+            if let Some([low, high]) = interval.map(|interval| interval.map(|share| 100.0 * share)) {
+                write!(f, " (95 % interval {low:.1} to {high:.1})")?;
+            }
         }
         if by_missing.is_empty() {
             return Ok(());
@@ -153,12 +197,13 @@ mod tests {
 
     fn promise() -> Promise {
         Promise {
-            kind: Bound::Net,
+            kind: Bound::Net.into(),
             policies: vec![PolicyName::new("calibrated").unwrap()],
             loss: 0.005,
             confidence: 1.0 - 0.05 / 2.0,
             presence: Presence { missing: 0.0, by_missing: Vec::new() },
             part: CalibrationData { data: "drawn".into(), samples: 5000, groups: None, largest_group: None },
+            answered: None,
         }
     }
 
@@ -179,6 +224,21 @@ mod tests {
         let said = promise.to_string();
         assert!(said.contains("(5000 samples in 700 groups of at most 8, no device missing)"), "{said}");
         let text = serde_json::to_string(&promise).unwrap();
+        assert_eq!(serde_json::from_str::<Promise>(&text).unwrap(), promise);
+    }
+
+    #[test]
+    fn a_promise_about_wrong_answers_says_how_many_samples_get_an_answer() {
+        let answered = Some(Answered { share: 0.912, interval: Some([0.9, 0.92]) });
+        let promise = Promise { kind: PromiseKind::Wrong, loss: 0.02, answered, ..promise() };
+        let said = promise.to_string();
+        assert!(said.starts_with("at most 2 % of the answers given are wrong, with 97.5 %"), "{said}");
+        assert!(
+            said.ends_with("; 91.2 % of the samples get an answer (95 % interval 90.0 to 92.0)"),
+            "{said}"
+        );
+        let text = serde_json::to_string(&promise).unwrap();
+        assert!(text.starts_with(r#"{"kind":"wrong","#), "{text}");
         assert_eq!(serde_json::from_str::<Promise>(&text).unwrap(), promise);
     }
 

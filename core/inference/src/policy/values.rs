@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Policy;
-use super::key::NO_ANSWER;
+use super::key::{CLAIM_ABOVE, NO_ANSWER};
 use super::waits::WAITS;
 
 /// A value that differs between two policies.
@@ -70,7 +70,7 @@ impl Policy {
             ["rule", "temperature", "threshold", "weights"].map(|name| format!("{}.{name}", exit.name()))
         };
         let waits = WAITS.iter().map(|wait| wait.key.to_owned());
-        let waits = waits.chain([NO_ANSWER.to_owned()]);
+        let waits = waits.chain([NO_ANSWER, CLAIM_ABOVE].map(str::to_owned));
         waits.chain(exits.into_iter().flat_map(of_exit)).collect()
     }
 }
@@ -105,7 +105,7 @@ impl fmt::Display for PolicyValue {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ExitRule, ExitThreshold, LearnedWeights, NoAnswer, Threshold, Weight};
+    use super::super::{Confidence, ExitRule, ExitThreshold, LearnedWeights, NoAnswer, Threshold, Weight};
     use super::*;
 
     fn with_weights() -> Policy {
@@ -117,7 +117,8 @@ mod tests {
             present: weight(-0.1),
             disagreement: weight(2.0),
         };
-        let mut policy = Policy { no_answer: NoAnswer::ClassPrior, ..Policy::default() };
+        let claim_above = Some(Confidence::new(0.25).unwrap());
+        let mut policy = Policy { no_answer: NoAnswer::ClassPrior, claim_above, ..Policy::default() };
         Exit::FIRST.iter().for_each(|exit| policy.of_mut(*exit).weights = Some(weights));
         policy
     }
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn weights_are_one_value() {
         let (old, new) = (Policy::default(), with_weights());
-        let found = old.differences(&new)[2].to_string();
+        let found = old.differences(&new)[3].to_string();
         let expected = "{ bias = -4.5, disagreement = 2.0, entropy = 3.0, margin = 0.1, present = -0.1 }";
         assert_eq!(found, format!("local.weights none -> {expected}"));
     }

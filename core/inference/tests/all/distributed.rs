@@ -134,6 +134,7 @@ impl Tiers {
                     age_ms,
                     late,
                     answer: DeviceAnswer::Input(pixels),
+                    frame: None,
                 });
             }
             Sent::Summary(slot, scores) => {
@@ -143,6 +144,7 @@ impl Tiers {
                     age_ms,
                     late,
                     answer: DeviceAnswer::Summary(scores),
+                    frame: None,
                 });
             }
             Sent::NotInView(slot) => {
@@ -152,6 +154,7 @@ impl Tiers {
                     age_ms,
                     late,
                     answer: DeviceAnswer::NotInView,
+                    frame: None,
                 });
             }
             Sent::Decided(slot, decision) => {
@@ -162,6 +165,7 @@ impl Tiers {
                     age_ms,
                     late,
                     answer: DeviceAnswer::Decided(decision),
+                    frame: None,
                 });
             }
             Sent::Features(slot, bits) => {

@@ -56,7 +56,7 @@ fn main() -> Result<(), String> {
 
     // Scratch memory, the same for every view.
     let mut words = [0; 288];
-    let mut tables: [SumTable; 9] = [[[0; 32]; 8]; 9];
+    let mut tables = [SumTable::default(); 9];
     let mut sums = [0; 105];
     assert_eq!((words.len(), tables.len(), sums.len()), (needs.words, needs.tables, needs.sums));
     let (mut scores, mut features) = ([0; LABELS.len()], [0; 256]);

@@ -67,7 +67,7 @@ fn main() {
 
     // Scratch memory, the same for every digit.
     let mut words = [0; 898];
-    let mut tables: [SumTable; 3] = [[[0; 32]; 8]; 3];
+    let mut tables = [SumTable::default(); 3];
     let mut sums = [0; 35];
     assert_eq!((words.len(), tables.len(), sums.len()), (needs.words, needs.tables, needs.sums));
     let (mut scores, mut features) = ([0; 10], [0; 245]);

@@ -2,7 +2,7 @@
 //!
 //! | kernel | input | chosen for |
 //! | --- | --- | --- |
-//! | [`SumTables`] | pixels | stride 1, at most 128 taps, kernel at most 16 |
+//! | [`SumTables`] | pixels | at most 128 taps, kernel at most 16; on paths of least memory stride 1 |
 //! | [`Direct`] | pixels | every other block |
 //! | [`Popcounts`] | bits | AVX-512 with VPOPCNTDQ, stride 1, from 48 channels on |
 //! | [`Lookups`] | bits | AVX2, AVX-512 and NEON, stride 1 |

@@ -10,7 +10,7 @@ use proptest::test_runner::TestCaseError;
 use super::{Block, BlockInput, BlockKernel, InputLayout, WeightBits};
 use crate::bit_map::{BitLayout, into_contiguous, into_rows, read_words};
 use crate::code_path::{CodePath, PathCode};
-use crate::memory::{Scratch, Weights};
+use crate::memory::{Scratch, SumTable, Weights};
 use crate::pooling::pool_rows;
 use crate::shape::{Convp, InputKind, Map, Window};
 use crate::simd::Simd;
@@ -145,7 +145,7 @@ impl BlockCase {
         // A run must not depend on what the memory held before.
         let scratch = Scratch {
             words: &mut vec![u64::MAX / 3; needs.words],
-            tables: &mut vec![[[3; 32]; 8]; needs.tables],
+            tables: &mut vec![SumTable([[3; 32]; 8]); needs.tables],
             sums: &mut vec![3; needs.sums],
             bytes: &mut vec![3; needs.bytes],
         };

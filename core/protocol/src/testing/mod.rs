@@ -28,5 +28,8 @@ pub fn decision(sample: u64) -> Decision {
         policy: PolicyId([8; 8]),
         stages: Stages { opened_us: 1, window_us: 1, decided_us: 1, ..Stages::default() },
         bytes: HopBytes::default(),
+        views: Vec::new(),
+        scores: Vec::new(),
+        smoothed: None,
     }
 }

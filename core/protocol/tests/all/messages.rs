@@ -3,7 +3,7 @@
 use headwater_protocol::{
     Batch, BatchEntry, BatchMistake, BatchedAnswer, Body, DecodeError, DeviceDecision, HEADER_BYTES, Header,
     Limits, MAX_BATCH_SAMPLES, Message, PolicyId, SampleId, ScoreEncoding, Session, SlotSet, decode, encode,
-    encode_batch,
+    encode_batch, frame_details, put_frame_details,
 };
 use proptest::prelude::*;
 
@@ -130,6 +130,9 @@ proptest! {
         if let Ok(message) = decode(&bytes, &LIMITS) {
             let mut again = Vec::new();
             encode(&message, &LIMITS, &mut again).unwrap();
+            if let Some(details) = frame_details(&bytes, &LIMITS) {
+                put_frame_details(&details, &mut again);
+            }
             prop_assert_eq!(again, bytes);
         }
     }

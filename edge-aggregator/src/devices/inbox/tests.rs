@@ -5,8 +5,9 @@ use headwater_inference::leader::{Exits, Leader, LeaderConfig, Now};
 use headwater_inference::sections::{MapCoder, ScoreCoder};
 use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::{
-    Boot, DeviceId, DeviceState, GroupId, Header, Limits, MAX_BATCH_SAMPLES, Message, NetworkId, Numbering,
-    Schema, ScoreEncoding, SiteId, Slot, SlotSet, Status, encode, encode_batch, encode_trigger,
+    Boot, DeviceDecision, DeviceId, DeviceState, GroupId, Header, Limits, MAX_BATCH_SAMPLES, Message,
+    NetworkId, Numbering, PolicyId, Schema, ScoreEncoding, SiteId, Slot, SlotSet, Status, encode,
+    encode_batch, encode_trigger, put_frame_details,
 };
 
 use super::*;
@@ -147,7 +148,7 @@ fn message_of(session: Session, body: Body<'_>) -> Vec<u8> {
 /// The event of a device's answer, as text.
 fn answered(slot: u8, sample: u64, late: bool, answer: &str) -> String {
     format!(
-        "DeviceAnswer {{ slot: Slot({slot}), sample: SampleId({sample}), age_ms: 3, late: {late}, answer: {answer} }}"
+        "DeviceAnswer {{ slot: Slot({slot}), sample: SampleId({sample}), age_ms: 3, late: {late}, answer: {answer}, frame: None }}"
     )
 }
 
@@ -167,6 +168,32 @@ fn each_message_becomes_its_event() {
         "Gone { slot: Slot(1), sample: SampleId(101) }",
     ]);
     assert!(group.inbox.counts.lock().refused.is_empty());
+}
+
+#[test]
+fn an_answer_comes_with_the_name_of_its_frame_and_a_decision_with_its_scores() {
+    let mut group = Group::with_device("a", 1);
+    group.seen.clear();
+    let scores: Vec<u8> = [0.5f32, -1.0].iter().flat_map(|s| s.to_le_bytes()).collect();
+    let decision = DeviceDecision { class: 1, confidence: 0.5, policy: PolicyId([4; 8]) };
+    let name = FrameName::new(7, "a.jpg");
+    for (leaf, body, of_message, expected) in [
+        (DeviceTopic::Summary, Body::Summary(&scores), &[][..], "[]"),
+        (DeviceTopic::Decision, Body::Decided(decision), &scores[..], "[0.5, -1.0]"),
+    ] {
+        let mut payload = message(body);
+        put_frame_details(&name.with_scores(of_message), &mut payload);
+        group.sends("a", leaf, &payload);
+        let seen = group.seen.remove(0);
+        let expected = format!(
+            "frame: Some(NamedFrame {{ name: FrameName {{ frame: 7, file: \"a.jpg\" }}, scores: {expected} }}) }}"
+        );
+        assert!(seen.ends_with(&expected), "{seen}");
+    }
+    let mut wrong = message(Body::Summary(&scores));
+    put_frame_details(&FrameDetails { file: "a\nb", ..FrameDetails::default() }, &mut wrong);
+    group.sends("a", DeviceTopic::Summary, &wrong);
+    assert_eq!((group.seen.len(), group.refused("a")), (0, BTreeMap::from([("malformed", 1)])));
 }
 
 /// The message with the flag `late`, as a device sends it from its spool.
@@ -560,8 +587,8 @@ fn implausible() -> Option<Implausible> {
     let now = Now { since_start: Micros(0), wall_ms: 1_782_864_000_000 };
     leader.handle(now, Generation::Current, Event::Numbering(Numbering::Source), &mut Vec::new());
     let (slot, sample) = (Slot::new(1).unwrap(), SampleId(5));
-    let answer =
-        Event::DeviceAnswer { slot, sample, age_ms: 0, late: false, answer: DeviceAnswer::NotInView };
+    let answer = DeviceAnswer::NotInView;
+    let answer = Event::DeviceAnswer { slot, sample, age_ms: 0, late: false, answer, frame: None };
     leader.handle(now, Generation::Current, answer, &mut Vec::new())
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct RegisteredDevice<'a> {
     pub(crate) software: &'a str,
     /// Why it is up and gives no answers, as it says.
     pub(crate) frozen: Option<&'a str>,
+    /// Why its latest birth is refused, if it is.
+    pub(crate) refusal: Option<&'a str>,
 }
 
 /// State of a device's claim to a slot.
@@ -108,6 +110,7 @@ impl Registry {
             is_live: device.session.sign().is_none_or(|sign| sign == Sign::Live),
             software: &device.software,
             frozen: device.frozen.as_deref(),
+            refusal: refusal.map(|fault| device.reason_of(fault)),
         })
     }
 }

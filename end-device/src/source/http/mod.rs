@@ -309,6 +309,7 @@ impl SnapshotRequests {
 #[cfg(test)]
 mod tests {
     use headwater_samples::Shape;
+    use headwater_samples::roi::Framing;
 
     use super::*;
 
@@ -316,7 +317,8 @@ mod tests {
     async fn another_address_is_named_with_what_to_do_and_without_its_query() {
         let mut settings = headwater_settings::defaults::<HttpSettings>();
         settings.url = Some(Endpoint::http("http://cam:81/a?pwd=hush").unwrap());
-        let preprocessor = Preprocessor { shape: Shape::rgb(2, 2), roi: None, camera: None };
+        let preprocessor =
+            Preprocessor { shape: Shape::rgb(2, 2), framing: Framing::default(), camera: None };
         let client = SnapshotClient::open(&settings, Capture::Trigger, preprocessor).unwrap();
         for (location, expected) in [
             ("/b?pwd=hush", " to http://cam:81/b?...: set source.http.url"),

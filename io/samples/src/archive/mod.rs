@@ -30,7 +30,7 @@ use collect::{Collector, FrameFile, FrameId};
 
 use crate::error::Mismatch;
 use crate::image_codec::MAX_FILE_BYTES;
-use crate::roi::{self, Roi, RoiError};
+use crate::roi::{self, Framing, RoiError};
 use crate::{DataError, Shape, View};
 
 /// Frames in memory, for random access.
@@ -42,6 +42,8 @@ pub struct Archive {
     slot: Option<usize>,
     /// A missing entry is a frame that is not in view.
     frames: BTreeMap<FrameId, Result<View, BrokenFrame>>,
+    /// Name of each frame's file in the archive.
+    names: BTreeMap<FrameId, String>,
 }
 
 /// Limits of an archive. A frame beyond `member_bytes` is a broken frame, any other excess is an error.
@@ -69,8 +71,8 @@ pub struct ArchiveOptions {
     pub slot: Option<usize>,
     /// Shape of the views; `None` takes the shape in `labels.json`.
     pub shape: Option<Shape>,
-    /// Region that is cut out of each frame before resizing; `None` takes the whole frame.
-    pub roi: Option<Roi>,
+    /// Region of each frame and its fit; by default the whole frame is stretched.
+    pub framing: Framing,
     /// Bounds on the files and their bytes.
     pub limits: ArchiveLimits,
 }
@@ -134,20 +136,21 @@ impl Archive {
         let at = members.at();
         let (labels, files) = members.finish()?;
         let shape = options.shape.unwrap_or(labels.shape());
-        let mut frames = BTreeMap::new();
+        let (mut frames, mut names) = (BTreeMap::new(), BTreeMap::new());
         for (id, FrameFile { name, content }) in files {
-            let decoded = match content.map(|bytes| roi::decode(&bytes, shape, options.roi)) {
+            let decoded = match content.map(|bytes| roi::decode(&bytes, shape, options.framing)) {
                 // The region is the caller's mistake, and the frame is not broken.
-                Ok(Err(error @ RoiError::Outside { .. })) => {
+                Ok(Err(error @ RoiError::Region(_))) => {
                     let mismatch = Mismatch::new("a region within every frame", error.to_string());
                     return Err(mismatch.options(format!("{at}: {name}")));
                 }
                 Ok(decoded) => decoded.map_err(|error| error.to_string()),
                 Err(reason) => Err(reason),
             };
-            frames.insert(id, decoded.map_err(|reason| BrokenFrame { name, reason }));
+            frames.insert(id, decoded.map_err(|reason| BrokenFrame { name: name.clone(), reason }));
+            names.insert(id, name);
         }
-        Ok(Self { frames, labels, shape, slot: options.slot })
+        Ok(Self { frames, names, labels, shape, slot: options.slot })
     }
 
     /// Number of slots, loaded or not.
@@ -183,6 +186,12 @@ impl Archive {
             Some(Ok(view)) => Frame::View(Cow::Borrowed(view)),
             Some(Err(broken)) => Frame::Broken(broken.clone()),
         }
+    }
+
+    /// Name of the file of a frame in the archive, such as `00000/cam0.webp`; `None` for one that is not in view.
+    #[must_use]
+    pub fn file_name(&self, sample: usize, slot: usize) -> Option<&str> {
+        self.names.get(&FrameId { sample, slot }).map(|name| name.trim_start_matches("./"))
     }
 
     /// Broken frames.

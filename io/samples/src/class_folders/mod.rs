@@ -13,6 +13,8 @@
 //! - Where every sample is a folder `FRAME-OBJECT` of two numbers, as `0001-12`, the objects of a frame form a group, and
 //!   the frames are those of one recording.
 //! - Images (PNG, JPEG, WebP) are resized to the requested shape, or to the shape of the first image. The content tells them, and not the name.
+//! - Where regions are requested, one for each slot, a file that is a whole sample gives each slot its region: one camera, several slots.
+//! - The class folder `_none` is no class: its images show none of the classes.
 //! - Other entries are left out and counted. A file that is named as an image and is none is refused.
 //! - Names of classes are compared in their composed form (Unicode NFC).
 //! - Two parts that share an image, byte for byte, are refused: a test sample must not be a train sample.
@@ -27,13 +29,13 @@ use std::path::Path;
 
 use headwater_protocol::Slot;
 
-use crate::data_set::{DataSetInfo, OpenOptions, PartsOrigin};
+use crate::data_set::{DataSetInfo, Omissions, OpenOptions, PartsOrigin};
 use crate::error::Mismatch;
 use crate::files::{self, Entry, MAX_FILE_BYTES};
 use crate::in_memory::InMemory;
 use crate::labelled_files::{
-    CLASSES_FILE, ImageFile, ImageReader, LabelledFiles, LabelledSample, folder_name, frame_group,
-    parse_classes,
+    CLASSES_FILE, EachImage, ImageFile, ImageReader, LabelledFiles, LabelledSample, PreparedImages, Target,
+    decode_image, folder_name, frame_group, parse_classes,
 };
 use crate::table::TABLE;
 use crate::tar_gz::Member;
@@ -49,6 +51,7 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
     content: "images of your own in folders",
     files: "train/CLASS/IMAGE.jpg, or train/CLASS/SAMPLE/camN.jpg where camera N of several sees the sample, and so val, test and perhaps calibration, \
             or without that level; a directory or .tar.gz",
+    marks: &[],
     licence: "yours",
     parts: PartsOrigin::Files,
     folds: 0,
@@ -60,11 +63,12 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
 ///
 /// # Errors
 /// [`DataError`] naming the file and its fault.
-fn open(path: &Path, options: OpenOptions) -> Result<InMemory, DataError> {
+fn open(path: &Path, options: OpenOptions<'_>) -> Result<InMemory, DataError> {
+    let decode = |name: &str, bytes: &[u8], target: Target| decode_image(path, name, bytes, target);
     let mut reader = Reader {
         root: path,
         options,
-        images: ImageReader::new(options.shape),
+        images: ImageReader::new(options, &decode),
         samples: BTreeMap::new(),
         folders: BTreeSet::new(),
         classes: None,
@@ -80,10 +84,23 @@ fn open(path: &Path, options: OpenOptions) -> Result<InMemory, DataError> {
     reader.finish(left_out)
 }
 
+/// Visits the images of a directory or a `.tar.gz`.
+fn visit_images(path: &Path, each: EachImage<'_>) -> Result<(), DataError> {
+    let visited = files::visit(path, Omissions::Noted, &mut |entry| match entry {
+        Entry::File(file) if file.name.trim_start_matches("./") != CLASSES_FILE => {
+            let name = file.name.to_owned();
+            let Some(bytes) = file.read_image()? else { return Ok(false) };
+            each(&name, bytes).map(|()| true)
+        }
+        Entry::File(_) | Entry::Folder(_) => Ok(true),
+    });
+    visited.map(|_| ())
+}
+
 struct Reader<'a> {
     root: &'a Path,
-    options: OpenOptions,
-    images: ImageReader,
+    options: OpenOptions<'a>,
+    images: ImageReader<'a>,
     samples: BTreeMap<SampleKey, BTreeMap<usize, ImageFile>>,
     /// Folders at the level of classes.
     folders: BTreeSet<(Option<Part>, String)>,
@@ -122,11 +139,11 @@ impl Reader<'_> {
             _ => {}
         }
         let Some(bytes) = file.read_image()? else { return Ok(false) };
-        self.add_image(&name, &bytes)?;
+        self.add_image(&name, bytes)?;
         Ok(true)
     }
 
-    fn add_image(&mut self, name: &str, bytes: &[u8]) -> Result<(), DataError> {
+    fn add_image(&mut self, name: &str, bytes: Vec<u8>) -> Result<(), DataError> {
         let path = names::parse_path(name);
         let (key, slot) = path.map_err(|mismatch| mismatch.invalid(self.root.display()))?;
         let is_folder = slot.is_some();
@@ -135,33 +152,39 @@ impl Reader<'_> {
             let found = format!("`{first}` and `{name}`");
             return Err(self.invalid("every sample to be a file or every sample to be a folder", found));
         }
-        let slot = slot.unwrap_or(0);
         let slots = self.options.slots.unwrap_or(Slot::MAX);
-        if slot >= slots {
+        if let Some(slot) = slot.filter(|slot| *slot >= slots) {
             let mismatch = Mismatch::new(format!("cameras 0 to {}", slots - 1), slot.to_string());
             return Err(mismatch.invalid(self.at(name)));
         }
-        let image = self.images.decode(name, bytes).map_err(DataError::image(self.at(name)))?;
+        // A file that is a whole sample gives each slot its region.
+        let of_sample = 0..self.options.framings.regions.len().max(1);
+        let seen_by = slot.map_or(of_sample, |slot| slot..slot + 1);
+        let image = self.images.add(name, bytes, seen_by.clone())?;
         let views = self.samples.entry(key).or_default();
-        match views.insert(slot, image) {
-            None => Ok(()),
-            Some(first) => Err(self.invalid("one file for a view", format!("`{}` and `{name}`", first.path))),
+        for (index, slot) in seen_by.enumerate() {
+            if let Some(first) = views.insert(slot, image.of_slot(index)) {
+                return Err(self.invalid("one file for a view", format!("`{}` and `{name}`", first.path)));
+            }
         }
+        Ok(())
     }
 
     fn finish(self, left_out: Option<String>) -> Result<InMemory, DataError> {
         // What is left out is often why there are no images.
         let why = left_out.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
-        let Some(shape) = self.images.shape().filter(|_| !self.samples.is_empty()) else {
+        if self.samples.is_empty() {
             let expected = "images (PNG, JPEG, WebP) under PART/CLASS or CLASS";
             return Err(self.invalid(expected, format!("none{why}")));
-        };
+        }
         self.check_class_folders(&why)?;
         let last = self.samples.values().filter_map(|views| views.keys().next_back()).max();
         let slots = self.options.slots.unwrap_or(last.map_or(1, |slot| slot + 1));
         let class_of: BTreeMap<String, &String> =
             self.classes.iter().flatten().map(|class| (folder_name(class), class)).collect();
         let are_frames = self.are_frames()?;
+        let PreparedImages { shape, views, notes: changes } =
+            self.images.prepare(self.root, &|each| visit_images(self.root, each))?;
         let mut earlier = String::new();
         let sample =
             |((part, folder, (sample, ending)), mut views): (SampleKey, BTreeMap<usize, ImageFile>)| {
@@ -181,10 +204,9 @@ impl Reader<'_> {
                 }
             };
         let samples = self.samples.into_iter().map(sample).collect();
-        let notes = left_out.into_iter().chain(self.images.notes()).collect();
-        let classes = self.classes.clone();
-        let files =
-            LabelledFiles { root: self.root.into(), samples, classes, is_recording: are_frames, notes };
+        let notes = left_out.into_iter().chain(changes).collect();
+        let (root, classes) = (self.root.into(), self.classes.clone());
+        let files = LabelledFiles { root, samples, views, classes, is_recording: are_frames, notes };
         files.into_data_set(slots, shape, self.options)
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use super::*;
 use crate::data_set::{Leaks, Omissions};
 use crate::split::Split;
-use crate::{DataSet, Shape, View, image_codec};
+use crate::{DataSet, NO_CLASS, Shape, View, image_codec};
 
 /// An image that is filled with a number.
 fn png(fill: u8) -> Vec<u8> {
@@ -41,7 +41,7 @@ fn archive(names: &[&str]) -> Vec<u8> {
 }
 
 #[track_caller]
-fn refused(path: &Path, options: OpenOptions, words: &[&str]) {
+fn refused(path: &Path, options: OpenOptions<'_>, words: &[&str]) {
     let error = open(path, options).expect_err("it is refused").to_string();
     for word in words {
         assert!(error.contains(word), "{word:?} in {error}");
@@ -87,6 +87,9 @@ fn a_folder_is_a_sample_and_a_camera_without_a_file_does_not_see_it() {
         let seen = [0, 1, 2].map(|slot| data.view_into(Part::Train, 1, slot, &mut view));
         assert_eq!((seen, view[0]), ([true, false, true], 1));
         assert_eq!(data.len(Part::Validation), 1);
+        let files = [0, 1, 2].map(|slot| data.file_name(Part::Train, 1, slot));
+        assert_eq!(files, [Some(MANY[0].to_owned()), None, Some(MANY[1].to_owned())]);
+        assert_eq!(data.file_name(Part::Validation, 0, 1).as_deref(), Some(MANY[3]));
     }
 }
 
@@ -242,6 +245,30 @@ fn folders_of_samples_need_no_parts() {
 }
 
 #[test]
+fn a_folder_of_nothing_is_no_class_and_comes_back_from_a_copy() {
+    let names = [&SINGLE[..], &["train/_none/n.png", "test/_none/m.png"]].concat();
+    let dir = directory(&names);
+    write(dir.path(), CLASSES_FILE, b"car\n_none\nbus\n");
+    let check = |data: &InMemory| {
+        assert_eq!(data.labels(), ["car", "bus"]);
+        let labels = |part| (0..data.len(part)).map(|index| data.label(part, index)).collect::<Vec<_>>();
+        let mut train = labels(Part::Train);
+        train.sort_unstable();
+        assert_eq!(train, [0, 0, 1, NO_CLASS]);
+        assert!(labels(Part::Test).contains(&NO_CLASS) && !labels(Part::Validation).contains(&NO_CLASS));
+        let of_nothing = labels(Part::Train).iter().position(|label| *label == NO_CLASS).unwrap();
+        assert_eq!(data.sample(Part::Train, of_nothing).label, None);
+    };
+    let data = open(dir.path(), OpenOptions::default()).unwrap();
+    check(&data);
+    let copy = dir.path().join("copy");
+    super::write(&data, &copy, None, |_, _| {}).unwrap();
+    check(&open(&copy, OpenOptions::default()).unwrap());
+    let only = directory(&["train/_none/a.png", "val/_none/b.png", "test/_none/c.png"]);
+    refused(only.path(), OpenOptions::default(), &["samples of a class in train", "`_none` alone"]);
+}
+
+#[test]
 fn a_class_that_cannot_be_in_every_part_is_named() {
     let dir = without_parts();
     for at in 0..3 {
@@ -327,7 +354,7 @@ fn classes_have_the_order_and_the_names_of_classes_txt() {
 }
 
 /// Options that refuse data of which something is left out.
-fn strict() -> OpenOptions {
+fn strict() -> OpenOptions<'static> {
     OpenOptions { omissions: Omissions::Refused, ..OpenOptions::default() }
 }
 

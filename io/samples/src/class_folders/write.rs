@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::data_set::DataSet;
+use crate::data_set::{DataSet, NONE_NAME};
 use crate::error::Mismatch;
 use crate::labelled_files::{CLASSES_FILE, classes_file, folder_name};
 use crate::table::TABLE;
@@ -75,12 +75,16 @@ pub fn write(
     let mut done = 0;
     for part in Part::ALL {
         for index in 0..count(part) {
-            writer.sample(&labels[usize::from(data.label(part, index))], part, index)?;
+            let class = labels.get(usize::from(data.label(part, index)));
+            writer.sample(class.map_or(NONE_NAME, String::as_str), part, index)?;
             done += 1;
             report(done, total);
         }
     }
     let written = writer.finish()?;
+    if let Some(fault) = data.fault() {
+        return Err(DataError::read("views")(io::Error::other(fault)));
+    }
     fs::rename(&partial, out).map_err(DataError::write(out.display()))?;
     Ok(written)
 }

@@ -50,6 +50,7 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
     name: "fashion-6cam",
     content: "articles of clothing seen by six simulated cameras, six slots, 3x32x32",
     files: "the four files of fashion-mnist",
+    marks: mnist::MARKS,
     licence: "MIT, copyright 2017 Zalando SE",
     parts: PartsOrigin::Fixed,
     folds: 0,

@@ -1,10 +1,10 @@
 use image::{ExtendedColorType, ImageEncoder};
 
 use super::*;
-use crate::roi::{self, RoiError};
+use crate::roi::{self, Framing, RoiError};
 
 fn decode(bytes: &[u8], shape: Shape) -> Result<View, RoiError> {
-    roi::decode(bytes, shape, None)
+    roi::decode(bytes, shape, Framing::default())
 }
 
 fn ramp(shape: Shape) -> View {

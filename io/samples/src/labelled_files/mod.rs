@@ -7,16 +7,14 @@ mod leaks;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use sha2::{Digest, Sha256};
-
-use crate::data_set::{Leaks, OpenOptions};
+use crate::data_set::{Leaks, NO_CLASS, NONE_NAME, OpenOptions};
 use crate::error::Mismatch;
-use crate::in_memory::{InMemory, InMemoryPart};
+use crate::in_memory::{InMemory, InMemoryPart, StoredViews};
 use crate::split::Groups;
 use crate::{DataError, Part, Shape};
 
 pub(crate) use classes::{CLASSES_FILE, classes_file, folder_name, parse_classes};
-pub(crate) use images::ImageReader;
+pub(crate) use images::{Decoded, EachImage, ImageReader, PreparedImages, Target, decode_image};
 
 const MAX_CLASSES: usize = 10_000;
 
@@ -26,6 +24,8 @@ pub(crate) struct LabelledFiles {
     /// Folder or archive, for errors.
     pub(crate) root: PathBuf,
     pub(crate) samples: Vec<LabelledSample>,
+    /// The decoded views of all image files.
+    pub(crate) views: StoredViews,
     /// Class names in label order. `None` takes the classes of the train part in alphabetical order.
     pub(crate) classes: Option<Vec<String>>,
     /// Whether the groups are the frames of one recording.
@@ -48,27 +48,27 @@ pub(crate) struct LabelledSample {
     pub(crate) views: Vec<Option<ImageFile>>,
 }
 
-/// Pixels of an image file, with the file's path and hash.
+/// An image file with its path and hash.
 #[derive(Clone, Debug)]
 pub(crate) struct ImageFile {
     /// Path in the folder or archive.
     pub(crate) path: String,
     /// SHA-256 of the file.
     pub(crate) hash: [u8; 32],
-    /// CHW.
-    pub(crate) pixels: Vec<u8>,
+    /// Number of the file's view among the decoded views.
+    pub(crate) view: usize,
+}
+
+impl ImageFile {
+    /// The file with its view for the slot of this index among those that see it.
+    pub(crate) fn of_slot(&self, index: usize) -> Self {
+        Self { view: self.view + index, ..self.clone() }
+    }
 }
 
 /// Name of the group of a frame. The number is padded to 20 digits, so that names sort in the order of time.
 pub(crate) fn frame_group(frame: u64) -> String {
     format!("frame {frame:020}")
-}
-
-impl ImageFile {
-    /// The pixels of a file with the content `bytes`.
-    pub(crate) fn new(path: &str, bytes: &[u8], pixels: Vec<u8>) -> Self {
-        Self { path: path.into(), hash: Sha256::digest(bytes).into(), pixels }
-    }
 }
 
 impl LabelledFiles {
@@ -77,7 +77,7 @@ impl LabelledFiles {
         mut self,
         slots: usize,
         shape: Shape,
-        options: OpenOptions,
+        options: OpenOptions<'_>,
     ) -> Result<InMemory, DataError> {
         let parts = self.parts(options)?;
         let classes = self.class_names(&parts)?;
@@ -88,17 +88,27 @@ impl LabelledFiles {
             stored.set_groups(&of_part.map(|(sample, _)| sample.group.as_deref()).collect::<Vec<_>>());
         }
         for (sample, part) in self.samples.iter().zip(parts) {
-            let Some(class) = classes.iter().position(|known| *known == sample.class) else {
+            let known = match sample.class.as_str() {
+                NONE_NAME => Some(NO_CLASS),
+                class => classes.iter().position(|known| known == class).map(|class| class as u16),
+            };
+            let Some(class) = known else {
                 let expected = format!("a class of train ({})", classes.join(", "));
                 let at = format!("{}: sample `{}`", self.root.display(), sample.name);
                 return Err(Mismatch::new(expected, format!("`{}`", sample.class)).invalid(at));
             };
-            let view = |slot: usize| Some(sample.views.get(slot)?.as_ref()?.pixels.as_slice());
-            stored[part as usize].push(class as u16, shape, (0..slots).map(view));
+            let view = |slot: usize| Some(sample.views.get(slot)?.as_ref()?.view);
+            stored[part as usize].push_stored(class, (0..slots).map(view));
+            let file = |slot: usize| {
+                let path = &sample.views.get(slot)?.as_ref()?.path;
+                // Names in an archive may begin with `./`.
+                Some(path.strip_prefix("./").unwrap_or(path).to_owned())
+            };
+            stored[part as usize].push_files((0..slots).map(file));
         }
         let [train, validation, test, calibration] = stored;
         let data = InMemory::new(classes, slots, shape, [train, validation, test]);
-        let mut data = data.with_calibration(calibration);
+        let mut data = data.with_calibration(calibration).with_stored(self.views);
         data.is_recording = self.is_recording;
         data.promise_obstacle = obstacle;
         data.notes = self.notes;
@@ -106,7 +116,7 @@ impl LabelledFiles {
     }
 
     /// Part of each sample, as given or drawn. An error if train, validation or test would have no sample.
-    fn parts(&mut self, options: OpenOptions) -> Result<Vec<Part>, DataError> {
+    fn parts(&mut self, options: OpenOptions<'_>) -> Result<Vec<Part>, DataError> {
         let root = self.root.display().to_string();
         let empty = |part: Part| {
             let found = format!("none in {}; move whole scenes from another part to it", part.name());
@@ -156,7 +166,7 @@ impl LabelledFiles {
     }
 
     /// Draws the parts. Samples that share a group or an image stay together.
-    fn draw_parts(&self, options: OpenOptions) -> Result<Vec<Part>, DataError> {
+    fn draw_parts(&self, options: OpenOptions<'_>) -> Result<Vec<Part>, DataError> {
         let names: Vec<&str> = self.samples.iter().map(|sample| sample.name.as_str()).collect();
         let known: BTreeSet<&str> = self.samples.iter().map(|sample| sample.class.as_str()).collect();
         let known: Vec<&str> = known.into_iter().collect();
@@ -180,13 +190,20 @@ impl LabelledFiles {
     /// Class names in label order.
     fn class_names(&mut self, parts: &[Part]) -> Result<Vec<String>, DataError> {
         let train = self.samples.iter().zip(parts).filter(|(_, part)| **part == Part::Train);
-        let trained: BTreeSet<&String> = train.map(|(sample, _)| &sample.class).collect();
+        let trained: BTreeSet<&String> =
+            train.map(|(sample, _)| &sample.class).filter(|class| *class != NONE_NAME).collect();
+        if trained.is_empty() {
+            let found = format!("samples of `{NONE_NAME}` alone, which is no class");
+            return Err(Mismatch::new("samples of a class in train", found).invalid(self.root.display()));
+        }
         let classes: Vec<String> = match &self.classes {
             None => trained.into_iter().cloned().collect(),
             Some(classes) => {
+                let classes: Vec<String> =
+                    classes.iter().filter(|class| *class != NONE_NAME).cloned().collect();
                 let untrained = classes.iter().filter(|class| !trained.contains(class));
                 self.notes.extend(untrained.map(|class| format!("class `{class}` has no samples in train")));
-                classes.clone()
+                classes
             }
         };
         if let Some((first, second)) = classes::alike(&classes) {

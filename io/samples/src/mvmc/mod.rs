@@ -32,6 +32,7 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
     name: "mvmc",
     content: "cars, buses and persons, 1 to 6 slots, 3x32x32",
     files: "MVMC.npz, as DDNN (kunglab/ddnn) loads it",
+    marks: &NAMES,
     licence: "copyright CVLab-EPFL, research use",
     parts: PartsOrigin::Fixed,
     folds: 0,

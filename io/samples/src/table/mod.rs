@@ -10,6 +10,7 @@
 //! - `classes.txt` beside the table, if there is one, gives the order of the classes.
 //! - Without the column `part`, the parts are drawn (see [`split`](crate::split)). Samples of one `group`, or with equal files, stay together.
 //! - Lines end with `\n`, `\r\n` or, as on an old Mac, `\r`. Names are compared in their composed form (Unicode NFC).
+//! - Where the first file is not there, and one archive lies beside the table, the files are those of the archive.
 //! - A file is an image (PNG, JPEG, WebP) or a raw tensor of exactly the requested shape, CHW.
 //! - A raw tensor `.u8` has one byte per value. `.f32` has little-endian floats from 0 to 1, which become `round(255 x)`.
 //! - Labels number the classes of the train part in alphabetical order. Samples keep the order of the table.
@@ -21,18 +22,19 @@ mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind::{NotADirectory, NotFound};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::DataError;
 use crate::data_set::{DataSetInfo, OpenOptions, PartsOrigin};
 use crate::error::Mismatch;
 use crate::file_names::one_form;
 use crate::files::{self, MAX_FILE_BYTES};
 use crate::in_memory::InMemory;
 use crate::labelled_files::{
-    CLASSES_FILE, ImageFile, ImageReader, LabelledFiles, LabelledSample, frame_group, parse_classes,
+    CLASSES_FILE, Decoded, ImageFile, ImageReader, LabelledFiles, LabelledSample, PreparedImages, Target,
+    decode_image, frame_group, parse_classes,
 };
 use crate::numpy::{to_pixels, values};
+use crate::{DataError, Shape, View};
 
 use csv::{LineError, newlines};
 use rows::Row;
@@ -42,6 +44,7 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
     name: "table",
     content: "images or raw tensors of your own, labelled in a CSV file",
     files: "labels.csv and the files that it names, in a directory or .tar.gz",
+    marks: &[TABLE],
     licence: "yours",
     parts: PartsOrigin::Files,
     folds: 0,
@@ -56,32 +59,41 @@ pub(crate) const TABLE: &str = "labels.csv";
 ///
 /// # Errors
 /// [`DataError`] naming the file or the line and its fault.
-fn open(path: &Path, options: OpenOptions) -> Result<InMemory, DataError> {
-    let mut table = Table { root: path, options, images: ImageReader::new(options.shape) };
+fn open(path: &Path, options: OpenOptions<'_>) -> Result<InMemory, DataError> {
+    let requested = options.shape;
+    let decode = |file: &str, bytes: &[u8], target: Target| decode((path, file), bytes, (requested, target));
+    let mut table = Table { root: path, images: ImageReader::new(options, &decode) };
     let (rows, classes) = table.rows()?;
-    let mut views = table.views(&rows)?;
-    let Some(shape) = table.images.shape() else {
+    let cameras = rows.first().map_or(0, |row| row.files.len());
+    // A file of the only camera gives each slot its region.
+    let slots_of_file = if cameras == 1 { options.framings.regions.len().max(1) } else { 1 };
+    let place = place_of_files(path, &rows)?;
+    let mut images = table.images(&place, &rows, slots_of_file)?;
+    if images.is_empty() {
         return Err(Mismatch::new("files in labels.csv", "none").invalid(path.display()));
-    };
-    let slots = rows.first().map_or(0, |row| row.files.len());
+    }
+    let files = rows.iter().flat_map(|row| row.files.iter().flatten());
+    let names: BTreeSet<&str> = files.map(String::as_str).collect();
+    let PreparedImages { shape, views, notes } =
+        table.images.prepare(path, &|each| visit(&place, &names, each))?;
     let is_recording = rows.iter().all(|row| row.frame.is_some());
+    let of_slots =
+        |image: Option<ImageFile>| (0..slots_of_file).map(move |index| Some(image.as_ref()?.of_slot(index)));
     let mut sample = |row: Row| LabelledSample {
-        views: row.files.iter().map(|file| views.remove(file.as_ref()?)).collect(),
+        views: row.files.iter().map(|file| images.remove(file.as_ref()?)).flat_map(of_slots).collect(),
         part: row.part,
         class: row.class,
         name: row.name,
         group: row.frame.map(frame_group).or(row.group),
     };
     let samples = rows.into_iter().map(&mut sample).collect();
-    let files =
-        LabelledFiles { root: path.into(), samples, classes, is_recording, notes: table.images.notes() };
-    files.into_data_set(slots, shape, options)
+    let files = LabelledFiles { root: path.into(), samples, views, classes, is_recording, notes };
+    files.into_data_set(cameras * slots_of_file, shape, options)
 }
 
 struct Table<'a> {
     root: &'a Path,
-    options: OpenOptions,
-    images: ImageReader,
+    images: ImageReader<'a>,
 }
 
 impl Table<'_> {
@@ -95,9 +107,9 @@ impl Table<'_> {
         let (mut table, mut classes) = (None, None);
         visit(self.root, &BTreeSet::from([TABLE, CLASSES_FILE]), |name, bytes| {
             if name == TABLE {
-                table = Some(bytes.to_vec());
+                table = Some(bytes);
             } else {
-                let found = parse_classes(bytes);
+                let found = parse_classes(&bytes);
                 classes = Some(found.map_err(|mismatch| mismatch.invalid(self.at(CLASSES_FILE)))?);
             }
             Ok(())
@@ -119,49 +131,77 @@ impl Table<'_> {
         Ok((rows::parse(&text).map_err(invalid)?, classes))
     }
 
-    /// Images of all rows by their paths.
-    fn views(&mut self, rows: &[Row]) -> Result<HashMap<String, ImageFile>, DataError> {
+    /// Images of all rows by their paths in a folder or archive; each is seen by so many slots, from that of its column.
+    fn images(
+        &mut self,
+        place: &Path,
+        rows: &[Row],
+        slots_of_file: usize,
+    ) -> Result<HashMap<String, ImageFile>, DataError> {
         let named = || rows.iter().flat_map(|row| row.files.iter().flatten().map(|file| (file, row.line)));
-        let mut views = HashMap::new();
-        visit(self.root, &named().map(|(file, _)| file.as_str()).collect(), |file, bytes| {
-            views.insert(file.to_owned(), self.view(file, bytes)?);
+        let files = rows.iter().flat_map(|row| row.files.clone().into_iter().zip(0_usize..));
+        let slot_of: HashMap<String, usize> = files.filter_map(|(file, slot)| Some((file?, slot))).collect();
+        let mut images = HashMap::new();
+        visit(place, &named().map(|(file, _)| file.as_str()).collect(), |file, bytes| {
+            let first = slot_of.get(file).copied().unwrap_or_default();
+            images.insert(file.to_owned(), self.images.add(file, bytes, first..first + slots_of_file)?);
             Ok(())
         })?;
-        match named().find(|(file, _)| !views.contains_key(*file)) {
-            None => Ok(views),
+        match named().find(|(file, _)| !images.contains_key(*file)) {
+            None => Ok(images),
             Some((file, line)) => {
                 let expected = format!("this file, which labels.csv names in line {line}");
                 Err(Mismatch::new(expected, "none").invalid(self.at(file)))
             }
         }
     }
+}
 
-    fn view(&mut self, file: &str, bytes: &[u8]) -> Result<ImageFile, DataError> {
-        let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
-        let value_bytes = match extension.to_ascii_lowercase().as_str() {
-            "u8" => 1,
-            "f32" => 4,
-            _ => return self.images.decode(file, bytes).map_err(DataError::image(self.at(file))),
-        };
-        let pixels = self.tensor(bytes, value_bytes).map_err(|mismatch| mismatch.invalid(self.at(file)))?;
-        Ok(ImageFile::new(file, bytes, pixels))
-    }
+/// Folder or archive of the files that a table names.
+fn place_of_files(root: &Path, rows: &[Row]) -> Result<PathBuf, DataError> {
+    let first = rows.iter().flat_map(|row| row.files.iter().flatten()).next();
+    let is_there = |file: &String| files::path_below(root, file, &mut HashMap::new()).exists();
+    let beside = if !root.is_dir() || first.is_none_or(is_there) { None } else { files::only_archive(root)? };
+    Ok(beside.unwrap_or_else(|| root.to_owned()))
+}
 
-    /// Pixels of a raw tensor with values of one byte, or floats of four bytes.
-    fn tensor(&self, bytes: &[u8], value_bytes: usize) -> Result<Vec<u8>, Mismatch> {
-        let Some(shape) = self.options.shape else {
-            return Err(Mismatch::new("a requested shape, since a raw tensor has none of its own", "none"));
-        };
-        let expected = shape.bytes() * value_bytes;
-        if bytes.len() != expected {
-            let expected = format!("{expected} bytes for {shape}, {value_bytes} per value");
-            return Err(Mismatch::new(expected, bytes.len().to_string()));
+/// Decodes a file below `root`: an image to `shape`, or a raw tensor of the requested shape.
+fn decode(
+    (root, file): (&Path, &str),
+    bytes: &[u8],
+    (requested, target): (Option<Shape>, Target),
+) -> Result<Decoded, DataError> {
+    let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
+    let value_bytes = match extension.to_ascii_lowercase().as_str() {
+        "u8" => 1,
+        "f32" => 4,
+        _ => return decode_image(root, file, bytes, target),
+    };
+    let view = match target.framing.roi {
+        None => tensor(bytes, value_bytes, requested),
+        Some(roi) => {
+            Err(Mismatch::new(format!("an image, since a slot sees its region {roi}"), "a raw tensor"))
         }
-        if value_bytes == 1 {
-            return Ok(bytes.to_vec());
-        }
-        to_pixels(values(bytes, |value| f64::from(f32::from_le_bytes(value))))
+    };
+    let view = view.map_err(|mismatch| mismatch.invalid(format!("{}: `{file}`", root.display())))?;
+    Ok((view, None))
+}
+
+/// A raw tensor with values of one byte, or floats of four bytes.
+fn tensor(bytes: &[u8], value_bytes: usize, requested: Option<Shape>) -> Result<View, Mismatch> {
+    let Some(shape) = requested else {
+        return Err(Mismatch::new("a requested shape, since a raw tensor has none of its own", "none"));
+    };
+    let expected = shape.bytes() * value_bytes;
+    if bytes.len() != expected {
+        let expected = format!("{expected} bytes for {shape}, {value_bytes} per value");
+        return Err(Mismatch::new(expected, bytes.len().to_string()));
     }
+    let pixels = match value_bytes {
+        1 => bytes.to_vec(),
+        _ => to_pixels(values(bytes, |value| f64::from(f32::from_le_bytes(value))))?,
+    };
+    Ok(View::new(shape, pixels))
 }
 
 /// Visits the files of these names in a directory or a `.tar.gz`. Names are compared in their composed form. An archive with two files of one name is
@@ -169,7 +209,7 @@ impl Table<'_> {
 fn visit(
     root: &Path,
     names: &BTreeSet<&str>,
-    mut visitor: impl FnMut(&str, &[u8]) -> Result<(), DataError>,
+    mut visitor: impl FnMut(&str, Vec<u8>) -> Result<(), DataError>,
 ) -> Result<(), DataError> {
     if root.is_dir() {
         let mut folders = HashMap::new();
@@ -177,7 +217,7 @@ fn visit(
             let path = files::path_below(root, name, &mut folders);
             match files::read(&path, MAX_FILE_BYTES) {
                 Err(DataError::Read { source, .. }) if matches!(source.kind(), NotFound | NotADirectory) => {}
-                bytes => visitor(name, &bytes?)?,
+                bytes => visitor(name, bytes?)?,
             }
         }
         return Ok(());
@@ -197,6 +237,6 @@ fn visit(
         if member.size > MAX_FILE_BYTES {
             return Err(DataError::too_large(at(), MAX_FILE_BYTES, "bytes in a file"));
         }
-        visitor(name, &member.read()?)
+        visitor(name, member.read()?)
     })
 }

@@ -8,7 +8,7 @@ use crate::{DataSet, Part, Shape, View, image_codec};
 const SHAPE: Shape = Shape::rgb(2, 3);
 
 /// Options that request a shape, which raw tensors need.
-fn with_shape() -> OpenOptions {
+fn with_shape() -> OpenOptions<'static> {
     OpenOptions { shape: Some(SHAPE), ..OpenOptions::default() }
 }
 
@@ -40,7 +40,7 @@ fn packed(dir: &Path) -> Vec<u8> {
 }
 
 #[track_caller]
-fn refused(path: &Path, options: OpenOptions, words: &[&str]) {
+fn refused(path: &Path, options: OpenOptions<'_>, words: &[&str]) {
     let error = open(path, options).expect_err("it is refused").to_string();
     assert!(words.iter().all(|word| error.contains(word)), "{error}");
 }
@@ -69,7 +69,22 @@ fn a_line_is_a_sample_in_a_directory_and_in_an_archive() {
         assert_eq!(Part::REQUIRED.map(|part| data.len(part)), [2, 1, 1]);
         assert_eq!((0..2).map(|at| data.label(Part::Train, at)).collect::<Vec<_>>(), [1, 0]);
         assert_eq!((fill(&data, Part::Train, 1, 0), fill(&data, Part::Test, 0, 0)), (Some(1), Some(3)));
+        assert_eq!(data.file_name(Part::Test, 0, 0).as_deref(), Some("d, e.png"));
     }
+}
+
+#[test]
+fn files_that_are_in_the_only_archive_beside_the_table_are_read_from_there() {
+    let dir = directory(PLAIN, &FILES);
+    let beside = tempfile::tempdir().unwrap();
+    fs::write(beside.path().join(TABLE), PLAIN).unwrap();
+    let missing = ["`a.png`", "this file, which labels.csv names in line 2"];
+    refused(beside.path(), OpenOptions::default(), &missing);
+    fs::write(beside.path().join("images.tar.gz"), packed(dir.path())).unwrap();
+    let data = open(beside.path(), OpenOptions::default()).unwrap();
+    assert_eq!((data.len(Part::Train), fill(&data, Part::Test, 0, 0)), (2, Some(3)));
+    fs::write(beside.path().join("others.tgz"), b"").unwrap();
+    refused(beside.path(), OpenOptions::default(), &missing);
 }
 
 #[test]
@@ -90,6 +105,8 @@ fn a_tensor_of_another_length_or_range_is_named() {
     let dir = directory(table, &[]);
     write(dir.path(), "c.png", &png(3));
     write(dir.path(), "a.u8", &[7; 17]);
+    // A file that is missing would be named first.
+    write(dir.path(), "b.f32", &[0.5_f32; 18].map(f32::to_le_bytes).concat());
     refused(dir.path(), OpenOptions::default(), &["`a.u8`", "expected a requested shape"]);
     refused(dir.path(), with_shape(), &["`a.u8`", "18 bytes for 3x2x3, 1 per value, found 17"]);
     write(dir.path(), "a.u8", &[7; 18]);

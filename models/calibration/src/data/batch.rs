@@ -42,29 +42,33 @@ impl Batch {
         seed: u64,
         epoch: u32,
     ) -> Self {
+        let indices: Vec<usize> = indices.collect();
+        let len = samples.view_len();
+        let views = || SlotViews { rows: Vec::new(), pixels: Vec::with_capacity(indices.len() * len) };
         let mut batch = Self {
             shape: samples.shape,
             labels: Vec::new(),
-            views: vec![SlotViews::default(); samples.slots],
+            views: (0..samples.slots).map(|_| views()).collect(),
             seen: Vec::new(),
         };
-        for (row, index) in indices.enumerate() {
+        let mut view = vec![0; len];
+        for (row, index) in indices.iter().copied().enumerate() {
             let mut random = Random::new(seed, &[1, u64::from(epoch), samples.part_index(index) as u64]);
             batch.labels.push(samples.labels[index]);
             let kept = augment.drop_devices(samples.seen[index], &mut random);
             batch.seen.push(kept);
             for (slot, views) in Slot::first(samples.slots).zip(&mut batch.views) {
-                let view = samples.view(index, slot).filter(|_| kept.contains(slot));
-                match (view, samples.absent) {
-                    (Some(view), _) => {
+                let is_seen = kept.contains(slot) && samples.view_into(index, slot, &mut view);
+                match (is_seen, samples.absent) {
+                    (true, _) => {
                         views.rows.push(row as u32);
-                        augment.view(view, samples.shape, &mut random, &mut views.pixels);
+                        augment.view(&view, samples.shape, &mut random, &mut views.pixels);
                     }
-                    (None, AbsentView::Black) => {
+                    (false, AbsentView::Black) => {
                         views.rows.push(row as u32);
-                        views.pixels.resize(views.pixels.len() + samples.view_len(), 0.0);
+                        views.pixels.resize(views.pixels.len() + len, 0.0);
                     }
-                    (None, AbsentView::Absent) => {}
+                    (false, AbsentView::Absent) => {}
                 }
             }
         }

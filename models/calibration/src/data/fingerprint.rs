@@ -4,7 +4,7 @@ use headwater_protocol::hex;
 use headwater_samples::Part;
 use sha2::{Digest, Sha256};
 
-use super::{Parts, Samples};
+use super::Parts;
 
 /// Largest number of samples of a part whose pixels enter the fingerprint.
 const COMPARED_SAMPLES: usize = 64;
@@ -15,12 +15,12 @@ pub fn fingerprint(parts: &Parts, part: Part, limit: Option<usize>) -> String {
     let count = parts.count(part, limit);
     let labels: Vec<u16> = (0..count).map(|index| parts.data.label(part, index)).collect();
     let spread = (0..COMPARED_SAMPLES.min(count)).map(|at| (at * count / COMPARED_SAMPLES.min(count)) as u32);
-    let Samples { pixels, seen, .. } = parts.shard(part, spread.collect(), 1);
+    let samples = parts.shard(part, spread.collect(), 1);
     let mut hash = Sha256::new();
     hash.update(labels.iter().flat_map(|label| label.to_le_bytes()).collect::<Vec<u8>>());
     hash.update(parts.groups(part, limit).iter().flat_map(|group| group.to_le_bytes()).collect::<Vec<u8>>());
-    hash.update(seen.iter().flat_map(|seen| seen.bits().to_le_bytes()).collect::<Vec<u8>>());
-    hash.update(pixels);
+    hash.update(samples.seen.iter().flat_map(|seen| seen.bits().to_le_bytes()).collect::<Vec<u8>>());
+    (0..samples.len()).for_each(|sample| hash.update(samples.views(sample)));
     let hash = hex(&hash.finalize()[..8]);
     format!("{count} samples with fingerprint {hash}")
 }

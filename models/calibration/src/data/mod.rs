@@ -1,22 +1,29 @@
-//! Samples in memory, and batches of samples.
+//! Samples of a part, and batches of samples.
 
 mod augment;
 mod batch;
 mod fingerprint;
 mod parts;
+mod pixels;
 
 pub use augment::Augment;
 pub use batch::{Batch, SlotViews};
 pub use fingerprint::{fingerprint, fingerprint_of_all};
 pub use parts::{Parts, load};
+pub use pixels::Pixels;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::num::NonZero;
 
 use headwater_protocol::{Slot, SlotSet};
+use headwater_samples::NO_CLASS;
 use serde::{Deserialize, Serialize};
 
-/// All samples of one part, pixels as `u8`.
+/// Number of values of the views that go through a network at once.
+const CHUNK_VALUES: usize = 1 << 22;
+
+/// Samples of one part, all or some.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Samples {
     /// `[channels, height, width]` of a view.
@@ -25,14 +32,14 @@ pub struct Samples {
     pub slots: usize,
     /// Number of classes.
     pub classes: usize,
-    /// Class of each sample.
+    /// Class of each sample; [`NO_CLASS`] for a sample of nothing.
     pub labels: Vec<u16>,
     /// Group of each sample, if samples of one scene or object form groups; empty if samples are independent.
     pub groups: Vec<u32>,
     /// Slots that see each sample.
     pub seen: Vec<SlotSet>,
-    /// `[samples, slots, channels, height, width]`; zeros where the slot does not see the sample.
-    pub pixels: Vec<u8>,
+    /// Pixels of the views; none for samples of which only the logits are needed.
+    pub pixels: Pixels,
     /// Input of the network from a slot that does not see a sample.
     pub absent: AbsentView,
     /// Index of each sample in the whole part, if the samples are a shard of the part; empty if they are the whole part.
@@ -62,6 +69,11 @@ impl Samples {
         self.labels.is_empty()
     }
 
+    /// Number of samples of nothing.
+    pub fn of_nothing(&self) -> usize {
+        self.labels.iter().filter(|label| **label == NO_CLASS).count()
+    }
+
     /// Index of a sample in the whole part.
     pub fn part_index(&self, sample: usize) -> usize {
         self.part_indices.get(sample).map_or(sample, |index| *index as usize)
@@ -72,11 +84,51 @@ impl Samples {
         self.shape.iter().product()
     }
 
+    /// Writes the view of a slot. Returns false and leaves `view` unchanged when the slot does not see the sample.
+    ///
+    /// # Panics
+    /// When there is no such sample, or the samples have no pixels.
+    pub fn view_into(&self, sample: usize, slot: Slot, view: &mut [u8]) -> bool {
+        let is_seen = self.seen[sample].contains(slot);
+        if is_seen {
+            self.pixels.read(sample, slot, view);
+        }
+        is_seen
+    }
+
     /// The view of a slot; `None` when the slot does not see the sample.
-    pub fn view(&self, sample: usize, slot: Slot) -> Option<&[u8]> {
+    ///
+    /// # Panics
+    /// As [`Self::view_into`].
+    pub fn view(&self, sample: usize, slot: Slot) -> Option<Vec<u8>> {
+        let mut view = vec![0; self.view_len()];
+        self.view_into(sample, slot, &mut view).then_some(view)
+    }
+
+    /// The views of all slots of a sample, `[slots, view]`; zeros where the slot does not see the sample.
+    ///
+    /// # Panics
+    /// As [`Self::view_into`].
+    pub fn views(&self, sample: usize) -> Vec<u8> {
         let len = self.view_len();
-        let start = (sample * self.slots + slot.index()) * len;
-        self.seen[sample].contains(slot).then(|| &self.pixels[start..start + len])
+        let mut views = vec![0; self.slots * len];
+        for (slot, view) in Slot::first(self.slots).zip(views.chunks_exact_mut(len)) {
+            self.view_into(sample, slot, view);
+        }
+        views
+    }
+
+    /// Number of samples that go through a network at once: `most`, or fewer with large views, since the maps of all layers are in memory.
+    pub fn chunk(&self, most: usize) -> usize {
+        (CHUNK_VALUES / self.view_len().max(1)).clamp(1, most)
+    }
+
+    /// Whether every view so far was read. What was computed from a view that was not is worthless.
+    ///
+    /// # Errors
+    /// The first view that could not be read, and why.
+    pub fn check_read(&self) -> io::Result<()> {
+        self.pixels.fault().map_or(Ok(()), |fault| Err(io::Error::other(fault)))
     }
 
     /// Indices of the samples that a slot sees.
@@ -90,17 +142,39 @@ impl Samples {
     /// When there is no such sample.
     #[must_use]
     pub fn subset(&self, indices: &[usize]) -> Self {
-        let len = self.slots * self.view_len();
-        // Samples whose pixels were dropped stay without pixels.
-        let pixels = |index: &usize| self.pixels.get(index * len..(index + 1) * len).unwrap_or_default();
         Self {
             labels: indices.iter().map(|index| self.labels[*index]).collect(),
             groups: indices.iter().filter_map(|index| self.groups.get(*index).copied()).collect(),
             seen: indices.iter().map(|index| self.seen[*index]).collect(),
-            pixels: indices.iter().flat_map(pixels).copied().collect(),
+            // Samples whose pixels were dropped stay without pixels.
+            pixels: self.pixels.subset(indices),
             part_indices: indices.iter().filter_map(|index| self.part_indices.get(*index).copied()).collect(),
             ..*self
         }
+    }
+
+    /// The samples that a slot sees, as samples of that slot alone, without groups.
+    #[must_use]
+    pub fn of_slot(&self, slot: Slot) -> Self {
+        let samples = self.subset(&self.seen_by(slot));
+        Self {
+            slots: 1,
+            groups: Vec::new(),
+            seen: vec![SlotSet::first(1); samples.len()],
+            pixels: samples.pixels.of_slot(slot),
+            part_indices: Vec::new(),
+            ..samples
+        }
+    }
+
+    /// The samples that show a class.
+    #[must_use]
+    pub fn with_class(self) -> Self {
+        if self.of_nothing() == 0 {
+            return self;
+        }
+        let kept: Vec<usize> = (0..self.len()).filter(|sample| self.labels[*sample] != NO_CLASS).collect();
+        self.subset(&kept)
     }
 
     /// Appends the samples of `other`. The result has no pixels. Groups of `other` get new numbers; if only one side has groups,
@@ -119,13 +193,13 @@ impl Samples {
         }
         self.labels.extend(other.labels);
         self.seen.extend(other.seen);
-        self.pixels.clear();
+        self.pixels = Pixels::default();
     }
 
     /// The samples without their pixels, for choices from logits.
     #[must_use]
     pub fn without_pixels(self) -> Self {
-        Self { pixels: Vec::new(), ..self }
+        Self { pixels: Pixels::default(), ..self }
     }
 
     /// For data whose groups are the frames of a recording: each `frames` successive groups form a block, and every second block is
@@ -146,16 +220,28 @@ impl Samples {
         (!distinct.is_empty()).then_some(distinct.len())
     }
 
-    /// Share of each class among the samples.
+    /// As [`group_count`](Self::group_count), of the groups in which a sample shows a class.
+    pub fn group_count_with_class(&self) -> Option<usize> {
+        groups_with_class(&self.labels, &self.groups)
+    }
+
+    /// Share of each class among the samples that show a class.
     pub fn prior(&self) -> Vec<f32> {
         class_shares(self.labels.iter().copied(), self.classes)
     }
 }
 
-fn class_shares(labels: impl ExactSizeIterator<Item = u16>, classes: usize) -> Vec<f32> {
-    let total = labels.len().max(1) as f32;
+/// Number of groups in which a sample shows a class; `None` if samples are independent.
+pub fn groups_with_class(labels: &[u16], groups: &[u32]) -> Option<usize> {
+    let with_class = groups.iter().zip(labels).filter(|(_, label)| **label != NO_CLASS);
+    let distinct: BTreeSet<u32> = with_class.map(|(group, _)| *group).collect();
+    (!groups.is_empty()).then_some(distinct.len())
+}
+
+fn class_shares(labels: impl Iterator<Item = u16>, classes: usize) -> Vec<f32> {
     let mut count = vec![0u32; classes];
-    labels.for_each(|label| count[usize::from(label)] += 1);
+    labels.filter(|label| *label != NO_CLASS).for_each(|label| count[usize::from(label)] += 1);
+    let total = count.iter().sum::<u32>().max(1) as f32;
     count.iter().map(|n| *n as f32 / total).collect()
 }
 
@@ -172,7 +258,7 @@ mod tests {
             labels: vec![0; count],
             groups: groups.to_vec(),
             seen: vec![SlotSet::first(1); count],
-            pixels: Vec::new(),
+            pixels: Pixels::default(),
             absent: AbsentView::Absent,
             part_indices: Vec::new(),
         }
@@ -189,6 +275,13 @@ mod tests {
         assert_eq!(appended(&[], &[0, 0]), [0, 1, 2, 3, 3]);
         assert_eq!(appended(&[0, 0, 1], &[]), [0, 0, 1, 2, 3]);
         assert_eq!(appended(&[], &[]), [0u32; 0]);
+    }
+
+    #[test]
+    fn groups_of_nothing_alone_are_no_groups_with_a_class() {
+        let grouped = Samples { labels: vec![0, NO_CLASS, NO_CLASS], ..samples(3, &[0, 0, 1]) };
+        assert_eq!((grouped.group_count(), grouped.group_count_with_class()), (Some(2), Some(1)));
+        assert_eq!(samples(3, &[]).group_count_with_class(), None);
     }
 
     #[test]

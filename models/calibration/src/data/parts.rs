@@ -1,6 +1,8 @@
-//! Loads a data set into memory.
+//! The parts of a data set.
 
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use headwater_protocol::{Slot, SlotSet};
 use headwater_samples::catalogue;
@@ -8,12 +10,12 @@ use headwater_samples::data_set::OpenOptions;
 use headwater_samples::fashion_6cam::{self, Fashion6Cam};
 use headwater_samples::{DataError, DataSet, Mismatch, Part};
 
-use super::{AbsentView, Samples, class_shares};
+use super::{AbsentView, Pixels, Samples, class_shares};
 
 /// A data set whose parts are loaded one at a time.
 pub struct Parts {
     /// The data set.
-    pub data: Box<dyn DataSet>,
+    pub data: Arc<dyn DataSet>,
     /// Number of device slots that are used, from the first slot of the data set.
     pub slots: usize,
 }
@@ -24,9 +26,10 @@ pub struct Parts {
 ///
 /// # Errors
 /// [`DataError`]: no such data set, or its files are missing or damaged.
-pub fn load(name: &str, dir: &Path, options: OpenOptions) -> Result<Parts, DataError> {
+pub fn load(name: &str, dir: &Path, options: OpenOptions<'_>) -> Result<Parts, DataError> {
     match name {
         "drawn" => {
+            options.framings.check_default(name)?;
             if let Some(fold) = options.fold {
                 let mismatch = Mismatch { expected: "no fold".to_owned(), found: fold.to_string() };
                 return Err(DataError::Options { at: "data set drawn".to_owned(), mismatch });
@@ -43,7 +46,7 @@ pub fn load(name: &str, dir: &Path, options: OpenOptions) -> Result<Parts, DataE
 impl Parts {
     /// The parts of an open data set.
     pub fn of(data: Box<dyn DataSet>) -> Self {
-        Self { slots: data.slots(), data }
+        Self { slots: data.slots(), data: data.into() }
     }
 
     /// Drawings seen by the cameras of `fashion-6cam`, for tests without the data.
@@ -84,32 +87,56 @@ impl Parts {
         (0..self.count(part, limit)).filter_map(|index| self.data.group(part, index)).collect()
     }
 
-    /// The samples of a part with the given indices, in the given order; views are computed on `threads` threads.
+    /// The samples of a part with the given indices, in the given order. Views are read from a data set that keeps them, and otherwise computed on `threads`
+    /// threads.
     pub fn shard(&self, part: Part, indices: Vec<u32>, threads: usize) -> Samples {
-        let (count, slots, shape) = (indices.len(), self.slots, self.shape());
         let in_part = |at: usize| indices[at] as usize;
-        let view_len = shape.iter().product::<usize>();
-        let mut samples = Samples {
-            shape,
-            slots,
+        let samples = Samples {
+            shape: self.shape(),
+            slots: self.slots,
             classes: self.data.labels().len(),
-            labels: (0..count).map(|at| self.data.label(part, in_part(at))).collect(),
-            groups: (0..count).filter_map(|at| self.data.group(part, in_part(at))).collect(),
-            seen: vec![SlotSet::EMPTY; count],
-            pixels: vec![0; count * slots * view_len],
+            labels: (0..indices.len()).map(|at| self.data.label(part, in_part(at))).collect(),
+            groups: (0..indices.len()).filter_map(|at| self.data.group(part, in_part(at))).collect(),
+            seen: Vec::new(),
+            pixels: Pixels::default(),
             absent: AbsentView::Absent,
             part_indices: Vec::new(),
         };
+        let kept: Option<Vec<SlotSet>> =
+            indices.iter().map(|index| self.kept_in_view(part, *index as usize)).collect();
+        let (seen, pixels) = match kept {
+            Some(seen) => (seen, Pixels::of_data_set(Arc::clone(&self.data), part, indices.clone())),
+            None => self.computed(part, &indices, threads),
+        };
+        Samples { seen, pixels, part_indices: indices, ..samples }
+    }
+
+    /// Slots that see a sample; `None` for a data set that computes its views.
+    fn kept_in_view(&self, part: Part, index: usize) -> Option<SlotSet> {
+        let mut seen = SlotSet::EMPTY;
+        for slot in Slot::first(self.slots) {
+            if self.data.kept_in_view(part, index, slot.index())? {
+                seen.insert(slot);
+            }
+        }
+        Some(seen)
+    }
+
+    /// Slots that see the samples with the given indices, and their views in memory, computed on `threads` threads.
+    fn computed(&self, part: Part, indices: &[u32], threads: usize) -> (Vec<SlotSet>, Pixels) {
+        let (count, slots) = (indices.len(), self.slots);
+        let view_len = self.shape().iter().product::<usize>();
+        let mut seen = vec![SlotSet::EMPTY; count];
+        let mut pixels = vec![0; count * slots * view_len];
         let share = count.div_ceil(threads.max(1)).max(1);
-        let chunks = samples.seen.chunks_mut(share).zip(samples.pixels.chunks_mut(share * slots * view_len));
+        let chunks = seen.chunks_mut(share).zip(pixels.chunks_mut(share * slots * view_len));
         std::thread::scope(|scope| {
-            for (chunk, (seen, pixels)) in chunks.enumerate() {
+            for (indices, (seen, pixels)) in indices.chunks(share).zip(chunks) {
                 scope.spawn(move || {
-                    for (offset, seen) in seen.iter_mut().enumerate() {
-                        let views = pixels[offset * slots * view_len..].chunks_exact_mut(view_len);
-                        for (slot, view) in Slot::first(slots).zip(views) {
-                            let index = in_part(chunk * share + offset);
-                            if self.data.view_into(part, index, slot.index(), view) {
+                    let samples = pixels.chunks_exact_mut(slots * view_len);
+                    for ((index, seen), views) in indices.iter().zip(seen).zip(samples) {
+                        for (slot, view) in Slot::first(slots).zip(views.chunks_exact_mut(view_len)) {
+                            if self.data.view_into(part, *index as usize, slot.index(), view) {
                                 seen.insert(slot);
                             }
                         }
@@ -117,7 +144,15 @@ impl Parts {
                 });
             }
         });
-        Samples { part_indices: indices, ..samples }
+        (seen, Pixels::in_memory(pixels, count, slots))
+    }
+
+    /// Whether every view so far was read; see [`Samples::check_read`].
+    ///
+    /// # Errors
+    /// The first view that could not be read, and why.
+    pub fn check_read(&self) -> io::Result<()> {
+        self.data.fault().map_or(Ok(()), |fault| Err(io::Error::other(fault)))
     }
 
     /// Number of samples of a part, at most `limit`.

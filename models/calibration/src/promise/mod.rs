@@ -18,6 +18,9 @@ pub mod path;
 pub mod presence;
 #[cfg(test)]
 mod simulation;
+pub mod wrong;
+#[cfg(test)]
+mod wrong_simulation;
 
 use std::collections::BTreeSet;
 
@@ -84,6 +87,32 @@ impl Units {
         }
     }
 
+    /// The samples of each unit of a part.
+    fn members(&self, samples: usize) -> Result<Members, PromiseError> {
+        let mut members = Members { samples: (0..samples as u32).collect(), ends: (1..=samples).collect() };
+        if let Self::Groups { of, largest, .. } = self {
+            members.samples.sort_by_key(|sample| of[*sample as usize]);
+            let is_end = |end: &usize| {
+                let group = |index: usize| members.samples.get(index).map(|sample| of[*sample as usize]);
+                group(end - 1) != group(*end)
+            };
+            members.ends = (1..=samples).filter(is_end).collect();
+            let sizes = (0..members.ends.len()).map(|unit| members.of(unit).len());
+            if sizes.max().is_some_and(|size| size > *largest as usize) {
+                return Err(PromiseError::GroupTooLarge { declared: *largest });
+            }
+        }
+        Ok(members)
+    }
+
+    /// Mean size of a unit in other data.
+    fn typical_size(&self) -> f64 {
+        match self {
+            Self::Samples => 1.0,
+            Self::Groups { largest, typical, .. } => typical.min(f64::from(*largest)),
+        }
+    }
+
     /// The units of the given samples, in the given order.
     fn subset(&self, samples: &[usize]) -> Self {
         match self {
@@ -139,7 +168,7 @@ impl Target {
     /// The promise that a passed test on a part of a data set makes; `missing` is the probability with which each device was missing.
     pub fn promise(&self, data: &str, part: &CalibrationPart, missing: f64) -> Promise {
         Promise {
-            kind: self.bound,
+            kind: self.bound.into(),
             policies: Vec::new(),
             loss: self.loss,
             confidence: self.confidence,
@@ -150,6 +179,7 @@ impl Target {
                 groups: part.units.groups(),
                 largest_group: part.units.largest(),
             },
+            answered: None,
         }
     }
 
@@ -164,15 +194,15 @@ impl Target {
         part: &CalibrationPart,
         seed: u64,
     ) -> Result<Option<usize>, PromiseError> {
-        let members = part.members()?;
+        let members = part.units.members(part.masks.first().map_or(0, Outcomes::len))?;
         let units = members.ends.len();
-        self.check(part, units as u64)?;
+        self.check(&part.units, part.masks.len(), units as u64)?;
         let order = Random::new(seed, &[units as u64]).permutation(units);
         let passes = |step: &&Step| match self.bound {
             Bound::Net => {
                 let losses =
                     order.iter().map(|unit| part.unit_loss(members.of(*unit as usize), &step.thresholds));
-                self.betting(part).passes(losses, self.spread(step, part))
+                self.betting(&part.units).passes(losses, self.spread(step, &part.units))
             }
             Bound::Losses => {
                 let lost = (0..part.masks[0].len())
@@ -196,12 +226,10 @@ impl Target {
         (room > 0.0).then_some((for_losses.ceil() as u64).max(least))
     }
 
-    fn check(&self, part: &CalibrationPart, found: u64) -> Result<(), PromiseError> {
-        let (least, unit) = match (&part.units, self.bound) {
+    fn check(&self, units: &Units, masks: usize, found: u64) -> Result<(), PromiseError> {
+        let (least, unit) = match (units, self.bound) {
             (Units::Groups { .. }, Bound::Losses) => return Err(PromiseError::GroupedLosses),
-            (Units::Samples, Bound::Losses) if part.masks.len() != 1 => {
-                return Err(PromiseError::SeveralMasks(part.masks.len()));
-            }
+            (Units::Samples, Bound::Losses) if masks != 1 => return Err(PromiseError::SeveralMasks(masks)),
             (Units::Samples, Bound::Losses | Bound::Net) => {
                 (binomial::least_samples(self.loss, self.delta()), "samples")
             }
@@ -209,26 +237,20 @@ impl Target {
                 (binomial::least_samples(self.loss, self.delta()), "groups")
             }
             (Units::Groups { of, .. }, Bound::Net) => {
-                (self.betting(part).least_units(of.len() as f64 / found.max(1) as f64), "groups")
+                (self.betting(units).least_units(of.len() as f64 / found.max(1) as f64), "groups")
             }
         };
         if found < least { Err(PromiseError::TooFew { found, least, unit }) } else { Ok(()) }
     }
 
-    fn betting(&self, part: &CalibrationPart) -> Betting {
-        let largest = match part.units {
-            Units::Samples => 1,
-            Units::Groups { largest, .. } => largest,
-        };
+    fn betting(&self, units: &Units) -> Betting {
+        let largest = units.largest().unwrap_or(1);
         Betting { budget: self.loss, delta: self.delta(), largest_unit: f64::from(largest) }
     }
 
     /// Variance of the gain of a unit as guessed from the validation part: as if all samples of a group were lost or won together.
-    fn spread(&self, step: &Step, part: &CalibrationPart) -> f64 {
-        let mean_size = match &part.units {
-            Units::Samples => 1.0,
-            Units::Groups { largest, typical, .. } => typical.min(f64::from(*largest)),
-        };
+    fn spread(&self, step: &Step, units: &Units) -> f64 {
+        let mean_size = units.typical_size();
         (step.lost + step.won).max(self.loss / 2.0) * mean_size * mean_size
     }
 }
@@ -257,24 +279,6 @@ impl CalibrationPart {
     pub fn subset(&self, samples: &[usize]) -> Self {
         let masks = self.masks.iter().map(|outcomes| outcomes.subset(samples)).collect();
         Self { masks, units: self.units.subset(samples) }
-    }
-
-    fn members(&self) -> Result<Members, PromiseError> {
-        let samples = self.masks.first().map_or(0, Outcomes::len);
-        let mut members = Members { samples: (0..samples as u32).collect(), ends: (1..=samples).collect() };
-        if let Units::Groups { of, largest, .. } = &self.units {
-            members.samples.sort_by_key(|sample| of[*sample as usize]);
-            let is_end = |end: &usize| {
-                let group = |index: usize| members.samples.get(index).map(|sample| of[*sample as usize]);
-                group(end - 1) != group(*end)
-            };
-            members.ends = (1..=samples).filter(is_end).collect();
-            let sizes = (0..members.ends.len()).map(|unit| members.of(unit).len());
-            if sizes.max().is_some_and(|size| size > *largest as usize) {
-                return Err(PromiseError::GroupTooLarge { declared: *largest });
-            }
-        }
-        Ok(members)
     }
 
     /// Loss of a unit; the loss of a sample is the mean over its masks.

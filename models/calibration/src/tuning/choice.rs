@@ -28,6 +28,9 @@ pub struct Targets {
     pub body_bytes: Option<f64>,
     /// Mean multiply-accumulates per sample.
     pub macs: Option<f64>,
+    /// Wrong ones among the answers given, in percent. On validation the exits before the last one alone give no more than so many; the least
+    /// confidence of the other answers is chosen after the setting ([`claims`](super::claims)).
+    pub wrong: Option<f64>,
 }
 
 /// A target that no setting of any network could keep.
@@ -36,6 +39,9 @@ pub enum TargetError {
     /// The loss is out of range, or NaN.
     #[error("--loss: expected points from {LEAST_LOSS_POINTS} to below 100, found {0}")]
     Loss(f64),
+    /// The share of wrong answers is out of range, or NaN.
+    #[error("--wrong: expected percent of the answers given from {LEAST_LOSS_POINTS} to 50, found {0}")]
+    Wrong(f64),
     /// The bytes are below the body bytes that every view sends even if all samples leave at the first exit.
     #[error(
         "--bytes: expected a finite number of at least {least}, the body bytes that every view sends though all samples leave at the first exit, found {found}"
@@ -127,6 +133,11 @@ impl Targets {
         }
     }
 
+    /// Whether there is a target.
+    pub fn has_any(&self) -> bool {
+        self.wrong.is_some() || !self.measures().is_empty()
+    }
+
     /// Measures with a target.
     pub fn measures(&self) -> Vec<Measure> {
         Measure::ALL.into_iter().filter(|measure| self.of(*measure).is_some()).collect()
@@ -138,6 +149,7 @@ impl Targets {
     /// [`TargetError`] of the first target that no setting could keep; NaN is such a target.
     pub fn check(&self, least_body_bytes: f64) -> Result<(), TargetError> {
         self.loss_points.map_or(Ok(()), check_loss)?;
+        self.wrong.map_or(Ok(()), check_wrong)?;
         match self.body_bytes {
             Some(found) if !is_possible(found, least_body_bytes) => {
                 Err(TargetError::Bytes { found, least: least_body_bytes })
@@ -166,6 +178,14 @@ impl Targets {
 /// [`TargetError::Loss`] for NaN or a loss out of range.
 pub fn check_loss(points: f64) -> Result<(), TargetError> {
     if (LEAST_LOSS_POINTS..100.0).contains(&points) { Ok(()) } else { Err(TargetError::Loss(points)) }
+}
+
+/// Checks a share of wrong answers in percent.
+///
+/// # Errors
+/// [`TargetError::Wrong`] for NaN or a share out of range.
+pub fn check_wrong(percent: f64) -> Result<(), TargetError> {
+    if (LEAST_LOSS_POINTS..=50.0).contains(&percent) { Ok(()) } else { Err(TargetError::Wrong(percent)) }
 }
 
 fn is_possible(found: f64, least: f64) -> bool {
@@ -213,7 +233,11 @@ impl Criteria {
     }
 
     fn keeping(&self, settings: &[Setting], kept: &[Measure]) -> Vec<usize> {
-        let keeps_all = |index: &usize| kept.iter().all(|measure| self.keeps(settings, *index, *measure));
+        let most_wrong = self.targets.wrong.map_or(f64::INFINITY, |percent| percent / 100.0);
+        let keeps_all = |index: &usize| {
+            settings[*index].figures.sure_wrong <= most_wrong
+                && kept.iter().all(|measure| self.keeps(settings, *index, *measure))
+        };
         (0..settings.len()).filter(keeps_all).collect()
     }
 

@@ -1,6 +1,6 @@
 //! The frontier: loss and cost of each step of a path on a part, without the steps that another step beats.
 
-use headwater_inference::policy::{Bound, Policy};
+use headwater_inference::policy::{Bound, NoAnswer, Policy};
 use serde::Serialize;
 
 use super::Fitted;
@@ -27,7 +27,7 @@ pub struct CostedPart<'a> {
 /// Loss and cost of a policy on a part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// Share of right answers.
+    /// Share of right answers among the samples that show a class, of which the next two are shares too.
     pub accuracy: f64,
     /// Share of samples with the last exit right and the given answer wrong.
     pub lost: f64,
@@ -36,6 +36,9 @@ pub struct Figures {
     /// Share of samples that leave at each exit; a sample without a view counts at the first exit.
     #[serde(flatten, with = "crate::by_exit::share")]
     pub left: ByExit<f64>,
+    /// Wrong answers of the exits before the last one, as a share of all answers given; answers to samples of nothing are wrong.
+    #[serde(skip)]
+    pub sure_wrong: f64,
     /// Mean costs.
     #[serde(skip)]
     pub mean: MeanCost,
@@ -84,12 +87,20 @@ impl CostedPart<'_> {
             won += u64::from(is_right && !is_last_right);
             *left.get_or_insert_with(answer.exit, u64::default) += 1;
         }
-        let share = |count: u64| count as f64 / samples.len().max(1) as f64;
+        let share = |count: u64, of: usize| count as f64 / of.max(1) as f64;
+        let shown = samples.len() - samples.of_nothing();
+        let is_given =
+            |sample: &usize| !samples.seen[*sample].is_empty() || policy.no_answer == NoAnswer::ClassPrior;
+        let given: Vec<usize> = (0..samples.len()).filter(is_given).collect();
+        let sure = given.iter().filter(|sample| answers[**sample].exit != last);
+        let sure_wrong =
+            sure.filter(|sample| answers[**sample].assessment.class != samples.labels[**sample]).count();
         Figures {
-            accuracy: share(right),
-            lost: share(lost),
-            won: share(won),
-            left: left.map(|_, count| share(*count)),
+            accuracy: share(right, shown),
+            lost: share(lost, shown),
+            won: share(won, shown),
+            left: left.map(|_, count| share(*count, samples.len())),
+            sure_wrong: share(sure_wrong as u64, given.len()),
             mean: cost.of_samples(logits, samples, &answers).into_iter().sum::<CostSum>().mean(),
         }
     }

@@ -36,6 +36,21 @@ impl LossLimit {
     }
 }
 
+/// The samples of a calibration part as independent units.
+///
+/// # Errors
+/// The reason why the samples allow no promise, in words; empty if there are no samples.
+pub fn independent_units(samples: &Samples) -> Result<Units, String> {
+    if samples.is_empty() {
+        return Err(String::new());
+    }
+    if samples.groups.is_empty() {
+        return Ok(Units::Samples);
+    }
+    Err("samples of the calibration part share scenes or objects; `headwater-train tune --largest-group N` promises over groups"
+        .to_owned())
+}
+
 impl Fitted {
     /// Tests the path on a calibration part. If there is no such part, for the reason given, or the part allows no promise, measures
     /// the loss on the part that the path was fitted on.
@@ -59,16 +74,10 @@ impl Fitted {
         logits: &PartLogits,
         samples: &Samples,
     ) -> Result<CalibrationPart, String> {
-        if samples.is_empty() {
-            return Err(String::new());
-        }
-        if !samples.groups.is_empty() {
-            return Err("samples of the calibration part share scenes or objects; `headwater-train tune \
-                        --largest-group N` promises over groups"
-                .to_owned());
-        }
-        let outcomes = Outcomes::of(logits, samples, &self.policy);
-        Ok(CalibrationPart { masks: vec![outcomes], units: Units::Samples })
+        let units = independent_units(samples)?;
+        let (logits, samples) = logits.with_class(samples);
+        let outcomes = Outcomes::of(&logits, &samples, &self.policy);
+        Ok(CalibrationPart { masks: vec![outcomes], units })
     }
 
     /// The policy of the last step within a limit, with a promise for the data set `data` if that step was tested.

@@ -36,7 +36,7 @@ pub enum FittedPart {
 impl ThresholdOrigin {
     /// The origin of thresholds from the samples of a part, at the last step within a limit.
     pub fn new(part: FittedPart, samples: &Samples, fitted: &Fitted, limit: &LossLimit) -> Self {
-        let (count, groups) = (samples.len(), samples.group_count());
+        let (count, groups) = (samples.len() - samples.of_nothing(), samples.group_count_with_class());
         let (kind, of) = match part {
             FittedPart::Validation => ("logits", "validation"),
             FittedPart::OutOfFold => ("out-of-fold logits", "training"),

@@ -9,7 +9,7 @@ use headwater_protocol::SlotSet;
 use super::splits::Pool;
 use super::*;
 use crate::account::PartReport;
-use crate::data::AbsentView;
+use crate::data::{AbsentView, Pixels};
 use crate::promise::by_missing::{MissingRange, Paths};
 use crate::random::Random;
 
@@ -41,7 +41,7 @@ fn three_exit_part(samples: &[(f32, bool, bool)], edge: &[(f32, bool)]) -> (Part
         labels: samples.iter().map(|(_, right, _)| u16::from(!right)).collect(),
         groups: Vec::new(),
         seen: vec![SlotSet::first(1); count],
-        pixels: vec![0; count],
+        pixels: Pixels::default(),
         absent: AbsentView::Absent,
         part_indices: Vec::new(),
     };
@@ -106,6 +106,31 @@ fn a_temperature_corrects_logits_that_are_too_sure() {
     let temperature = super::temperature(&logits.exits[Exit::LOCAL], &samples).unwrap().get();
     let confidence = 1.0 / (1.0 + (-10.0 / temperature).exp());
     assert!((confidence - 0.75).abs() < 0.01, "three of four are right, confidence {confidence}");
+}
+
+/// Temperature of `local` on samples with equal margins, of which every `wrong`th is wrong.
+fn fitted_temperature(count: usize, margin: f32, wrong: usize) -> f32 {
+    let rows: Vec<_> = (0..count).map(|i| (margin, i % wrong != wrong - 1, true)).collect();
+    let (logits, samples) = two_exit_part(&rows);
+    super::temperature(&logits.exits[Exit::LOCAL], &samples).unwrap().get()
+}
+
+#[test]
+fn at_a_thousand_samples_the_prior_moves_a_temperature_by_less_than_a_percent() {
+    for (margin, wrong) in [(10.0f32, 4), (10.0, 10), (10.0, 100), (1.0, 10), (1.0, 100)] {
+        // Without the prior, the confidence is the share of right answers.
+        let expected = margin / ((wrong - 1) as f32).ln();
+        let found = fitted_temperature(1000, margin, wrong);
+        assert!((found / expected - 1.0).abs() < 0.01, "{wrong}: {found}, expected {expected}");
+    }
+}
+
+#[test]
+fn a_part_without_a_wrong_answer_drives_no_temperature_to_its_bound() {
+    for count in [10, 100, 1000] {
+        let found = fitted_temperature(count, 5.0, usize::MAX);
+        assert!((0.3..3.0).contains(&found), "{count} samples: {found}");
+    }
 }
 
 /// Margins fall from sample to sample at both exits. `local` is wrong on every sixteenth sample, `edge` on every twelfth, the cloud on

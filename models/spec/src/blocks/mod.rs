@@ -97,7 +97,7 @@ kinds! {
     Convp("convp", ConvpSpec),
     /// Float convolution, batch norm or bias, relu or nothing.
     Conv("conv", ConvSpec),
-    /// Max pool.
+    /// Max pool or average pool.
     Pool("pool", PoolSpec),
     /// Fully connected layer over the flattened input.
     Fc("fc", FcSpec),
@@ -187,14 +187,17 @@ impl BlockMisfit {
     }
 }
 
+/// Largest side of a window, and largest stride.
+const MAX_SIDE: usize = 64;
+
 /// Number of positions of a window over a map, `[rows, columns]`; an error if the window does not fit the map.
 fn slide(window: Window, [_, h, w]: [usize; 3]) -> Result<[usize; 2], BlockMisfit> {
     let Window { kernel, stride, pad } = window;
-    if !(1..=64).contains(&kernel) {
-        return Err(BlockMisfit::new("a window of 1 to 64", &kernel));
+    if !(1..=MAX_SIDE).contains(&kernel) {
+        return Err(BlockMisfit::new(format!("a window of 1 to {MAX_SIDE}"), &kernel));
     }
-    if !(1..=64).contains(&stride) {
-        return Err(BlockMisfit::new("a stride of 1 to 64", &stride));
+    if !(1..=MAX_SIDE).contains(&stride) {
+        return Err(BlockMisfit::new(format!("a stride of 1 to {MAX_SIDE}"), &stride));
     }
     if pad >= kernel {
         return Err(BlockMisfit::new(format!("a padding below the window's side {kernel}"), &pad));

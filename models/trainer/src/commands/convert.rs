@@ -64,7 +64,7 @@ impl Convert {
         {
             return usage(format!(
                 "{}: expected a camera that sees each sample, since others have no file (--strict), found none for sample {index} of {}",
-                self.dataset.data_dir.display(),
+                self.dataset.folder().display(),
                 part.name()
             ));
         }

@@ -1,28 +1,34 @@
 //! The arguments for a data set.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use clap::Args;
-use headwater_calibration::data::{Parts, Samples, load};
+use headwater_calibration::data::{Parts, Samples};
 use headwater_inference::bundle::Bundle;
-use headwater_samples::catalogue::{self, CATALOGUE};
-use headwater_samples::data_set::{Leaks, Omissions, OpenOptions};
+use headwater_inference::manifest::Preprocessing;
+use headwater_samples::catalogue;
+use headwater_samples::data_set::{Framings, Leaks, Omissions, OpenOptions};
 use headwater_samples::split::{Shares, Split};
 use headwater_samples::{Part, Shape};
-use headwater_spec::Spec;
+use headwater_spec::{Spec, Unlabelled};
 
 use super::output::print_error;
+use super::views::ViewPlace;
 use super::{Failure, usage};
 
 /// Arguments for a data set.
 #[derive(Args)]
 pub(crate) struct Dataset {
     /// Data set, one of the following.
-    #[arg(long, value_name = "NAME", default_value = CATALOGUE[0].name, help = format!("Data set:\n{}", catalogue::help()))]
-    pub(crate) data: String,
-    /// Folder with the files of the data set, as listed under --data and in docs/data.md.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data_dir: PathBuf,
+    #[arg(long, value_name = "NAME|DIR", help = help())]
+    data: Option<String>,
+    /// Folder or .tar.gz with the files of the data set, as listed under --data and in docs/data.md.
+    #[arg(long, value_name = "DIR", required_unless_present = "data")]
+    data_dir: Option<PathBuf>,
+    /// Name of the data set as its files tell it, or why they do not; unset until the name is asked for.
+    #[arg(skip)]
+    told: OnceLock<Result<&'static str, String>>,
     /// Accept data whose parts share an image or a group, with a warning: results on test are then better than on new data. Such data is
     /// refused otherwise.
     #[arg(long)]
@@ -46,35 +52,70 @@ pub(crate) struct Dataset {
     /// data set, and carry the seed in its name.
     #[arg(long, value_name = "N")]
     view_seed: Option<u64>,
+    #[command(flatten)]
+    views: ViewPlace,
+}
+
+/// Help text of `--data`.
+fn help() -> String {
+    let first = "Data set by its name, or its folder, which then tells the name by its files, as --data-dir alone does:";
+    format!("{first}\n{}", catalogue::help())
 }
 
 impl Dataset {
+    /// Folder or archive of the data set.
+    pub(crate) fn folder(&self) -> &Path {
+        let alone = self.data.as_deref().map(Path::new);
+        self.data_dir.as_deref().or(alone).unwrap_or(Path::new("."))
+    }
+
+    /// Name of the data set, for messages and the identity of a run; of files that tell none, words that say so.
+    pub(crate) fn name(&self) -> &str {
+        self.named().unwrap_or("unknown data")
+    }
+
+    /// Name of the data set: that of the arguments, else that which the files tell.
+    fn named(&self) -> Result<&str, &str> {
+        if let (Some(name), Some(_)) = (&self.data, &self.data_dir) {
+            return Ok(name);
+        }
+        let told = self.told.get_or_init(|| {
+            let folder = self.folder();
+            if !folder.exists() && self.data.as_deref().is_some_and(|name| catalogue::find(name).is_some()) {
+                return Err(format!(
+                    "--data {}: expected --data-dir with it, the folder of its files, found none",
+                    folder.display()
+                ));
+            }
+            let name = catalogue::detect(folder).map_err(|error| error.to_string())?;
+            print_error(&format!("{}: read as --data {name}, told by its files", folder.display()));
+            Ok(name)
+        });
+        match told {
+            Ok(name) => Ok(name),
+            Err(why) => Err(why),
+        }
+    }
+
     /// Opens the data set and prints its notes on stderr.
-    pub(crate) fn open(&self, options: OpenOptions) -> Result<Parts, Failure> {
+    pub(crate) fn open(&self, options: OpenOptions<'_>) -> Result<Parts, Failure> {
         let leaks = if self.allow_leaks { Leaks::Allowed } else { Leaks::Refused };
         let omissions = if self.strict { Omissions::Refused } else { Omissions::Noted };
         let (fold, view_seed) = (self.fold, self.view_seed);
         let options = OpenOptions { leaks, omissions, split: self.split(), fold, view_seed, ..options };
-        let parts = load(&self.data, &self.data_dir, options).map_err(Failure::usage)?;
-        for note in parts.data.notes() {
-            print_error(&format!("warning: {}: {note}", self.data));
-        }
-        Ok(parts)
+        let name = self.named().or_else(usage)?;
+        self.views.open((name, self.folder()), options)
     }
 
-    /// Opens the data set in the shape `[channels, height, width]`, for that many slots.
-    pub(crate) fn open_shaped(&self, shape: [usize; 3], slots: usize) -> Result<Parts, Failure> {
-        let [channels, height, width] = shape;
-        let shape = Some(Shape { channels, height, width });
-        self.open(OpenOptions { shape, slots: Some(slots), ..OpenOptions::default() })
+    /// Opens the data set for that many slots, with the views of a network.
+    pub(crate) fn open_for_views(&self, view: &Preprocessing, slots: usize) -> Result<Parts, Failure> {
+        self.open(OpenOptions { slots: Some(slots), ..options_of(view) })
     }
 
     /// Opens the data set for the network of a bundle, which `file` names in messages, and checks slots and classes.
     pub(crate) fn open_for_bundle(&self, bundle: &Bundle, file: &Path) -> Result<Parts, Failure> {
         let manifest = bundle.manifest();
-        let view = &manifest.preprocessing;
-        let shape = [view.channels, view.height, view.width].map(|side| side as usize);
-        let parts = self.open_shaped(shape, usize::from(manifest.slots))?;
+        let parts = self.open_for_views(&manifest.preprocessing, usize::from(manifest.slots))?;
         if manifest.labels != parts.data.labels() || usize::from(manifest.slots) != parts.slots {
             return usage(format!(
                 "{}: expected a network of {} slots and classes {:?} as in the data, found {} slots and {:?}",
@@ -101,7 +142,7 @@ impl Dataset {
         if samples.is_empty() {
             return usage(format!(
                 "--part {part}: expected samples, found none: {} has no such part",
-                self.data
+                self.name()
             ));
         }
         Ok(samples)
@@ -120,23 +161,24 @@ impl Dataset {
         let split = self.split().map(|Split { shares, seed }| format!(", split {shares} by seed {seed}"));
         let fold = self.fold.map(|fold| format!(", fold {fold}"));
         let views = self.view_seed.map(|seed| format!(", views of seed {seed}"));
-        let parts = [Some(self.data.clone()), split, fold, views];
+        let parts = [Some(self.name().to_owned()), split, fold, views];
         parts.into_iter().flatten().collect()
     }
 
     /// The arguments that open the same data again, for a command line in a message.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let number = |flag: &str, value: Option<u64>| {
-            value.map_or_else(Vec::new, |value| vec![flag.to_owned(), value.to_string()])
+        let option = |flag: &str, value: Option<String>| {
+            value.map_or_else(Vec::new, |value| vec![flag.to_owned(), value])
         };
-        let folder = self.data_dir.display().to_string();
-        let mut all = vec!["--data".to_owned(), self.data.clone(), "--data-dir".to_owned(), folder];
+        let mut all = option("--data", self.data.clone());
+        all.extend(option("--data-dir", self.data_dir.as_ref().map(|folder| folder.display().to_string())));
         all.extend(self.allow_leaks.then(|| "--allow-leaks".to_owned()));
         all.extend(self.strict.then(|| "--strict".to_owned()));
-        all.extend(self.split.iter().flat_map(|shares| ["--split".to_owned(), shares.to_string()]));
-        all.extend(number("--split-seed", self.split_seed));
-        all.extend(number("--fold", self.fold.map(|fold| fold as u64)));
-        all.extend(number("--view-seed", self.view_seed));
+        all.extend(option("--split", self.split.map(|shares| shares.to_string())));
+        all.extend(option("--split-seed", self.split_seed.map(|seed| seed.to_string())));
+        all.extend(option("--fold", self.fold.map(|fold| fold.to_string())));
+        all.extend(option("--view-seed", self.view_seed.map(|seed| seed.to_string())));
+        all.extend(self.views.arguments());
         all
     }
 
@@ -149,25 +191,49 @@ impl Dataset {
 
     /// Opens the data set for a network, and checks slots, shape and classes.
     pub(crate) fn open_for(&self, spec: &Spec) -> Result<Parts, Failure> {
-        let parts = self.open_shaped(spec.network.view(), spec.network.slots())?;
-        let mistakes = [
-            ("device.count", spec.network.slots().to_string(), parts.slots.to_string()),
-            ("device.input", format!("{:?}", spec.network.view()), format!("{:?}", parts.shape())),
-            (
-                "network.labels",
-                format!("{:?}", spec.network.network.labels.get_ref()),
-                format!("{:?}", parts.data.labels()),
-            ),
-        ];
-        let wrong = mistakes.iter().filter(|(_, spec, data)| spec != data);
-        let wrong: Vec<String> = wrong
-            .map(|(key, spec, data)| format!("{key}: expected {data} as in the data, found {spec}"))
-            .collect();
-        if wrong.is_empty() {
-            return Ok(parts);
-        }
-        usage(format!("{}: {}", spec.file.display(), wrong.join("; ")))
+        let parts = self.open_for_views(&spec.network.preprocessing(), spec.network.slots())?;
+        check_fits(spec, &parts)?;
+        Ok(parts)
     }
+
+    /// Reads a spec. One without labels gets those of the data, which is then open.
+    pub(crate) fn read_spec(&self, file: &Path) -> Result<(Spec, Option<Parts>), Failure> {
+        let Some(Unlabelled { view, slots }) = Spec::without_labels(file).map_err(Failure::usage)? else {
+            return Ok((Spec::read(file).map_err(Failure::usage)?, None));
+        };
+        let parts = self.open_for_views(&view, slots)?;
+        let spec = Spec::read_with_labels(file, &parts.data.labels()).map_err(Failure::usage)?;
+        check_fits(&spec, &parts)?;
+        Ok((spec, Some(parts)))
+    }
+}
+
+/// Options for the views of a network: shape, regions and fit.
+pub(crate) fn options_of(view: &Preprocessing) -> OpenOptions<'_> {
+    let [channels, height, width] = [view.channels, view.height, view.width].map(|side| side as usize);
+    let framings = Framings { regions: &view.regions, fit: view.fit.unwrap_or_default() };
+    OpenOptions { shape: Some(Shape { channels, height, width }), framings, ..OpenOptions::default() }
+}
+
+/// Refuses data of other slots, another shape or other classes than those of a network.
+fn check_fits(spec: &Spec, parts: &Parts) -> Result<(), Failure> {
+    let mistakes = [
+        ("device.count", spec.network.slots().to_string(), parts.slots.to_string()),
+        ("device.input", format!("{:?}", spec.network.view()), format!("{:?}", parts.shape())),
+        (
+            "network.labels",
+            format!("{:?}", spec.network.network.labels.get_ref()),
+            format!("{:?}", parts.data.labels()),
+        ),
+    ];
+    let wrong = mistakes.iter().filter(|(_, spec, data)| spec != data);
+    let wrong: Vec<String> = wrong
+        .map(|(key, spec, data)| format!("{key}: expected {data} as in the data, found {spec}"))
+        .collect();
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    usage(format!("{}: {}", spec.file.display(), wrong.join("; ")))
 }
 
 /// Names of the parts on the command line.

@@ -6,20 +6,23 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use headwater_calibration::account::PartReport;
+use headwater_calibration::by_class::ClassReport;
 use headwater_calibration::evaluation::bundle_logits;
 use headwater_inference::cost::DeviceBody;
 use headwater_inference::engine::TractEngine;
+use headwater_samples::Part;
 
 use super::dataset::{Dataset, PARTS};
 use super::kept_apart::learnt_samples_warning;
 use super::output::{print, print_error};
+use super::saved::Saved;
 use super::{Failure, open_bundle, part_report, print_json};
 
 /// Arguments of `eval`.
 #[derive(Args)]
 pub(crate) struct Eval {
-    /// Bundle to measure.
-    #[arg(value_name = "BUNDLE")]
+    /// Bundle to measure, or run folder with its bundle.
+    #[arg(value_name = "RUN|BUNDLE")]
     bundle: PathBuf,
     #[command(flatten)]
     dataset: Dataset,
@@ -36,24 +39,31 @@ pub(crate) struct Eval {
 
 impl Eval {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let bundle = open_bundle(&self.bundle)?;
+        let file = Saved::open(&self.bundle).bundle_file()?;
+        let bundle = open_bundle(&file)?;
         let manifest = bundle.manifest();
-        let parts = self.dataset.open_for_bundle(&bundle, &self.bundle)?;
-        let warning = learnt_samples_warning(&bundle, &self.bundle, &self.dataset);
+        let parts = self.dataset.open_for_bundle(&bundle, &file)?;
+        let warning = learnt_samples_warning(&bundle, &file, &self.dataset);
         warning.iter().for_each(|warning| print_error(&format!("warning: {warning}")));
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let samples = self.dataset.samples(&parts, &self.part, self.limit.map(NonZero::get), threads)?;
         let logits = bundle_logits(&bundle, &TractEngine, &samples)
-            .with_context(|| format!("running {}", self.bundle.display()))?;
+            .with_context(|| format!("running {}", file.display()))?;
+        samples.check_read()?;
         let body = DeviceBody::of(manifest);
         let report = PartReport::of(&logits, &samples, &manifest.class_prior, bundle.policy(), body);
+        let part = Part::named(&self.part).unwrap_or(Part::Test);
+        let by_class =
+            ClassReport::of(&logits, &samples, &manifest.class_prior, bundle.policy(), &manifest.labels);
+        let by_class = by_class.with_files(&parts, part);
         if self.json {
             let mut value = serde_json::json!(report);
             value["part"] = self.part.as_str().into();
+            value["by_class"] = serde_json::json!(by_class);
             value["warning"] = serde_json::json!(warning);
             value["network_id"] = bundle.network_id().to_string().into();
             return print_json(&value);
         }
-        print(&part_report::lines(&self.part, &report))
+        print(&(part_report::lines(&self.part, &report) + &part_report::by_class(&self.part, &by_class)))
     }
 }

@@ -5,32 +5,53 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use headwater_calibration::number_file::write_whole;
+use headwater_inference::bundle::Bundle;
 use headwater_training::run::{EvaluationParts, out_of_fold};
 use headwater_training::scale_out::Alone;
+use headwater_training::training_weights;
 
 use super::dataset::Dataset;
+use super::measured::Measured;
 use super::output::print;
-use super::saved::Saved;
-use super::train::{export, folds};
-use super::{Failure, part_report, usage};
+use super::saved::{Saved, TrainedRun};
+use super::train::folds;
+use super::{Failure, usage};
 
 /// Arguments of `export`.
 #[derive(Args)]
 pub(crate) struct Export {
-    /// Run folder, finished or not: the newest checkpoint is exported.
-    #[arg(value_name = "RUN")]
+    /// Run folder, finished or not: the newest checkpoint is exported, or the best epoch so far where the recipe asks for it. A run that takes its
+    /// thresholds from folds must have finished: they are trained after its last epoch. Or a bundle that was
+    /// exported --with-training-weights: its thresholds are chosen anew, and it keeps these weights.
+    #[arg(value_name = "RUN|BUNDLE")]
     run: PathBuf,
-    /// File of the bundle; `RUN/bundle.hwb` is written too.
+    /// File of the bundle, beside `RUN/bundle.hwb`. Needed with BUNDLE, which is not overwritten unasked.
     #[arg(long, value_name = "FILE")]
-    out: PathBuf,
+    out: Option<PathBuf>,
+    /// Put the weights as trained into the bundle, for `train --init`, `parity` and `export` where the run folder is not at hand. No tier
+    /// reads them; the bundle grows by four bytes for each parameter.
+    #[arg(long)]
+    with_training_weights: bool,
     #[command(flatten)]
     dataset: Dataset,
 }
 
 impl Export {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let Saved { folder, experiment, mut checkpoint } = Saved::open(&self.run)?;
-        let _lock = folder.lock().map_err(Failure::usage)?;
+        let saved = Saved::open(&self.run);
+        let out = match (&saved, &self.out) {
+            (_, Some(out)) => out.clone(),
+            (Saved::Run(folder), None) => folder.file("bundle.hwb"),
+            (Saved::Bundle(file), None) => {
+                return usage(format!(
+                    "{}: expected --out with a bundle, the file for the one with new thresholds, found none",
+                    file.display()
+                ));
+            }
+        };
+        let TrainedRun { experiment, mut checkpoint } = saved.trained()?;
+        let folder = saved.folder();
+        let _lock = saved.lock()?;
         let (expected, found) = (&experiment.info.data, self.dataset.identity());
         if *expected != found {
             return usage(format!(
@@ -39,19 +60,27 @@ impl Export {
                 self.run.display()
             ));
         }
-        let parts = self.dataset.open_for(&experiment.network.spec)?;
-        if folds(&experiment, &parts).is_some() && !out_of_fold::is_in(&folder) {
+        let data = self.dataset.open_for(&experiment.network.spec)?;
+        if folds(&experiment, &data).is_some() && !out_of_fold::is_in(&folder) {
             return usage(format!(
-                "{}: expected out-of-fold.hwlogits, from which this run takes its thresholds, found none; give its `headwater-train train` again",
+                "{}: expected out-of-fold.hwlogits, from which this run takes its thresholds, found none; give the run folder, or its `headwater-train train` again",
                 self.run.display()
             ));
         }
-        let data = (&parts, self.dataset.identity());
-        let parts = EvaluationParts::load(&folder, &experiment, &Alone, &mut checkpoint.state, data)?;
-        let finished = export(&folder, &experiment, &checkpoint, &parts)?;
-        write_whole(&self.out, &finished.exported.bytes)
-            .with_context(|| format!("writing {}", self.out.display()))?;
-        let figures = part_report::both(&finished);
-        print(&format!("{figures}{}: {} bytes\n", self.out.display(), finished.exported.bytes.len()))
+        let named = (&data, self.dataset.identity());
+        let parts = EvaluationParts::load(&folder, &experiment, &Alone, &mut checkpoint.state, named)?;
+        let mut measured = Measured::of(&experiment, &checkpoint, &parts, &data)?;
+        if let Saved::Run(folder) = &saved {
+            measured = measured.write(folder)?;
+        }
+        let mut bytes = measured.finished.exported.bytes.clone();
+        if self.with_training_weights || matches!(saved, Saved::Bundle(_)) {
+            let weights = training_weights::encode(&experiment, &checkpoint).context("training weights")?;
+            bytes = Bundle::from_bytes(&bytes)?.with_training_weights(&weights)?;
+        }
+        write_whole(&out, &bytes).with_context(|| format!("writing {}", out.display()))?;
+        print(&format!("{}{}: {} bytes\n", measured.figures(), out.display(), bytes.len()))?;
+        measured.print_warnings();
+        Ok(())
     }
 }

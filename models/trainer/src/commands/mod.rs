@@ -6,9 +6,12 @@ mod convert;
 mod dataset;
 mod eval;
 mod export;
+mod init;
 mod kept_apart;
+mod measured;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod new;
 mod output;
 mod output_files;
 mod parity;
@@ -19,8 +22,10 @@ mod saved;
 mod single_camera;
 #[cfg(feature = "experiments")]
 mod table;
+mod target;
 mod train;
 mod tune;
+mod views;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -34,20 +39,25 @@ use output::{print, print_error};
 
 const EXAMPLES: &str = "\
 Examples:
+  Your own photos, in folders by class: write spec and recipe for them, each line with its reason, or train at once:
+    headwater-train new --data photos
+    headwater-train train --data photos
   Train the shipped network (about a quarter of an hour on two cores) and look at it:
-    headwater-train train --network models/networks/ddnn-c.toml --data-dir \"$HEADWATER_DATA/fashion-mnist\"
-    headwater-train eval runs/ddnn-c/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --part test --json
+    headwater-train train --network models/networks/ddnn-c.toml --data fashion-6cam --data-dir \"$HEADWATER_DATA/fashion-mnist\"
+    headwater-train eval runs/ddnn-c/bundle.hwb --data fashion-6cam --data-dir \"$HEADWATER_DATA/fashion-mnist\" --part test --json
   A killed run resumes, and ends with the same weights, when the same command is given again.
   Compare packed sections and ONNX with the trained network, sample by sample:
-    headwater-train parity runs/ddnn-c --data-dir \"$HEADWATER_DATA/fashion-mnist\"
+    headwater-train parity runs/ddnn-c --data fashion-6cam --data-dir \"$HEADWATER_DATA/fashion-mnist\"
   Choose thresholds that send at most 16 bytes per device and sample and lose at most half a point, and list what else can be had:
-    headwater-train tune runs/ddnn-c/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --loss 0.5 --bytes 16 --frontier frontier.json
+    headwater-train tune runs/ddnn-c/bundle.hwb --data fashion-6cam --data-dir \"$HEADWATER_DATA/fashion-mnist\" --loss 0.5 --bytes 16 --frontier frontier.json
+  Begin with what a network has learnt on other photos, and keep its first block:
+    headwater-train train --network mine.toml --data photos --init runs/before --freeze device.0 --epochs 20
   Measure how hard the data set is for one camera alone:
-    headwater-train single-camera --data-dir \"$HEADWATER_DATA/fashion-mnist\"
+    headwater-train single-camera --data fashion-6cam --data-dir \"$HEADWATER_DATA/fashion-mnist\"
   Train what is missing of an experiment, and write docs/results/street-ddnn.md:
     headwater-train table experiments/street-ddnn.toml --data-root \"$HEADWATER_DATA\"
   Write a data set as folders of images:
-    headwater-train convert --data eth80 --data-dir \"$HEADWATER_DATA/eth80\" --out eth80-images
+    headwater-train convert --data \"$HEADWATER_DATA/eth80\" --out eth80-images
 
 Exit codes: 0 done, 1 failed, 2 bad usage, spec, recipe or data folder.";
 
@@ -61,6 +71,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Look at a data set, and write a spec and a recipe that fit it, each line with its reason.
+    New(new::New),
     /// Train a network: one loss over every exit, thresholds from the validation part, a bundle at the end.
     Train(train::Train),
     /// Measure a bundle on a part of the data, as run by the tiers.
@@ -84,6 +96,7 @@ enum Command {
 pub(crate) fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
+        Command::New(command) => command.run(),
         Command::Train(command) => command.run(),
         Command::Eval(command) => command.run(),
         Command::Tune(command) => command.run(),

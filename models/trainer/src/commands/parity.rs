@@ -11,14 +11,14 @@ use headwater_training::export::parity::{COMPARED_SAMPLES, Parity, Reference};
 
 use super::dataset::{Dataset, PARTS};
 use super::output::print;
-use super::saved::Saved;
+use super::saved::{Saved, TrainedRun};
 use super::{Failure, open_bundle, print_json};
 
 /// Arguments of `parity`.
 #[derive(Args)]
 pub(crate) struct Compare {
-    /// Run folder with a bundle.
-    #[arg(value_name = "RUN")]
+    /// Run folder with a bundle, or bundle that was exported --with-training-weights.
+    #[arg(value_name = "RUN|BUNDLE")]
     run: PathBuf,
     #[command(flatten)]
     dataset: Dataset,
@@ -35,8 +35,9 @@ pub(crate) struct Compare {
 
 impl Compare {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let Saved { folder, experiment, mut checkpoint } = Saved::open(&self.run)?;
-        let bundle = open_bundle(&folder.file("bundle.hwb"))?;
+        let saved = Saved::open(&self.run);
+        let TrainedRun { experiment, mut checkpoint } = saved.trained()?;
+        let bundle = open_bundle(&saved.bundle_file()?)?;
         checkpoint.state.coding = WireCoding::of_bundle(&bundle)?;
         let parts = self.dataset.open_for(&experiment.network.spec)?;
         let (limit, threads) = (self.limit.map(NonZero::get), experiment.recipe.workers);
@@ -48,8 +49,9 @@ impl Compare {
         if is_packed {
             engines.push((&packed, Parity::default()));
         }
-        for start in (0..samples.len()).step_by(COMPARED_SAMPLES) {
-            let range = start..samples.len().min(start + COMPARED_SAMPLES);
+        let most = samples.chunk(COMPARED_SAMPLES);
+        for start in (0..samples.len()).step_by(most) {
+            let range = start..samples.len().min(start + most);
             let reference = Reference::new(&network, &samples, range);
             for (engine, parity) in &mut engines {
                 let mut found = reference.compare_devices(&bundle, *engine)?;
@@ -59,6 +61,7 @@ impl Compare {
                 *parity = found.and(parity);
             }
         }
+        samples.check_read()?;
         let found: Vec<&Parity> = engines.iter().map(|(_, parity)| parity).collect();
         if self.json {
             return print_json(&found);

@@ -43,8 +43,8 @@ pub(super) fn shards(
 
 /// Refuses networks whose messages are larger than MPI counts.
 pub(super) fn check_size(experiment: &Experiment) -> Result<(), Failure> {
-    // Per parameter, a checkpoint and the state of a rank have four numbers, and a step has one number for each thread.
-    let numbers = experiment.recipe.workers.max(4);
+    // Per parameter, a checkpoint with its best epoch has five numbers, and a step has one number for each thread.
+    let numbers = experiment.recipe.workers.max(5);
     let (most, found) = (LARGEST_MESSAGE / (numbers * 4), experiment.network.layout.parameter_count());
     if found <= most {
         return Ok(());

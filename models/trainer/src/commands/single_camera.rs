@@ -53,6 +53,7 @@ impl SingleCamera {
             ));
             results.push(result);
         }
+        parts.check_read()?;
         if self.json {
             return print_json(&results);
         }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
-use headwater_calibration::data::{AbsentView, Parts, load};
+use headwater_calibration::data::{AbsentView, Parts};
 use headwater_calibration::number_file::write_whole;
 use headwater_experiments::figures::RunFigures;
 use headwater_experiments::page::{Origin, page};
@@ -15,7 +15,6 @@ use headwater_experiments::plan::{Plan, Run};
 use headwater_experiments::run::{LoadedParts, complete, groups, is_done, read};
 use headwater_experiments::simple::{SimpleAnswers, by_presence_pattern, nearest_neighbours};
 use headwater_protocol::Slot;
-use headwater_samples::Shape;
 use headwater_samples::data_set::OpenOptions;
 use headwater_training::joint::Event;
 use headwater_training::recipe::Recipe;
@@ -23,9 +22,11 @@ use headwater_training::run::lock;
 use headwater_training::single_camera::{plain_network, single_camera};
 use parking_lot::Mutex;
 
+use super::dataset::options_of;
 use super::output::{print, print_error};
 use super::progress::StatusLine;
 use super::train::commit;
+use super::views::ViewPlace;
 use super::{Failure, print_json, usage};
 
 /// Arguments of `table`.
@@ -47,6 +48,8 @@ pub(crate) struct Table {
     /// Runs at the same time, each on the workers of its recipe; as many as the processor has room for when left out. The results are the same.
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
+    #[command(flatten)]
+    views: ViewPlace,
     /// Print the figures of every run as one JSON array.
     #[arg(long)]
     json: bool,
@@ -149,17 +152,18 @@ impl Table {
 
     /// The data of a fold, checked against the networks.
     fn open(&self, plan: &Plan, fold: Option<usize>) -> Result<Parts, Failure> {
-        let network = &plan.rows[0].spec.network;
-        let [channels, height, width] = network.view();
-        let shape = Some(Shape { channels, height, width });
-        let options = OpenOptions { shape, slots: Some(network.slots()), fold, ..OpenOptions::default() };
-        let parts =
-            load(&plan.data.name, &self.data_root.join(&plan.data.path), options).map_err(Failure::usage)?;
-        for note in parts.data.notes() {
-            print_error(&format!("warning: {}: {note}", plan.data.name));
-        }
+        let (view, slots) = (plan.rows[0].spec.network.preprocessing(), plan.rows[0].spec.network.slots());
+        let options = OpenOptions { slots: Some(slots), fold, ..options_of(&view) };
+        let parts = self.views.open((&plan.data.name, &self.data_root.join(&plan.data.path)), options)?;
         for row in &plan.rows {
             let network = &row.spec.network;
+            let of_row = network.preprocessing();
+            if (of_row.fit, &of_row.regions) != (view.fit, &view.regions) {
+                return usage(format!(
+                    "row {:?}: expected device.fit and device.regions as in the first row, found others: the rows share their views",
+                    row.name
+                ));
+            }
             let found = (network.slots(), network.view(), network.network.labels.get_ref().clone());
             let expected = (parts.slots, parts.shape(), parts.data.labels());
             if found != expected {
@@ -193,6 +197,9 @@ impl Table {
             network.view(),
             network.slots()
         );
+        let view = network.preprocessing();
+        let is_framed = view.fit.is_some() || !view.regions.is_empty();
+        let asked = if is_framed { format!("{asked}, {:?} {:?}", view.fit, view.regions) } else { asked };
         let file =
             folder.join(fold.map_or("simple.json".to_owned(), |fold| format!("simple-fold-{fold}.json")));
         let stored = std::fs::read(&file).ok();

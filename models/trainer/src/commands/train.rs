@@ -11,28 +11,31 @@ use clap::Args;
 use headwater_calibration::data::{Parts, fingerprint_of_all};
 use headwater_samples::Part;
 use headwater_spec::Spec;
-use headwater_training::checkpoint::Checkpoint;
 use headwater_training::experiment::{Experiment, RunInfo};
 use headwater_training::memory;
 use headwater_training::recipe::Recipe;
-use headwater_training::run::{EvaluationParts, Finished, Folds, OtherParts, RunFolder, finish, out_of_fold};
+use headwater_training::run::{EvaluationParts, Folds, OtherParts, RunFolder, out_of_fold};
 use headwater_training::scale_out::{Alone, Communicator};
+use headwater_training::untrained;
 
 use super::dataset::Dataset;
+use super::init::Init;
+use super::measured::Measured;
 use super::output::{print, quoted};
-use super::progress::Reporter;
+use super::progress::{Reporter, StatusLine};
 use super::ranks::{check_rows, check_size, shards};
-use super::{Failure, part_report, print_json, usage};
+use super::{Failure, message_of, new, print_json, usage};
 
 /// Arguments of `train`.
 #[derive(Args)]
 pub(crate) struct Train {
-    /// Network spec (TOML): configuration, devices, blocks, exits, edges, cloud; see models/networks/.
+    /// Network spec (TOML): configuration, devices, blocks, exits, edges, cloud; see models/networks/. Without it spec and recipe are chosen from the
+    /// data, as by `headwater-train new`, which writes them for editing.
     #[arg(long, value_name = "FILE")]
-    network: PathBuf,
+    network: Option<PathBuf>,
     #[command(flatten)]
     dataset: Dataset,
-    /// Recipe (TOML); models/recipes/default.toml when left out. docs/recipes.md explains every key.
+    /// Recipe (TOML); models/recipes/default.toml when left out beside --network. docs/recipes.md explains every key.
     #[arg(long, value_name = "FILE")]
     recipe: Option<PathBuf>,
     /// Run folder; `runs/NAME` with the name of the network when left out. An unfinished run of the same spec, recipe, seed and data
@@ -42,6 +45,8 @@ pub(crate) struct Train {
     /// Only resume a run that exists.
     #[arg(long)]
     resume: bool,
+    #[command(flatten)]
+    init: Init,
     /// Epochs, instead of the recipe's: more is slower and better.
     #[arg(long, value_name = "N")]
     epochs: Option<u32>,
@@ -64,6 +69,13 @@ pub(crate) struct Train {
     /// Print the report as one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+/// The inputs of a run.
+struct Opened {
+    spec: Spec,
+    recipe: Recipe,
+    parts: Parts,
 }
 
 /// Threads or ranks that train.
@@ -90,12 +102,16 @@ impl FromStr for Workers {
 impl Train {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         if self.workers == Some(Workers::Mpi) {
+            if self.init.is_asked() {
+                return usage(
+                    "--init: expected training in one process, found --workers mpi; leave one of the two out",
+                );
+            }
             return self.run_on_ranks();
         }
-        let (spec, recipe) = self.spec_and_recipe()?;
+        let Opened { spec, recipe, parts } = self.opened()?;
         // `[scale_out]` concerns ranks alone, so a run of one process has the same identity with and without it.
         let recipe = Recipe { scale_out: None, ..recipe };
-        let parts = self.dataset.open_for(&spec)?;
         let out = self.out(&spec);
         self.train(&self.experiment(spec, recipe, &parts)?, &Alone, &out, &parts)
     }
@@ -105,13 +121,27 @@ impl Train {
         let info = RunInfo::new(&spec, &recipe, self.dataset.identity(), self.limit_train());
         let fingerprint = Some(fingerprint_of_all(parts, self.limit_train()));
         let info = RunInfo { commit: commit(), fingerprint, ..info };
-        Ok(Experiment::new(spec, recipe, info).context("starting the workers")?)
+        let mut experiment = Experiment::new(spec, recipe, info).context("starting the workers")?;
+        self.init.start(&mut experiment)?;
+        Ok(experiment)
     }
 
-    /// Spec and recipe of the arguments.
-    fn spec_and_recipe(&self) -> Result<(Spec, Recipe), Failure> {
-        let spec = Spec::read(&self.network).map_err(Failure::usage)?;
-        let mut recipe = Recipe::read(self.recipe.as_deref()).map_err(Failure::usage)?;
+    /// Spec, recipe and data of the arguments; what is left out of spec and recipe comes from the data.
+    fn opened(&self) -> Result<Opened, Failure> {
+        let (spec, chosen, parts) = match &self.network {
+            Some(file) => {
+                let (spec, parts) = self.dataset.read_spec(file)?;
+                (spec, None, parts)
+            }
+            None => {
+                let chosen = new::chosen_for_training(&self.dataset)?;
+                (chosen.spec, Some(chosen.recipe), Some(chosen.parts))
+            }
+        };
+        let mut recipe = match (chosen, &self.recipe) {
+            (Some(chosen), None) => chosen,
+            (_, file) => Recipe::read(file.as_deref()).map_err(Failure::usage)?,
+        };
         recipe.epochs = self.epochs.unwrap_or(recipe.epochs);
         recipe.seed = self.seed.unwrap_or(recipe.seed);
         match self.workers {
@@ -122,9 +152,17 @@ impl Train {
         recipe.check(Path::new("command line")).map_err(Failure::usage)?;
         let file = self.recipe.as_deref().unwrap_or(Path::new("default recipe"));
         recipe.check_for(&spec, file).map_err(Failure::usage)?;
-        memory::check(&spec, &recipe)
-            .map_err(|refusal| Failure::usage(anyhow::anyhow!("{}: {refusal}", self.network.display())))?;
-        Ok((spec, recipe))
+        let refused = |refusal: String| Failure::usage(anyhow::anyhow!("{}: {refusal}", spec.file.display()));
+        memory::check(&spec, &recipe).map_err(refused)?;
+        let parts = match parts {
+            Some(parts) => parts,
+            None => self.dataset.open_for(&spec)?,
+        };
+        let mut status = StatusLine::new();
+        status.show(|| "exporting the untrained network, as a trial".to_owned());
+        untrained::check(&spec, &recipe).map_err(refused)?;
+        status.clear();
+        Ok(Opened { spec, recipe, parts })
     }
 
     /// The run folder.
@@ -148,9 +186,8 @@ impl Train {
         let ranks = Mpi::start(std::time::Duration::from_secs(self.rank_timeout_s))
             .map_err(|error| anyhow::anyhow!("--workers mpi: {error}"))?;
         let result = (|| {
-            let (spec, mut recipe) = self.spec_and_recipe()?;
+            let Opened { spec, mut recipe, parts } = self.opened()?;
             recipe.scale_out.get_or_insert_default();
-            let parts = self.dataset.open_for(&spec)?;
             let data = (&parts, self.limit_train(), self.dataset.identity());
             let agreed = super::agreement::check(&ranks, &spec, &recipe, data);
             if agreed.is_err() && ranks.rank() != 0 {
@@ -201,7 +238,6 @@ impl Train {
             check_size(experiment)?;
             check_rows(experiment, ranks, &train)?;
         }
-        self.train_folds(experiment, ranks, &folder, parts)?;
         if is_first {
             let parameters = experiment.network.layout.parameter_count();
             let on_ranks = if count > 1 {
@@ -220,26 +256,50 @@ impl Train {
                 }
             })?;
         drop((train, validation));
+        let best = checkpoint.progress.best;
+        self.train_folds(experiment, ranks, &folder, (parts, best))?;
         if is_first {
+            if let Some(best) = best {
+                let line = format!("epoch {best} is the best on validation, of {}", experiment.recipe.epochs);
+                reporter.status.line(&line);
+            }
             reporter.status.line("choosing temperatures and thresholds, measuring the test part, exporting");
         }
         let data = (parts, self.dataset.identity());
-        let parts = EvaluationParts::load(&folder, experiment, ranks, &mut checkpoint.state, data)?;
+        let evaluated = EvaluationParts::load(&folder, experiment, ranks, &mut checkpoint.state, data)?;
         if !is_first {
             return Ok(());
         }
-        let finished = export(&folder, experiment, &checkpoint, &parts)?;
+        let measured = Measured::of(experiment, &checkpoint, &evaluated, parts)
+            .and_then(|measured| measured.write(&folder))
+            .map_err(|failure| self.with_what_stays(failure, out))?;
         let _ = std::fs::remove_file(folder.file("resume.txt"));
-        self.print(&finished, &folder)
+        self.print(&measured, &folder)?;
+        measured.print_warnings();
+        Ok(())
     }
 
-    fn print(&self, finished: &Finished, folder: &RunFolder) -> Result<(), Failure> {
+    /// The failure of the export after training, with what stays and how to go on.
+    fn with_what_stays(&self, Failure { error, code }: Failure, out: &Path) -> Failure {
+        let words = ["headwater-train".to_owned(), "export".to_owned(), out.display().to_string()];
+        let words = words.into_iter().chain(self.dataset.arguments()).map(|word| quoted(&word));
+        let error = anyhow::anyhow!(
+            "{}; the run and its weights stay in {}: `{}` goes on from there, without training again",
+            message_of(&error),
+            out.display(),
+            words.collect::<Vec<_>>().join(" ")
+        );
+        Failure { error, code }
+    }
+
+    fn print(&self, measured: &Measured, folder: &RunFolder) -> Result<(), Failure> {
+        let report = &measured.finished.exported.report;
         if self.json {
-            return print_json(&finished.exported.report);
+            return print_json(report);
         }
-        let seconds = finished.exported.report["seconds"].as_f64().unwrap_or_default();
+        let seconds = report["seconds"].as_f64().unwrap_or_default();
         let bundle = folder.file("bundle.hwb");
-        let figures = part_report::both(finished);
+        let figures = measured.figures();
         print(&format!("{figures}trained for {seconds:.0} s; {}\n", bundle.display()))
     }
 
@@ -247,14 +307,14 @@ impl Train {
         self.limit_train.map(NonZero::get)
     }
 
-    /// Trains the networks of the folds, if thresholds come from out-of-fold logits and the run has none yet. Every rank must call this
-    /// function; the logits are written to the folder of rank 0.
+    /// Trains the networks of the folds to the epoch that the run exports, if thresholds come from out-of-fold logits and the run has none
+    /// yet. Every rank must call this function; the logits are written to the folder of rank 0.
     fn train_folds(
         &self,
         experiment: &Experiment,
         ranks: &dyn Communicator,
         folder: &RunFolder,
-        parts: &Parts,
+        (parts, last): (&Parts, Option<u32>),
     ) -> Result<(), Failure> {
         let Some(folds) = folds(experiment, parts) else { return Ok(()) };
         let is_first = ranks.rank() == 0;
@@ -275,7 +335,7 @@ impl Train {
             let line = format!("{folds} folds on {ranks} ranks, side by side; this one shows its own");
             reporter.status.line(&line);
         }
-        let logits = out_of_fold::train(experiment, ranks, train, &folds, |fold, event| {
+        let logits = out_of_fold::train(experiment, ranks, train, (&folds, last), |fold, event| {
             if !is_first {
                 return;
             }
@@ -287,6 +347,7 @@ impl Train {
             }
             reporter.show(event);
         })?;
+        train.check_read()?;
         if is_first {
             out_of_fold::write(folder, &experiment.info.identity, train, &logits)
                 .context("writing out-of-fold logits")?;
@@ -304,20 +365,6 @@ pub(crate) fn folds(experiment: &Experiment, parts: &Parts) -> Option<Folds> {
     let (labels, groups) = (parts.labels(Part::Train, limit), parts.groups(Part::Train, limit));
     let others = OtherParts { validation, calibration };
     Folds::divide(&labels, &groups, Folds::asked(experiment.recipe.exit, !groups.is_empty(), others))
-}
-
-/// Chooses the policy, measures, writes `bundle.hwb` and `report.json` into the run folder.
-pub(crate) fn export(
-    folder: &RunFolder,
-    experiment: &Experiment,
-    checkpoint: &Checkpoint,
-    parts: &EvaluationParts,
-) -> Result<Finished, Failure> {
-    let finished = finish(experiment, checkpoint, parts)?;
-    folder.write("bundle.hwb", &finished.exported.bytes).context("writing bundle.hwb")?;
-    let report = serde_json::to_vec_pretty(&finished.exported.report).context("writing report.json")?;
-    folder.write("report.json", &report).context("writing report.json")?;
-    Ok(finished)
 }
 
 /// Text of `resume.txt`: the command that goes on with an unfinished run on ranks.
@@ -343,4 +390,25 @@ pub(crate) fn commit() -> Option<String> {
     let changed =
         git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|status| !status.is_empty());
     Some(if changed { format!("{hash} with changes") } else { hash })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::commands::{Arguments, Command as OfProgram};
+
+    #[test]
+    fn an_export_that_is_refused_says_where_the_weights_are_and_how_to_go_on() {
+        let words = ["headwater-train", "train", "--network", "n.toml", "--data", "drawn", "--data-dir", "."];
+        let OfProgram::Train(train) = Arguments::parse_from(words).command else { panic!("train") };
+        let refused = Failure::from(anyhow::anyhow!("export refused: parity"));
+        let failure = train.with_what_stays(refused, Path::new("my run"));
+        assert_eq!(
+            failure.error.to_string(),
+            "export refused: parity; the run and its weights stay in my run: `headwater-train export 'my run' --data drawn --data-dir .` goes on \
+             from there, without training again"
+        );
+    }
 }

@@ -31,6 +31,7 @@ fn checkpoint(step: u64) -> Checkpoint {
         },
         moments: Moments { first: vec![1e-30; 3], second: vec![2.0; 3] },
         outer_velocity: if step == 5 { vec![0.5; 3] } else { Vec::new() },
+        best: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use headwater_samples::catalogue::CATALOGUE;
 use headwater_samples::{Shape, View, image_codec};
 
-use crate::program::{ended, json, run};
+use crate::program::{SHIPPED, ended, json, run};
 
 const NETWORK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../networks/ddnn-c.toml");
 
@@ -57,7 +57,18 @@ fn a_spec_for_other_data_is_refused() {
 
 #[test]
 fn a_missing_data_folder_an_unknown_data_set_and_a_missing_file_are_named() {
-    refuses(&["train", "--network", NETWORK, "--data-dir", "/nowhere"], "/nowhere");
+    refuses(&["train", "--network", NETWORK, "--data-dir", "/nowhere"], "/nowhere: cannot be read");
+    refuses(
+        &["eval", SHIPPED, "--data", "mnist"],
+        "--data mnist: expected --data-dir with it, the folder of its files, found none",
+    );
+    let files = Path::new(&fresh("idx")).join("train-images-idx3-ubyte");
+    std::fs::create_dir_all(files.parent().unwrap()).unwrap();
+    std::fs::write(&files, "").unwrap();
+    refuses(
+        &["eval", SHIPPED, "--data-dir", files.parent().unwrap().to_str().unwrap()],
+        "found files that are those of fashion-6cam, fashion-mnist, mnist; name one by --data",
+    );
     let of = |data| ["train", "--network", NETWORK, "--data", data, "--data-dir", "/nowhere"];
     let names = CATALOGUE.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
     refuses(&of("imagenet"), &format!("data set: expected one of {names}, found `imagenet`"));
@@ -72,9 +83,18 @@ fn a_missing_data_folder_an_unknown_data_set_and_a_missing_file_are_named() {
 fn help_names_every_command_with_examples_and_exit_codes() {
     let output = run(&["--help"]);
     let text = String::from_utf8_lossy(&output.stdout);
-    for word in
-        ["train", "eval", "tune", "export", "parity", "single-camera", "convert", "Examples", "Exit codes"]
-    {
+    for word in [
+        "new",
+        "train",
+        "eval",
+        "tune",
+        "export",
+        "parity",
+        "single-camera",
+        "convert",
+        "Examples",
+        "Exit codes",
+    ] {
         assert!(text.contains(word), "no {word:?} in the help");
     }
 }

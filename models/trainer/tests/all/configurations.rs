@@ -95,16 +95,9 @@ fn check(spec: Spec, limit: usize, epochs: u32) -> Run {
 
 /// One sample for each presence pattern: sample `i` is seen by the slots whose bits are set in `i`, and sample 0 by none.
 fn every_presence_pattern(samples: &Samples) -> Samples {
-    let patterns = 1 << samples.slots;
-    let pixels = &samples.pixels[..patterns * samples.slots * samples.view_len()];
-    Samples {
-        seen: (0..patterns as u64).map(SlotSet::from_bits).collect(),
-        groups: Vec::new(),
-        labels: samples.labels[..patterns].to_vec(),
-        pixels: pixels.to_vec(),
-        part_indices: Vec::new(),
-        ..*samples
-    }
+    let patterns: Vec<usize> = (0..1 << samples.slots).collect();
+    let seen = patterns.iter().map(|pattern| SlotSet::from_bits(*pattern as u64)).collect();
+    Samples { seen, groups: Vec::new(), part_indices: Vec::new(), ..samples.subset(&patterns) }
 }
 
 #[track_caller]

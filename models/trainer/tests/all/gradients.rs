@@ -106,7 +106,7 @@ head = { kind = "fc" }
 MORE
 [cloud]
 aggregation = "cc"
-blocks = [{ kind = "conv", filters = 3, stride = 2 }, { kind = "fc" }]
+blocks = [{ kind = "conv", filters = 3, stride = 2 }, { kind = "pool", global = true, average = true }, { kind = "fc" }]
 "#;
 
 #[test]

@@ -84,8 +84,12 @@ impl Group {
                     age_ms,
                     late,
                     answer: DeviceAnswer::Summary(&output.scores),
+                    frame: None,
                 },
-                None => Event::DeviceAnswer { slot, sample, age_ms, late, answer: DeviceAnswer::NotInView },
+                None => {
+                    let answer = DeviceAnswer::NotInView;
+                    Event::DeviceAnswer { slot, sample, age_ms, late, answer, frame: None }
+                }
             };
             actions.extend(self.handle(sample, event));
             features.push(output.map(|output| output.features));
@@ -121,6 +125,7 @@ impl Group {
         let mut account = PartAccount { exits: exits.into_iter().collect(), ..PartAccount::default() };
         for (sample, label) in samples.labels.iter().enumerate() {
             let views: Vec<_> = Slot::first(samples.slots).map(|slot| samples.view(sample, slot)).collect();
+            let views: Vec<Option<&[u8]>> = views.iter().map(Option::as_deref).collect();
             let decision = self.decide(SampleId(1 + sample as u64), &views);
             let count = account.exits.get_or_insert_with(decision.exit, ExitCount::default);
             count.samples += 1;

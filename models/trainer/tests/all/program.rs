@@ -46,12 +46,21 @@ pub(crate) struct Trained {
 /// Trains for some epochs by the default recipe, with this batch and these steps of warm-up, and exports.
 pub(crate) fn trained(
     spec: Spec,
-    [train, validation, test, calibration]: [Samples; 4],
+    samples: [Samples; 4],
     (epochs, batch, warm_up_steps): (u32, usize, f32),
 ) -> Trained {
     let mut recipe = Recipe { epochs, batch, ..Recipe::read(None).unwrap() };
-    recipe.optimiser.warm_up = warm_up_steps / recipe.steps(train.len()) as f32;
+    recipe.optimiser.warm_up = warm_up_steps / recipe.steps(samples[0].len()) as f32;
     recipe.optimiser.statistics_momentum = 0.2;
+    trained_by(recipe, spec, samples)
+}
+
+/// Trains by a recipe, and exports.
+pub(crate) fn trained_by(
+    recipe: Recipe,
+    spec: Spec,
+    [train, validation, test, calibration]: [Samples; 4],
+) -> Trained {
     let experiment = Experiment::new(spec, recipe, RunInfo::default()).unwrap();
     let mut trainer = Trainer::new(&experiment, &Alone, [&train, &validation], None);
     trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
@@ -60,6 +69,8 @@ pub(crate) fn trained(
     let evaluated = |samples| EvaluatedPart::of(&experiment, &checkpoint.state, samples);
     let parts = EvaluationParts {
         class_prior: train.prior(),
+        train_samples: train.len(),
+        train_units: train.group_count().unwrap_or(train.len()),
         compared: validation.clone(),
         validation: evaluated(validation),
         calibration: evaluated(calibration),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use headwater_inference::bundle::{Bundle, BundleWriter};
-use headwater_inference::policy::{Bound, PolicyChanges};
+use headwater_inference::policy::{PolicyChanges, PromiseKind};
 use headwater_protocol::Exit;
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ fn a_promise_is_made_and_written_and_ends_with_other_thresholds() {
     let (before, after) = (Bundle::open(Path::new(SHIPPED)).unwrap(), Bundle::open(Path::new(out)).unwrap());
     assert_eq!(before.network_id(), after.network_id(), "the network stays");
     let promise = after.policy().promises[0].clone();
-    assert_eq!(promise.kind, Bound::Losses);
+    assert_eq!(promise.kind, PromiseKind::Losses);
     assert!(promise.to_string().contains("at most 2 % of answers"), "{promise}");
 
     // A change of `window_ms` leaves the promise; a change of a threshold ends it.
@@ -198,6 +198,12 @@ fn what_cannot_be_promised_is_refused_with_what_is_needed() {
     is_refused(&["--loss", "1", "--missing", "1"], "--missing: expected 0 to below 1, found 1");
     is_refused(&["--loss", "1", "--simultaneous", "0"], "--simultaneous: expected 1 or more, found 0");
     is_refused(&["--loss", "1", "--largest-group", "4"], "expected data whose samples form groups");
+    is_refused(&["--wrong", "0"], "wrong: expected percent of the answers given from 0.001 to 50, found 0");
+    is_refused(
+        &["--loss", "3", "--wrong", "2", "--by-missing", "1"],
+        "--by-missing: expected no target beside the loss with it, found one",
+    );
+    is_refused(&[], "--require-promise: expected a target of --loss or --wrong with it, found none");
     // Two promises at 97.5 % each need more samples than one at 95 %.
     is_refused(&["--loss", "0.35", "--simultaneous", "2"], "expected at least 1053 independent samples");
 }

@@ -6,9 +6,12 @@ use std::process::{Command, Stdio};
 use headwater_training::checkpoint::Checkpoint;
 use headwater_training::experiment::RunInfo;
 
+/// Recipe of the runs; networks with edges export the best epoch.
 fn recipe(folder: &Path) -> PathBuf {
     let file = folder.join("recipe.toml");
+    let export = if folder.ends_with("ddnn-f.toml") { "export = \"best\" # " } else { "export = " };
     let text = headwater_training::recipe::DEFAULT
+        .replace("export = ", export)
         .replace("epochs = ", "epochs = 2 # ")
         .replace("batch = ", "batch = 16 # ")
         .replace("steps = ", "steps = 3 # ");
@@ -67,10 +70,12 @@ fn check(network: &str) {
 
     let (whole, resumed) = (weights(&folder.join("whole")), weights(&killed));
     assert!(
-        whole.state == resumed.state && whole.moments == resumed.moments,
+        whole.state == resumed.state && whole.moments == resumed.moments && whole.best == resumed.best,
         "weights differ after a resume"
     );
     assert_eq!(whole.progress.epochs, resumed.progress.epochs);
+    assert_eq!(whole.progress.best, resumed.progress.best);
+    assert_eq!(whole.best.is_some(), network == "ddnn-f.toml");
     let bundle = |run: &str| std::fs::read(folder.join(run).join("bundle.hwb")).unwrap().len();
     assert!(bundle("whole") > 0 && bundle("killed") > 0);
 

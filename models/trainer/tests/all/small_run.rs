@@ -3,18 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use headwater_calibration::account::PartReport;
-use headwater_calibration::data::{Parts, load};
+use headwater_calibration::data::{Parts, Samples, load};
 use headwater_calibration::evaluation::bundle_logits;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::cost::DeviceBody;
 use headwater_inference::engine::TractEngine;
+use headwater_inference::policy::Confidence;
 use headwater_protocol::Exit;
-use headwater_samples::Part;
 use headwater_samples::data_set::OpenOptions;
+use headwater_samples::{NO_CLASS, Part};
 use headwater_spec::Spec;
+use headwater_training::recipe::Recipe;
 use headwater_training::run::Finished;
 
-use crate::program::{Trained, trained};
+use crate::program::{Trained, trained, trained_by};
 
 const SHIPPED: &str = include_str!("../../../networks/ddnn-c.toml");
 const PUBLISHED: &str = include_str!("../../../networks/ddnn-c-published.toml");
@@ -64,6 +66,32 @@ fn a_run_of_seconds_beats_guessing_and_its_bundle_agrees() {
     assert!(cloud > 0.5 && local > 0.5, "ten classes, guessing has a tenth: {every:?}");
     let validation = &finished.reports.validation;
     assert!(validation.overall >= validation.every[Exit::CLOUD] - 0.0051, "{validation:?}");
+}
+
+#[test]
+fn samples_of_nothing_train_and_are_in_no_accuracy_and_a_recipe_may_ask_for_few_wrong_answers() {
+    let parts = load("drawn", Path::new(""), OpenOptions::default()).unwrap();
+    let limits = [Some(1000), Some(400), Some(200), Some(400)];
+    let samples: [Samples; 4] = std::array::from_fn(|at| {
+        let mut samples = parts.part(Part::ALL[at], limits[at], 2);
+        // The last class stands for nothing.
+        samples.labels.iter_mut().filter(|label| **label == 9).for_each(|label| *label = NO_CLASS);
+        samples
+    });
+    let (train, validation, count) = (samples[0].prior(), samples[1].of_nothing(), samples[1].len());
+    assert!(train[9] == 0.0 && (train.iter().sum::<f32>() - 1.0).abs() < 1e-5 && validation > 10);
+    let mut recipe = Recipe { epochs: 2, batch: 64, ..Recipe::read(None).unwrap() };
+    recipe.exit.wrong = Some(20.0);
+    let Trained { finished, .. } = trained_by(recipe, spec(SHIPPED), samples);
+    let Finished { exported, policy, reports, warnings } = &finished;
+    let report = &reports.validation;
+    assert!(report.every[Exit::CLOUD] > 0.4 && report.samples == count, "{report:?}");
+    let claims = report.claims.expect("the recipe asks for it");
+    assert_eq!(claims.of_nothing, validation);
+    assert!(claims.answered > 0.0 && claims.wrong < 0.6, "{claims:?}");
+    let is_kept = policy.claim_above.is_some_and(|least| least < Confidence::ALL);
+    assert!(is_kept || warnings.iter().any(|warning| warning.code == "wrong_answers"), "{warnings:?}");
+    assert_eq!(Bundle::from_bytes(&exported.bytes).unwrap().policy().claim_above, policy.claim_above);
 }
 
 #[test]

@@ -51,6 +51,25 @@ fn a_loss_is_promised_where_the_calibration_part_allows_it_and_the_bundle_says_s
 }
 
 #[test]
+fn a_target_in_words_is_the_same_as_its_short_form_and_not_both() {
+    let found = json_with(0, &["--target", "bytes<=200, macs<=3000000"]);
+    assert_eq!(found, json_with(0, &["--bytes", "200", "--macs", "3e6"]));
+    fails(2, &["--target", "bytes<=200", "--bytes", "100"], &["--bytes 100: expected one target of bytes"]);
+    fails(2, &["--target", "bytes<200"], &["expected a target KEY<=NUMBER", "found `bytes<200`"]);
+    fails(2, &["--target", "p95_ms<=20"], &["--target: expected loss, wrong, bytes, macs, found p95_ms"]);
+    fails(
+        2,
+        &["--bytes", "200", "--require-promise"],
+        &["--require-promise: expected a target of --loss or --wrong"],
+    );
+    fails(
+        2,
+        &["--loss", "1", "--bytes", "200", "--by-missing", "1"],
+        &["--by-missing: expected no target beside the loss"],
+    );
+}
+
+#[test]
 fn bytes_and_compute_are_kept_on_validation_and_stated_with_intervals() {
     for (flag, key, target) in [("--bytes", "body_bytes", "200"), ("--macs", "macs", "3000000")] {
         let found = json_with(0, &[flag, target]);
@@ -122,7 +141,7 @@ fn bad_targets_are_refused_by_name_with_what_is_expected() {
     fails(2, &["--loss", "1", "--confidence", "1"], &["--confidence: expected 0.5 to below 1, found 1"]);
     fails(2, &["--loss", "1", "--simultaneous", "0"], &["--simultaneous: expected 1 or more"]);
     fails(2, &["--loss", "half"], &["half"]);
-    fails(2, &[], &["expected a target (--loss, --bytes or --macs), or --frontier to see"]);
+    fails(2, &[], &["expected a target (--loss, --wrong, --bytes or --macs), or --frontier to see"]);
     fails(2, &["--out", "x.hwb", "--frontier", "x.json"], &["--out: expected a target"]);
     fails(2, &["--loss", "1", "--out", "none/x.hwb"], &["--out none/x.hwb: expected the folder none"]);
     fails(

@@ -56,8 +56,11 @@ pub fn export(
     validation: &Samples,
 ) -> Result<Exported, ExportError> {
     let packed = packed_sections(network);
-    let reference = Reference::new(network, validation, 0..validation.len().min(COMPARED_SAMPLES));
-    record_score_limits(&mut manifest, &reference, packed.is_ok());
+    let (count, chunk) = (validation.len().min(COMPARED_SAMPLES), validation.chunk(COMPARED_SAMPLES));
+    let ranges = (0..count.max(1)).step_by(chunk).map(|start| start..count.min(start + chunk));
+    let references: Vec<Reference<'_>> =
+        ranges.map(|range| Reference::new(network, validation, range)).collect();
+    record_score_limits(&mut manifest, &references, packed.is_ok());
     let writer = bundle_writer(network, manifest, policy.clone());
     let writer = Slot::first(network.layers.devices.len())
         .zip(packed.as_deref().unwrap_or_default())
@@ -65,10 +68,17 @@ pub fn export(
             writer.packed(SectionManifest::device_name(slot), bytes.as_slice())
         });
     let without_report = Bundle::from_bytes(&writer.clone().finish()?)?;
-    let deeper = reference.compare_deeper(&without_report, &TractEngine)?;
-    let parity = reference.compare_devices(&without_report, &TractEngine)?.with(&deeper);
+    let together = |all: Parity, found: Result<Parity, ParityError>| Ok::<_, ParityError>(found?.and(&all));
+    let mut parity = references.iter().map(|reference| -> Result<Parity, ParityError> {
+        let deeper = reference.compare_deeper(&without_report, &TractEngine)?;
+        Ok(reference.compare_devices(&without_report, &TractEngine)?.with(&deeper))
+    });
+    let parity = parity.try_fold(Parity::default(), together)?;
     let packed = match packed {
-        Ok(_) => Ok(reference.compare_devices(&without_report, &PackedEngine)?),
+        Ok(_) => {
+            let mut parity = references.iter().map(|of| of.compare_devices(&without_report, &PackedEngine));
+            Ok(parity.try_fold(Parity::default(), together)?)
+        }
         Err(reason) => Err(reason),
     };
     report["parity"] = serde_json::json!(parity);
@@ -83,12 +93,20 @@ pub fn export(
 
 /// Records the score limits of the device and edge sections in the manifest. Packed device sections get none here: their limits
 /// follow from their numbers.
-fn record_score_limits(manifest: &mut NetworkManifest, reference: &Reference<'_>, devices_are_packed: bool) {
+fn record_score_limits(
+    manifest: &mut NetworkManifest,
+    references: &[Reference<'_>],
+    devices_are_packed: bool,
+) {
+    let range = |section: &str| {
+        let ranges = references.iter().filter_map(|reference| reference.score_range(section));
+        ranges.reduce(|one, other| [one[0].min(other[0]), one[1].max(other[1])])
+    };
     let of_sections: Vec<(String, [f32; 2])> = manifest
         .sections
         .iter()
         .filter(|section| section.tier != Tier::Device || !devices_are_packed)
-        .filter_map(|section| Some((section.name.clone(), reference.score_range(&section.name)?)))
+        .filter_map(|section| Some((section.name.clone(), range(&section.name)?)))
         .collect();
     for (name, measured) in of_sections {
         manifest.score_limits.insert(name.clone(), widened(measured));

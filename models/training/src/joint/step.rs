@@ -22,23 +22,25 @@ pub fn worker_gradients(
     experiment.workers.share(indices, |share| {
         let indices = share.iter().map(|index| *index as usize);
         let batch = Batch::augmented(samples, indices, &recipe.augment, recipe.seed, epoch);
-        gradients(experiment, state, &batch, epoch)
+        gradients(experiment, state, batch, epoch)
     })
 }
 
 /// Gradient of the mean loss of one worker's share.
-fn gradients(experiment: &Experiment, state: &State, batch: &Batch, epoch: u32) -> Gradients {
+fn gradients(experiment: &Experiment, state: &State, mut batch: Batch, epoch: u32) -> Gradients {
     let (network, layout) = (&experiment.network, &experiment.network.layout);
     if batch.is_blank() {
         let sums = LossSums { samples: batch.labels.len() as u64, ..LossSums::default() };
         return Gradients { gradient: vec![0.0; layout.parameter_count()], statistics: vec![], sums };
     }
     let pass = Pass::training(TrainedState { layout, state });
-    let output = network.forward(&pass, batch);
+    let output = network.forward(&pass, &batch);
+    // The network has its own copy, and the gradients take the most memory.
+    batch.views.iter_mut().for_each(|views| views.pixels = Vec::new());
     let loss = experiment.recipe.loss_of_epoch(epoch, network.spec.network.configuration().exits()).of(
         &network.spec,
         &output,
-        batch,
+        &batch,
     );
     let (gradient, statistics) = pass.finish(&loss.total.backward());
     Gradients { gradient, statistics, sums: loss.sums }

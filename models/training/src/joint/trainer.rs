@@ -6,10 +6,9 @@ use super::{OwnShards, combined, exact_statistics, put_statistics, read_statisti
 use crate::checkpoint::{Checkpoint, EpochRecord, Progress};
 use crate::evaluation::evaluate;
 use crate::experiment::Experiment;
-use crate::layers::State;
 use crate::loss::LossSums;
 use crate::optimiser::{Moments, OptimiserStep};
-use crate::recipe::{Recipe, ScaleOutRecipe};
+use crate::recipe::{ExportedEpoch, Recipe, ScaleOutRecipe};
 use crate::reduction::{sums_of, update_statistics};
 use crate::scale_out::{Communicator, NotFinite, Rank, RankPlan, RankState, RankStep};
 use headwater_calibration::data::Samples;
@@ -32,7 +31,9 @@ pub struct Trainer<'a> {
     sent_before: u64,
     /// Bytes that this rank sent in this start before training, to find the checkpoint.
     sent_to_resume: u64,
-    /// Share of each class among the train samples of all ranks.
+    /// Share of the train samples of all ranks that show a class.
+    shown: f64,
+    /// Share of each class among these.
     class_prior: Vec<f32>,
     /// State and progress of the run.
     pub checkpoint: Checkpoint,
@@ -101,9 +102,11 @@ impl<'a> Trainer<'a> {
         let scale_out = if is_alone { ScaleOutRecipe::default() } else { experiment.recipe.scale_out() };
         // Bytes that ranks sent to find the checkpoint do not count as training.
         let sent_to_resume = ranks.sent_bytes();
-        let counts = class_counts(ranks, train);
+        let mut counts = class_counts(ranks, train);
         let samples = counts.iter().sum::<u64>() as usize;
-        let class_prior = counts.iter().map(|count| *count as f32 / samples.max(1) as f32).collect();
+        let of_nothing = counts.pop().unwrap_or_default() as usize;
+        let shown = (samples - of_nothing).max(1);
+        let class_prior = counts.iter().map(|count| *count as f32 / shown as f32).collect();
         let recipe = experiment.recipe.on_ranks(ranks.ranks());
         let own = (ranks.rank(), ranks.ranks());
         let shards = OwnShards::of(train, experiment.recipe.shards, own);
@@ -146,6 +149,7 @@ impl<'a> Trainer<'a> {
             samples,
             sent_before,
             sent_to_resume,
+            shown: shown as f64 / samples.max(1) as f64,
             class_prior,
             checkpoint,
         }
@@ -249,22 +253,28 @@ impl<'a> Trainer<'a> {
     }
 
     fn end_epoch(&mut self, epoch: u32) -> EpochRecord {
-        // Several ranks keep no running statistics while they train, so every epoch ends with exact statistics.
-        if epoch == self.recipe.epochs || self.ranks.ranks() > 1 {
+        // Several ranks keep no running statistics while they train, so every epoch ends with exact statistics. Where the best epoch is
+        // exported, every epoch is measured with the statistics that its bundle would have.
+        let chooses = self.recipe.checkpoint.export == ExportedEpoch::Best;
+        if epoch == self.recipe.epochs || self.ranks.ranks() > 1 || chooses {
             self.set_exact_statistics();
         }
-        let validation = self.validation_shares();
+        let (validation, validation_loss) = self.validation_figures();
         let learning_rate = self.rate(self.steps_per_epoch());
         let progress = &mut self.checkpoint.progress;
         let LossSums { samples, loss, correct } = std::mem::take(&mut progress.sums);
         let samples = samples.max(1) as f64;
         let exits = self.experiment.network.spec.network.configuration().exits().iter();
-        let train = exits.map(|&exit| (exit, correct.get(exit).map_or(0.0, |hits| *hits as f64 / samples)));
-        let record =
-            EpochRecord { epoch, loss: loss / samples, train: train.collect(), validation, learning_rate };
+        let shown = samples * self.shown;
+        let train = exits.map(|&exit| (exit, correct.get(exit).map_or(0.0, |hits| *hits as f64 / shown)));
+        let (loss, train) = (loss / samples, train.collect());
+        let record = EpochRecord { epoch, loss, train, validation, validation_loss, learning_rate };
         progress.epoch = epoch;
         progress.step_in_epoch = 0;
         progress.epochs.push(record.clone());
+        if chooses {
+            self.checkpoint.keep_best();
+        }
         self.count_sent();
         record
     }
@@ -274,8 +284,8 @@ impl<'a> Trainer<'a> {
         self.checkpoint.progress.scale_out.sent_bytes = sent;
     }
 
-    /// Shares of right answers on the validation part, over all ranks.
-    fn validation_shares(&self) -> ExitShares {
+    /// Shares of right answers on the validation part and the mean cross-entropy there, over all ranks.
+    fn validation_figures(&self) -> (ExitShares, Option<f64>) {
         let logits = evaluate(self.experiment, &self.checkpoint.state, self.validation);
         let network = &self.experiment.network.spec.network;
         let none = ExitCounts::none(network.configuration(), network.slots());
@@ -283,32 +293,42 @@ impl<'a> Trainer<'a> {
             true => none.clone(),
             false => ExitCounts::of(&logits, self.validation, &self.class_prior),
         };
+        let (own_loss, own_terms) = logits.cross_entropies(self.validation);
         let mut message = Vec::new();
         own.put(&mut message);
-        let all = self.ranks.all_gather(&message);
-        all.iter().fold(none, |sum, message| sum.with(&own.read(&mut Reader(message)))).shares()
+        put_u64(&mut message, own_loss.to_bits());
+        put_u64(&mut message, own_terms);
+        let (mut counts, mut loss, mut terms) = (none, 0.0, 0);
+        for message in self.ranks.all_gather(&message) {
+            let mut reader = Reader(&message);
+            counts = counts.with(&own.read(&mut reader));
+            loss += f64::from_bits(reader.u64());
+            terms += reader.u64();
+        }
+        let mean = loss / terms as f64;
+        (counts.shares(), mean.is_finite().then_some(mean))
     }
 }
 
 /// The checkpoint before the first step of a run.
 fn first_checkpoint(experiment: &Experiment) -> Checkpoint {
     let layout = &experiment.network.layout;
-    let state: State = layout.initial(experiment.recipe.seed);
+    let state = experiment.first_state();
     let moments = Moments::new(layout.parameter_count());
-    Checkpoint { progress: Progress::default(), state, moments, outer_velocity: Vec::new() }
+    Checkpoint { progress: Progress::default(), state, moments, outer_velocity: Vec::new(), best: None }
 }
 
 fn mean_loss(sums: &LossSums) -> f64 {
     sums.loss / sums.samples.max(1) as f64
 }
 
-/// Number of samples of each class over all ranks.
+/// Number of samples of each class over all ranks, and last that of samples of nothing.
 fn class_counts(ranks: &dyn Communicator, samples: &Samples) -> Vec<u64> {
-    let mut counts = vec![0u64; samples.classes];
-    samples.labels.iter().for_each(|label| counts[usize::from(*label)] += 1);
+    let mut counts = vec![0u64; samples.classes + 1];
+    samples.labels.iter().for_each(|label| counts[usize::from(*label).min(samples.classes)] += 1);
     let mut message = Vec::new();
     counts.iter().for_each(|count| put_u64(&mut message, *count));
-    let mut all = vec![0u64; samples.classes];
+    let mut all = vec![0u64; counts.len()];
     for message in ranks.all_gather(&message) {
         let mut reader = Reader(&message);
         all.iter_mut().for_each(|count| *count += reader.u64());

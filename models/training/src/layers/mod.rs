@@ -127,7 +127,7 @@ layers! {
     Convp,
     /// Float convolution, batch norm or bias, relu or nothing.
     Conv,
-    /// Max pool.
+    /// Max pool or average pool.
     Pool,
     /// Fully connected.
     Fc,

@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
 
 use super::{Init, Layout, ParameterId, ParameterKind, Pass, StatisticsId, TrainedState};
-use crate::fused::{Folded, batch_norm};
+use crate::fused::{Folded, batch_norm, sign};
 use headwater_spec::{Activation, FloatActivation};
 
 /// Batch norm over batch and map, then an activation.
@@ -38,6 +38,9 @@ impl Norm {
 
     /// Normalises and activates `[batch, channels, h, w]`.
     pub fn forward(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
+        if pass.trains() && pass.is_frozen(self.gamma) {
+            return self.frozen(pass, x);
+        }
         if pass.trains() {
             let (y, statistics) =
                 batch_norm(x, pass.weight(self.gamma), pass.weight(self.beta), self.activation);
@@ -47,9 +50,16 @@ impl Norm {
         self.folded(&pass.trained).apply(x)
     }
 
-    /// Inputs of the activation, normalised by the running statistics.
-    pub fn before_activation(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
-        Folded { activation: Activation::None, ..self.folded(&pass.trained) }.apply(x)
+    /// A layer whose numbers stay: the running statistics normalise, and the gradient passes to the input alone.
+    fn frozen(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
+        let Folded { scale, shift, activation } = self.folded(&pass.trained);
+        let shape = [1, scale.len(), 1, 1];
+        let y = x * pass.tensor(scale, shape) + pass.tensor(shift, shape);
+        match activation {
+            Activation::None => y,
+            Activation::Relu => relu(y),
+            Activation::Sign => sign(y),
+        }
     }
 
     /// Batch norm with running statistics, as one factor and one summand per channel.

@@ -59,6 +59,8 @@ pub struct Parameter {
     pub range: Range<usize>,
     /// Treatment by the optimiser.
     pub kind: ParameterKind,
+    /// Whether the numbers stay as they are: no gradient, and a batch norm that keeps its running statistics.
+    pub is_frozen: bool,
     init: Init,
 }
 
@@ -91,7 +93,7 @@ impl Layout {
     ) -> ParameterId {
         let start = self.parameter_count();
         let range = start..start + shape.iter().product::<usize>();
-        self.parameters.push(Parameter { name, shape: shape.to_vec(), range, kind, init });
+        self.parameters.push(Parameter { name, shape: shape.to_vec(), range, kind, is_frozen: false, init });
         ParameterId(self.parameters.len() - 1)
     }
 
@@ -100,6 +102,11 @@ impl Layout {
         let start = self.statistics_count();
         self.statistics.push(start..start + 2 * channels);
         StatisticsId(self.statistics.len() - 1)
+    }
+
+    /// The parameters that learn.
+    pub fn learning(&self) -> impl Iterator<Item = &Parameter> {
+        self.parameters.iter().filter(|parameter| !parameter.is_frozen)
     }
 
     /// Count of numbers in all parameters.

@@ -22,7 +22,10 @@ impl<'a> Pass<'a> {
     pub fn training(trained: TrainedState<'a>) -> Self {
         let recorded = RefCell::new(vec![None; trained.layout.statistics.len()]);
         let pass = Self::on(Device::flex().autodiff(), trained);
-        let weights = pass.weights.into_iter().map(Tensor::require_grad).collect();
+        let weights = pass.weights.into_iter().zip(&trained.layout.parameters);
+        let weights = weights
+            .map(|(weight, parameter)| if parameter.is_frozen { weight } else { weight.require_grad() })
+            .collect();
         Self { weights, recorded: Some(recorded), ..pass }
     }
 
@@ -45,6 +48,11 @@ impl<'a> Pass<'a> {
     /// Whether this run records gradients.
     pub fn trains(&self) -> bool {
         self.recorded.is_some()
+    }
+
+    /// Whether a parameter stays as it is.
+    pub fn is_frozen(&self, id: ParameterId) -> bool {
+        self.trained.layout.parameters[id.0].is_frozen
     }
 
     /// A tensor on the device of this run.

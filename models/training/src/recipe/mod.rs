@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use headwater_calibration::data::Augment;
 use headwater_calibration::promise::Target;
+use headwater_calibration::tuning::choice::check_wrong;
 use headwater_spec::Spec;
 use headwater_spec::file_error::{self, FileError};
 
@@ -80,6 +81,15 @@ table! {
     }
 }
 
+/// Usual weight of a sample of nothing (Hendrycks et al. 2019, "Deep Anomaly Detection with Outlier Exposure", for images).
+const NONE_WEIGHT: f32 = 0.5;
+
+/// Whether the weight of samples of nothing is the usual one, which the identity of a run leaves out: runs from before stay the same.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_usual(none: &f32) -> bool {
+    none.to_bits() == NONE_WEIGHT.to_bits()
+}
+
 table! {
     /// Weights of the terms of the loss.
     LossRecipe {
@@ -91,6 +101,9 @@ table! {
         smoothing: f32 = 0.0, 0.0..=0.99;
         /// Share of the epochs, at the start, that train the last exit alone.
         cloud_first: f32 = 0.0, 0.0..=1.0;
+        /// Weight of a sample of nothing in the terms against the labels, whose target is the uniform distribution.
+        #[serde(skip_serializing_if = "is_usual")]
+        none: f32 = NONE_WEIGHT, 0.0..=1e3;
         /// Weight of the estimated bits of a device's coded map, per bit.
         map_bits: f32 = 0.0, 0.0..=1.0;
         /// Distillation from deeper exits.
@@ -132,10 +145,24 @@ table! {
         loss_points: f64 = 0.5, 0.001..=99.0;
         /// Probability with which the promise holds over the draw of the calibration part.
         confidence: f64 = 0.95, 0.5..=0.999_999;
+        /// Largest share of wrong ones among the answers given, in percent, by which the least confidence of an answer is chosen; left out,
+        /// every answer is given.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        wrong: Option<f64> = None;
         /// Folds of the train part whose out-of-fold logits the thresholds come from; 0 for none. Left out, the data decides
         /// ([`crate::run::Folds::asked`]).
         folds: Option<u32> = None;
     }
+}
+
+/// Epoch whose weights are exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExportedEpoch {
+    /// The epoch with the lowest mean cross-entropy over all exits on the validation part; of equal ones the later.
+    Best,
+    /// The last epoch.
+    Last,
 }
 
 table! {
@@ -144,6 +171,8 @@ table! {
     CheckpointRecipe {
         /// Steps between checkpoints inside an epoch; one is written after every epoch too.
         steps: u32 = 400, 1..=1_000_000_000;
+        /// Epoch whose weights are exported.
+        export: ExportedEpoch = ExportedEpoch::Last;
     }
 }
 
@@ -285,6 +314,10 @@ impl Recipe {
                 "expected fewer than the {epochs} epochs, so that the other exits learn too, found {first}, to the nearest epoch"
             );
             mistakes.push(Mistake::of_key("loss.cloud_first", message));
+        }
+        if let Some(found) = self.exit.wrong.filter(|percent| check_wrong(*percent).is_err()) {
+            let message = format!("expected 0.001 to 50 percent of the answers given, found {found}");
+            mistakes.push(Mistake::of_key("exit.wrong", message));
         }
         if let Some(found) = self.exit.folds.filter(|folds| *folds == 1 || *folds > MAX_FOLDS) {
             let message = format!("expected 0 for none, or 2 to {MAX_FOLDS}, found {found}");
@@ -435,6 +468,18 @@ mod tests {
             error.starts_with("r.toml: loss.map_bits: expected a network that codes its maps"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn keys_about_nothing_and_wrong_answers_change_no_run_that_leaves_them_out() {
+        let recipe = |text: &str| Recipe::parse(Path::new("r.toml"), text);
+        let json = serde_json::json!(Recipe::default());
+        assert!(json["loss"].get("none").is_none() && json["exit"].get("wrong").is_none(), "{json}");
+        let stated = recipe("loss.none = 1.0\nexit.wrong = 2.0\n").unwrap();
+        assert_eq!((stated.loss.none, stated.exit.wrong), (1.0, Some(2.0)));
+        assert_eq!(serde_json::json!(stated)["loss"]["none"], 1.0);
+        let refused = recipe("exit.wrong = 51.0\n").unwrap_err().to_string();
+        assert!(refused.contains("r.toml:1: exit.wrong: expected 0.001 to 50 percent"), "{refused}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::experiment::Experiment;
 use crate::layers::State;
 use crate::scale_out::Communicator;
 use crate::scale_out::exchange::slice_ranges;
-use headwater_calibration::data::{AbsentView, Parts, Samples};
+use headwater_calibration::data::{AbsentView, Parts, Pixels, Samples};
 use headwater_calibration::message::{Reader, put_u64};
 use headwater_calibration::part_logits::PartLogits;
 
@@ -54,7 +54,7 @@ impl EvaluatedPart {
             labels: parts.labels(part, None),
             groups: parts.groups(part, None),
             seen,
-            pixels: Vec::new(),
+            pixels: Pixels::default(),
             absent: AbsentView::Absent,
             part_indices: Vec::new(),
             ..own.samples

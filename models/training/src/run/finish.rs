@@ -3,8 +3,8 @@
 use std::io;
 
 use headwater_inference::cost::{DeviceBody, LinkBytes};
-use headwater_inference::policy::Policy;
-use headwater_samples::Part;
+use headwater_inference::policy::{Confidence, Policy};
+use headwater_samples::{NO_CLASS, Part};
 
 use super::{EvaluatedPart, RunFolder, out_of_fold};
 use crate::checkpoint::Checkpoint;
@@ -15,11 +15,15 @@ use crate::export::{ExportError, Exported, TrainedNetwork, export};
 use crate::layers::State;
 use crate::report::{PartReports, run_report};
 use crate::scale_out::Communicator;
-use headwater_calibration::account::PartReport;
-use headwater_calibration::data::{Parts, Samples};
+use crate::warnings::{self, TrainPart, Warning};
+use headwater_calibration::account::{Claims, PartReport};
+use headwater_calibration::data::{Parts, Samples, groups_with_class};
 use headwater_calibration::logits_file::PartFile;
+use headwater_calibration::part_logits::PartLogits;
 use headwater_calibration::promise::Target;
-use headwater_calibration::tuning::{Fitted, FittedPart, ThresholdOrigin};
+use headwater_calibration::promise::wrong::{ClaimPart, WrongTarget};
+use headwater_calibration::tuning::claims::ClaimLimit;
+use headwater_calibration::tuning::{Fitted, FittedPart, ThresholdOrigin, independent_units};
 use headwater_spec::manifest;
 
 /// The parts that are evaluated after training.
@@ -38,6 +42,10 @@ pub struct EvaluationParts {
     pub data: String,
     /// Share of each class in the train part.
     pub class_prior: Vec<f32>,
+    /// Number of train samples that show a class.
+    pub train_samples: usize,
+    /// Number of independent ones among them.
+    pub train_units: usize,
     /// Train samples with out-of-fold logits: for choices; `None` if the run has no such logits.
     pub out_of_fold: Option<PartFile>,
 }
@@ -62,18 +70,31 @@ impl EvaluationParts {
         state.coding = fitted_coding(experiment, state, &train, &validation);
         drop((train, validation));
         let state = &*state;
+        let limit_train = experiment.info.limit_train;
+        let (labels, groups) =
+            (parts.labels(Part::Train, limit_train), parts.groups(Part::Train, limit_train));
+        let train_samples = labels.iter().filter(|label| **label != NO_CLASS).count();
         let part = |part| EvaluatedPart::over_ranks(experiment, state, ranks, (parts, part));
-        Ok(Self {
+        let evaluated = Self {
             validation: part(Part::Validation),
             compared: parts.part(Part::Validation, Some(COMPARED_SAMPLES), experiment.recipe.workers),
             calibration: part(Part::Calibration),
-            promise_obstacle: parts.data.promise_obstacle(),
+            promise_obstacle: parts.data.promise_obstacle().or_else(|| init_obstacle(experiment)),
             test: part(Part::Test),
             data,
-            class_prior: parts.prior(Part::Train, experiment.info.limit_train),
+            class_prior: parts.prior(Part::Train, limit_train),
+            train_samples,
+            train_units: groups_with_class(&labels, &groups).unwrap_or(train_samples),
             out_of_fold: out_of_fold::read(folder, &experiment.info.identity)?,
-        })
+        };
+        parts.check_read()?;
+        Ok(evaluated)
     }
+}
+
+/// Why the weights with which a run began speak against a promise; `None` if they do not.
+fn init_obstacle(experiment: &Experiment) -> Option<String> {
+    experiment.info.init.as_ref()?.promise_obstacle()
 }
 
 /// A trained network with its policy, measured and exported.
@@ -84,6 +105,8 @@ pub struct Finished {
     pub policy: Policy,
     /// Figures of the validation and test parts under the policy.
     pub reports: PartReports,
+    /// Findings that the figures do not say, each with what to do.
+    pub warnings: Vec<Warning>,
 }
 
 /// Chooses the policy, with a promise if the calibration part allows one; measures validation and test part; makes the bundle.
@@ -112,13 +135,62 @@ pub fn finish(
     };
     let limit = fitted.limit(&target, part_of_promise);
     let policy = fitted.within(&limit, &target, &parts.data);
+    let wrong = experiment.recipe.exit.wrong.map(|percent| WrongTarget {
+        wrong: percent / 100.0,
+        confidence: target.confidence,
+        settings: limit.settings_tested(fitted.path.len()),
+    });
+    let (policy, not_kept) = match wrong {
+        Some(wrong) => with_claims(policy, wrong, (fitted_logits, samples), parts),
+        None => (policy, None),
+    };
     let thresholds = ThresholdOrigin::new(part, samples, &fitted, &limit);
     let report =
         |part: &EvaluatedPart| PartReport::of(&part.logits, &part.samples, class_prior, &policy, body);
     let reports =
         PartReports { validation: report(validation), test: report(test), calibration_samples, thresholds };
-    let report = run_report(experiment, &checkpoint.progress, &LinkBytes::of(&manifest), &policy, &reports);
+    let train = TrainPart { samples: parts.train_samples, units: parts.train_units, class_prior };
+    let measured = (&validation.logits, &validation.samples);
+    let mut warnings = warnings::of_run(experiment, &checkpoint.progress, train, measured, &policy);
+    warnings.extend(init_obstacle(experiment).map(|obstacle| Warning {
+        code: "init_data",
+        text: format!("training began with {obstacle}: figures may be too good, and nothing is promised"),
+    }));
+    warnings.extend(not_kept);
+    let mut report =
+        run_report(experiment, &checkpoint.progress, &LinkBytes::of(&manifest), &policy, &reports);
+    report["warnings"] = serde_json::json!(warnings);
     let network = TrainedNetwork { layers: network, state: &checkpoint.state };
     let exported = export(&network, manifest, &policy, report, &parts.compared)?;
-    Ok(Finished { exported, policy, reports })
+    Ok(Finished { exported, policy, reports, warnings })
+}
+
+/// The policy with the least confidence of an answer that keeps a share of wrong answers. If none keeps it, nothing is claimed but what
+/// an exit is sure of, and a warning says it. The samples are those on which the thresholds were fitted.
+fn with_claims(
+    policy: Policy,
+    target: WrongTarget,
+    (logits, samples): (&PartLogits, &Samples),
+    parts: &EvaluationParts,
+) -> (Policy, Option<Warning>) {
+    let claims =
+        |logits: &PartLogits, samples: &Samples| Claims::of(logits, samples, &parts.class_prior, &policy);
+    let EvaluatedPart { logits: calibration, samples: calibration_samples } = &parts.calibration;
+    let units = match &parts.promise_obstacle {
+        Some(obstacle) => Err(obstacle.clone()),
+        None => independent_units(calibration_samples),
+    };
+    let part = units.map(|units| ClaimPart { masks: vec![claims(calibration, calibration_samples)], units });
+    match ClaimLimit::of(target, &claims(logits, samples), part) {
+        Some(limit) => (limit.applied_to(policy, &parts.data, 0.0), None),
+        None => {
+            let text = format!(
+                "exit.wrong: no least confidence keeps {} % wrong answers, so no answer is given but those that an exit before the last one is sure of; train \
+                 longer, or with more photos, or ask for more wrong answers: `headwater-train tune --target \"wrong<=5\"`",
+                100.0 * target.wrong
+            );
+            let policy = Policy { claim_above: Some(Confidence::ALL), ..policy };
+            (policy, Some(Warning { code: "wrong_answers", text }))
+        }
+    }
 }

@@ -6,11 +6,12 @@
 //!     lock                     held by the command at work
 //!     resume.txt               how to go on with an unfinished run on ranks
 //!     metrics.jsonl            one line per epoch
-//!     checkpoint-*.hwck        the last two checkpoints
+//!     checkpoint-*.hwck        the last two checkpoints, each with the best epoch so far if the run exports it
 //!     out-of-fold.hwlogits         out-of-fold logits, if thresholds come from such logits
 //!     bundle.hwb, report.json  after the last epoch
 //! ```
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -44,8 +45,10 @@ impl RunFolder {
             };
             if found.identity != expected.identity {
                 return refused(format!(
-                    "expected run {}, found run {} of another spec, recipe, seed or data; choose another folder, or remove that one",
-                    expected.identity, found.identity
+                    "expected run {}, found run {} of another spec, recipe, seed or data: {}; choose another folder, or remove that one",
+                    expected.identity,
+                    found.identity,
+                    folder.differences(&found, experiment)
                 ));
             }
             return match (&found.fingerprint, &expected.fingerprint) {
@@ -78,17 +81,42 @@ impl RunFolder {
     pub fn experiment(&self) -> io::Result<Experiment> {
         let spec = Spec::read(&self.file("spec.toml")).map_err(io::Error::other)?;
         let recipe = Recipe::read(Some(&self.file("recipe.toml"))).map_err(io::Error::other)?;
-        let info = self.info()?;
-        let found = RunInfo::new(&spec, &recipe, info.data.clone(), info.limit_train).identity;
-        if found != info.identity {
-            return Err(io::Error::other(format!(
-                "{}: expected spec.toml and recipe.toml of run {}, found those of run {found}: they were changed since; put them back, or train \
-                 again",
-                self.path.display(),
-                info.identity
-            )));
+        Experiment::stored(spec, recipe, self.info()?)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.path.display())))
+    }
+
+    /// Differences between the run in the folder, `found`, and an experiment: first line of the spec, keys of the recipe, data, first weights.
+    fn differences(&self, found: &RunInfo, experiment: &Experiment) -> String {
+        let expected = &experiment.info;
+        let read = |name: &str| fs::read_to_string(self.file(name)).unwrap_or_default();
+        let mut all = Vec::new();
+        let (spec, own_spec) = (read("spec.toml"), &experiment.network.spec.text);
+        if spec != *own_spec {
+            let same = spec.lines().zip(own_spec.lines()).take_while(|(there, here)| there == here);
+            all.push(format!("spec.toml from line {} on", same.count() + 1));
         }
-        Experiment::new(spec, recipe, info)
+        let recipes = [read("recipe.toml"), toml::to_string(&experiment.recipe).unwrap_or_default()];
+        let [there, here] = recipes.map(|text| keys_of("", &toml::from_str(&text).unwrap_or_default()));
+        for key in there.keys().chain(here.keys()).collect::<BTreeSet<_>>() {
+            let [there, here] = [&there, &here].map(|keys| keys.get(key).map_or("nothing", String::as_str));
+            if there != here {
+                all.push(format!("{key} (there {there}, here {here})"));
+            }
+        }
+        if (&found.data, found.limit_train) != (&expected.data, expected.limit_train) {
+            let text = |info: &RunInfo| match info.limit_train {
+                None => info.data.clone(),
+                Some(limit) => format!("{limit} samples of {}", info.data),
+            };
+            all.push(format!("the data (there {}, here {})", text(found), text(expected)));
+        }
+        // The name of the other run is no difference.
+        let init =
+            |info: &RunInfo| info.init.clone().map(|init| (init.weights, init.frozen, init.kept_apart));
+        if init(found) != init(expected) {
+            all.push("the first weights, or what is frozen (--init, --freeze, --kept-apart)".to_owned());
+        }
+        if all.is_empty() { "nothing that can be named".to_owned() } else { all.join(", ") }
     }
 
     fn info(&self) -> io::Result<RunInfo> {
@@ -122,6 +150,15 @@ impl RunFolder {
         }
         self.write("metrics.jsonl", &lines)
     }
+}
+
+/// Every key of a table with its value: `optimiser.warm_up`.
+fn keys_of(prefix: &str, table: &toml::Table) -> BTreeMap<String, String> {
+    let of_key = |(key, value): (&String, &toml::Value)| match value {
+        toml::Value::Table(inner) => keys_of(&format!("{prefix}{key}."), inner),
+        value => BTreeMap::from([(format!("{prefix}{key}"), value.to_string())]),
+    };
+    table.iter().flat_map(of_key).collect()
 }
 
 /// Keeps other commands out of a folder until the returned file is closed. The message of an error says of what the folder is, and the advice.

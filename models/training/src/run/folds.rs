@@ -93,11 +93,10 @@ impl Folds {
 
 #[cfg(test)]
 mod tests {
-    use headwater_inference::policy::Bound;
     use headwater_protocol::SlotSet;
 
     use super::*;
-    use headwater_calibration::data::{AbsentView, Samples};
+    use headwater_calibration::data::{AbsentView, Pixels, Samples};
 
     /// Samples of these groups and classes.
     fn samples(of: impl Iterator<Item = (u32, u16)>) -> Samples {
@@ -110,7 +109,7 @@ mod tests {
             labels,
             groups,
             seen,
-            pixels: Vec::new(),
+            pixels: Pixels::default(),
             absent: AbsentView::Absent,
             part_indices: Vec::new(),
         }
@@ -159,7 +158,7 @@ mod tests {
 
     #[test]
     fn small_grouped_data_has_folds_unless_the_recipe_says_otherwise() {
-        let exit = |folds| ExitTarget { promise: Bound::Net, loss_points: 0.5, confidence: 0.95, folds };
+        let exit = |folds| ExitTarget { folds, ..ExitTarget::default() };
         let count = |folds, validation, calibration| {
             Folds::asked(exit(folds), true, OtherParts { validation, calibration })
         };

@@ -17,9 +17,22 @@ use headwater_calibration::part_logits::PartLogits;
 /// Name of the file of out-of-fold logits in a run folder.
 const FILE: &str = "out-of-fold.hwlogits";
 
+/// End of the training of a fold before the last epoch of the recipe.
+enum Stop {
+    Diverged(Diverged),
+    AfterEpoch,
+}
+
+impl From<Diverged> for Stop {
+    fn from(error: Diverged) -> Self {
+        Self::Diverged(error)
+    }
+}
+
 /// Trains a network for each fold with the recipe and seed of the experiment, and evaluates the fold: logits of all train samples, in
 /// their order. Each rank trains some of the folds alone, as one process does, and every rank must call this function. `notify` gets
-/// the number of the fold, from 0, and the events of its training. The fold serves as validation part, and nothing is chosen on it.
+/// the number of the fold, from 0, and the events of its training. The fold serves as validation part, and nothing is chosen on it: its
+/// training ends after the epoch `last`, which the run exports; `None` for the last epoch.
 ///
 /// # Errors
 /// [`Diverged`] names the step of a fold.
@@ -27,7 +40,7 @@ pub fn train(
     experiment: &Experiment,
     ranks: &dyn Communicator,
     train: &Samples,
-    folds: &Folds,
+    (folds, last): (&Folds, Option<u32>),
     mut notify: impl FnMut(u32, &Event<'_>),
 ) -> Result<PartLogits, Diverged> {
     let rank_of = |fold| fold as usize % ranks.ranks();
@@ -35,11 +48,17 @@ pub fn train(
     for fold in (0..folds.count()).filter(|fold| rank_of(*fold) == ranks.rank()) {
         let (kept, fold_samples) = (train.subset(&folds.kept(fold)), train.subset(&folds.left_out(fold)));
         let mut trainer = Trainer::new(experiment, &Alone, [&kept, &fold_samples], None);
-        trainer.run(|event| {
+        let result = trainer.run(|event| {
             ranks.is_working();
             notify(fold, &event);
-            Ok::<(), Diverged>(())
-        })?;
+            match event {
+                Event::Epoch(record) if Some(record.epoch) == last => Err(Stop::AfterEpoch),
+                _ => Ok(()),
+            }
+        });
+        if let Err(Stop::Diverged(error)) = result {
+            return Err(error);
+        }
         let state = &mut trainer.checkpoint.state;
         // The fold stands for unseen data, so the coding is fitted on the other folds.
         state.coding = fitted_coding(experiment, state, &kept, &kept);

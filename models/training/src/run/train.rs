@@ -20,6 +20,9 @@ pub enum RunError {
     /// A file of the run cannot be written.
     #[error("run folder: {0}")]
     Io(#[from] io::Error),
+    /// A view cannot be read.
+    #[error("views: {0}")]
+    View(io::Error),
     /// A checkpoint cannot be written, or belongs to another run.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
@@ -31,8 +34,8 @@ pub enum RunError {
     Damaged(String),
 }
 
-/// Trains to the end of the recipe on all ranks, from the newest checkpoint of rank 0, and returns the last checkpoint. `train` and
-/// `validation` are the shards of this rank. Every rank must call this function.
+/// Trains to the end of the recipe on all ranks, from the newest checkpoint of rank 0, and returns the last checkpoint with the state that
+/// is exported. `train` and `validation` are the shards of this rank. Every rank must call this function.
 ///
 /// # Errors
 /// [`RunError`]: a folder cannot be written, has checkpoints of another run, or lacks the file of a rank.
@@ -53,6 +56,8 @@ pub fn train(
     let mut trainer = Trainer::new(experiment, ranks, [train, validation], from);
     let started = Instant::now();
     trainer.run(|mut event| -> Result<(), RunError> {
+        // No checkpoint has weights from a view that could not be read.
+        train.check_read().and_then(|()| validation.check_read()).map_err(RunError::View)?;
         notify(&event);
         if let Event::Checkpoint(checkpoint, state) = &mut event {
             if let Some(state) = state {
@@ -70,7 +75,7 @@ pub fn train(
         }
         Ok(())
     })?;
-    Ok(trainer.checkpoint)
+    Ok(trainer.checkpoint.exported())
 }
 
 /// The newest checkpoint of rank 0 for which the files of all ranks exist on any machine, with the states in these files. `skipped`

@@ -4,7 +4,9 @@ use super::*;
 use crate::checkpoint::Checkpoint;
 use crate::experiment::{Experiment, RunInfo};
 use crate::joint::{Diverged, Event, Trainer};
-use crate::recipe::{Algorithm, BatchOf, CompressionKind, Recipe, Reduction, ScaleOutRecipe, Strategy};
+use crate::recipe::{
+    Algorithm, BatchOf, CompressionKind, ExportedEpoch, Recipe, Reduction, ScaleOutRecipe, Strategy,
+};
 use crate::run::{self, Folds, RunFolder, out_of_fold};
 use crate::single_camera::plain_network;
 use headwater_calibration::data::{Parts, Samples};
@@ -112,7 +114,9 @@ impl Job {
     /// The checkpoint at the end of a run on ranks; all ranks must end with the same weights and statistics.
     fn end(&self, ranks: usize) -> Checkpoint {
         let found = self.ranks(ranks, None, None);
-        assert!(found.iter().all(|(checkpoint, _)| checkpoint.state == found[0].0.state), "ranks differ");
+        let first = &found[0].0;
+        let is_same = |found: &Checkpoint| found.state == first.state && found.best == first.best;
+        assert!(found.iter().all(|(checkpoint, _)| is_same(checkpoint)), "ranks differ");
         found.into_iter().next().unwrap().0
     }
 }
@@ -202,6 +206,20 @@ fn a_run_repeats_bit_for_bit_and_a_resumed_one_ends_with_the_same_weights() {
         let resumed = job.ranks(2, Some(&stopped), None);
         assert_eq!(resumed[0].0.state, whole.state, "{recipe:?}");
     }
+}
+
+#[test]
+fn ranks_agree_on_the_best_epoch_and_so_does_a_resumed_run() {
+    let mut job = Job::devices(local_steps(3)).epochs(3);
+    job.recipe.checkpoint.export = ExportedEpoch::Best;
+    let whole = job.end(2);
+    let losses: Vec<f64> =
+        whole.progress.epochs.iter().map(|record| record.validation_loss.unwrap()).collect();
+    let best = whole.progress.best.unwrap() as usize - 1;
+    assert!(losses.iter().all(|loss| *loss >= losses[best]) && whole.best.is_some(), "{losses:?}");
+    let stopped = job.ranks(2, None, Some(4));
+    let resumed = &job.ranks(2, Some(&stopped), None)[0].0;
+    assert_eq!((&resumed.best, resumed.progress.best), (&whole.best, whole.progress.best));
 }
 
 #[test]
@@ -326,10 +344,10 @@ fn the_folds_of_ranks_are_those_of_one_process() {
     let experiment = job.experiment(job.recipe.clone());
     let train = job.parts.part(Part::Train, None, 1);
     let folds = Folds::divide(&train.labels, &train.groups, 4).unwrap();
-    let alone = out_of_fold::train(&experiment, &Alone, &train, &folds, |_, _| {}).unwrap();
+    let alone = out_of_fold::train(&experiment, &Alone, &train, (&folds, None), |_, _| {}).unwrap();
     let found = in_process::run(3, |rank| {
         let experiment = job.experiment(job.recipe.clone());
-        out_of_fold::train(&experiment, rank, &train, &folds, |_, _| {}).unwrap()
+        out_of_fold::train(&experiment, rank, &train, (&folds, None), |_, _| {}).unwrap()
     });
     assert!(found.iter().all(|logits| *logits == alone));
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use headwater_inference::bundle::Bundle;
 use headwater_samples::archive::{Archive, ArchiveOptions, recorded};
-use headwater_samples::data_set::OpenOptions;
+use headwater_samples::data_set::{Framings, OpenOptions};
 use headwater_samples::{Part, Shape, catalogue};
 
 use crate::args::DemoArgs;
@@ -54,11 +54,12 @@ pub(super) fn read(args: &DemoArgs) -> anyhow::Result<Inputs> {
 /// The test part of a data set as an archive of frames, with views of the network's shape.
 fn test_part(name: &str, dir: &Path, bundle: &Bundle) -> anyhow::Result<Vec<u8>> {
     let network = bundle.manifest();
-    let view = network.preprocessing;
+    let view = &network.preprocessing;
     let [channels, height, width] = [view.channels, view.height, view.width].map(|side| side as usize);
     let options = OpenOptions {
         shape: Some(Shape { channels, height, width }),
         slots: Some(usize::from(network.slots)),
+        framings: Framings { regions: &view.regions, fit: view.fit.unwrap_or_default() },
         ..OpenOptions::default()
     };
     let data = catalogue::open(name, dir, options).map_err(|error| BadUsage(format!("--data: {error}")))?;

@@ -79,7 +79,7 @@ fn check(args: &DemoArgs, bundle: &Bundle, frames: &Archive) -> Result<(), BadUs
             "--frames: the network has {slots} device slots, the frames are of {found} cameras"
         )));
     }
-    let (expected, found) = (network.preprocessing, frames.shape);
+    let (expected, found) = (&network.preprocessing, frames.shape);
     if expected.view_bytes() != found.bytes() {
         return Err(BadUsage(format!(
             "--frames: the network takes views of [{}, {}, {}], the frames have {found}",

@@ -20,6 +20,8 @@ pub struct DemoReport {
     pub decided: u64,
     /// Share of the decided samples whose class was right, from 0 to 1.
     pub accuracy: f64,
+    /// Decided samples without a class, which count as wrong.
+    pub undecided: u64,
     /// Promises of the policy about the exits; empty if the loss at the exits was only measured, not bounded for new data.
     pub promises: Vec<Promise>,
     /// The promises as a line of text.
@@ -78,6 +80,7 @@ impl DemoReport {
             let class = frames.labels.classes[(decision.sample.0 % frames.len() as u64) as usize];
             let is_right = u64::from(class.is_some() && class == decision.class);
             right += is_right;
+            report.undecided += u64::from(decision.class.is_none());
             cloud_bytes += decision.bytes.edge_cloud;
             report.missing += u64::from(decision.presence.missing_count());
             for reason in &decision.degraded {
@@ -260,6 +263,7 @@ mod tests {
             "missing",
             "promises",
             "samples",
+            "undecided",
             "views",
         ];
         assert_eq!(keys, expected);

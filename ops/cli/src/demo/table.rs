@@ -76,5 +76,9 @@ fn reasons(f: &mut fmt::Formatter<'_>, report: &DemoReport) -> fmt::Result {
     let degraded = report.degraded.iter().map(|(reason, count)| (reason.name(), *count)).collect();
     let dropped = report.dropped.iter().map(|(reason, count)| (reason.name(), *count)).collect();
     writeln!(f, "degraded: {}   dropped: {}", list(degraded), list(dropped))?;
-    write!(f, "missing views: {}   lost: {}   duplicated: {}", report.missing, report.lost, report.duplicated)
+    write!(
+        f,
+        "missing views: {}   undecided: {}   lost: {}   duplicated: {}",
+        report.missing, report.undecided, report.lost, report.duplicated
+    )
 }

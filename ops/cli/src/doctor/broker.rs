@@ -35,7 +35,8 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
                     check,
                     format!("{address} takes this client{user}, MQTT 5, in {took} ms"),
                 ));
-                let needs = needs(&member.role, networks.get(index).and_then(Option::as_ref));
+                let networks = networks.get(index).and_then(Option::as_ref);
+                let needs = needs(&member.role, member.has_details, networks);
                 findings.extend(limits(&tier.check_name("broker limits", member), &probe.limits, &needs));
                 findings.extend(rules(&tier.check_name("access rules", member), member, &probe.refused));
                 findings.extend(certificate(probe));
@@ -47,10 +48,10 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
 
 /// What a member needs of its broker. Without a network: results of as many slots as there can be, and no binary messages, whose size is not
 /// known.
-fn needs(role: &MemberRole, networks: Option<&Networks>) -> BrokerNeeds {
+fn needs(role: &MemberRole, has_details: bool, networks: Option<&Networks>) -> BrokerNeeds {
     let is_leader = *role == MemberRole::Leader;
     let PacketSizes { usual, rare } = match networks {
-        Some(networks) => networks.packet_sizes(is_leader),
+        Some(networks) => networks.packet_sizes(is_leader, has_details),
         None if is_leader => PacketSizes::of_leader(LARGEST_RESULT_BYTES, 0),
         None => PacketSizes::of_member(0),
     };
@@ -162,7 +163,7 @@ mod tests {
 
     #[track_caller]
     fn check(found: BrokerLimits, role: &MemberRole, expected: Level, word: &str) {
-        let findings = limits("broker limits", &found, &needs(role, None));
+        let findings = limits("broker limits", &found, &needs(role, false, None));
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert!(findings[0].level == expected && findings[0].found.contains(word), "{findings:?}");
     }

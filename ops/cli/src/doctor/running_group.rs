@@ -278,6 +278,7 @@ mod tests {
             site: "hall".parse().unwrap(),
             group: "gate".parse().unwrap(),
             role: MemberRole::Leader,
+            has_details: false,
             subscriptions: Vec::new(),
             tls: TlsSettings::default(),
         };

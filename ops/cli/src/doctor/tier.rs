@@ -81,6 +81,8 @@ pub(super) struct Member {
     pub(super) site: SiteId,
     pub(super) group: GroupId,
     pub(super) role: MemberRole,
+    /// Whether the results of a leader have details.
+    pub(super) has_details: bool,
     /// Filters to which the program of this member subscribes.
     pub(super) subscriptions: Vec<String>,
     /// Files with the certificate that the member shows the broker.
@@ -170,6 +172,7 @@ impl TierSettings {
                 site: settings.site.clone(),
                 group: settings.group.clone(),
                 role: MemberRole::Device(settings.id.clone()),
+                has_details: false,
                 tls: settings.security.tls.clone(),
             }],
             Self::Aggregator(loaded) => {
@@ -181,6 +184,7 @@ impl TierSettings {
                         RoleName::Leader => MemberRole::Leader,
                         RoleName::Edge => MemberRole::Edge,
                     },
+                    has_details: group.details,
                     subscriptions: group_subscriptions(group),
                     tls: group.tls(of_process),
                 };

@@ -385,7 +385,11 @@ mod tests {
         const WEIGHTS: &str =
             "{ bias = -4.5, disagreement = 2.0, entropy = 3.0, margin = 0.0, present = -0.1 }";
         for (key, value) in Policy::default().values() {
-            let value = if value.is_none() { WEIGHTS.to_owned() } else { value.to_string() };
+            let value = match (key.as_str(), value.is_none()) {
+                ("claim_above", _) => "0.5".to_owned(),
+                (_, true) => WEIGHTS.to_owned(),
+                (_, false) => value.to_string(),
+            };
             let changed = edited(example, &format!("{key}={value}"));
             assert!(changed.starts_with(example), "{changed}");
             assert_eq!(PolicyChanges::parse(&changed).unwrap().keys().collect::<Vec<_>>(), [&key]);

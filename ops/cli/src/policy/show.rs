@@ -76,7 +76,9 @@ impl ShownPolicy {
             calibrated_policy: calibrated.id(),
             file: file.map(|file| file.display().to_string()),
             promise_line: match (policy.promises.first(), calibrated.promises.first()) {
-                (None, Some(ended)) => format!("not promised any more, since an exit was changed: {ended}"),
+                (None, Some(ended)) => {
+                    format!("not promised any more, since the file changes exits or answers: {ended}")
+                }
                 (_, _) => policy.promise_line(),
             },
             promises: policy.promises,

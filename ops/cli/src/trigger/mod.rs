@@ -21,7 +21,8 @@ use crate::progress::{Progress, waiting};
 use found_group::find_group;
 use list::SampleList;
 use plan::Plan;
-use summary::{Summary, result_line};
+use summary::Summary;
+pub(crate) use summary::result_line;
 
 /// Samples per second without `--rate`.
 const DEFAULT_RATE: f64 = 1.0;

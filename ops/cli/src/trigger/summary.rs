@@ -75,11 +75,14 @@ impl Display for Summary {
 }
 
 /// One result as a line of text.
-pub(super) fn result_line(decision: &Decision, latency: Option<Duration>) -> String {
+pub(crate) fn result_line(decision: &Decision, latency: Option<Duration>) -> String {
     let Decision { sample, label, undecided, confidence, exit, .. } = decision;
     let mut line = match (label, undecided) {
         (Some(label), _) => {
             format!("sample {sample}  {label}  confidence {confidence:.2}  exit {}", exit.name())
+        }
+        (None, Some(Undecided::Unsure)) => {
+            format!("sample {sample}  undecided: unsure  confidence {confidence:.2}  exit {}", exit.name())
         }
         (None, reason) => {
             format!("sample {sample}  undecided: {}", reason.unwrap_or(Undecided::Unknown).name())
@@ -88,19 +91,23 @@ pub(super) fn result_line(decision: &Decision, latency: Option<Duration>) -> Str
     if let Some(latency) = latency {
         line += &format!("  {:.1} ms", latency.as_secs_f64() * 1e3);
     }
+    let files: Vec<_> = decision.views.iter().filter_map(|view| view.file.as_deref()).collect();
+    if !files.is_empty() {
+        line += &format!("  of {}", files.join(", "));
+    }
     if !decision.degraded.is_empty() {
         let reasons: Vec<_> = decision.degraded.iter().map(|reason| reason.name()).collect();
         line += &format!("  degraded {}", reasons.join(", "));
     }
-    match decision.presence.missing_count() {
-        0 => line,
-        _ => format!("{line}  missing {}", decision.missing.join(", ")),
+    if decision.presence.missing_count() > 0 {
+        line += &format!("  missing {}", decision.missing.join(", "));
     }
+    crate::escaped(&line)
 }
 
 #[cfg(test)]
 mod tests {
-    use headwater_protocol::{Degraded, Presence, testing};
+    use headwater_protocol::{Degraded, Presence, Slot, SlotView, testing};
 
     use super::*;
 
@@ -125,8 +132,23 @@ mod tests {
         );
         (decision.degraded, decision.presence) = (Vec::new(), Presence::missing(0));
         assert_eq!(result_line(&decision, None), "sample 17  dress  confidence 0.93  exit local");
+        let view = |file: Option<&str>| SlotView {
+            slot: Slot::first(1).next().unwrap(),
+            device: None,
+            captured_at: None,
+            frame: Some(17),
+            file: file.map(Into::into),
+        };
+        decision.views = vec![view(Some("a\nb"))];
+        assert!(result_line(&decision, None).ends_with(r"  of a\nb"));
+        decision.views = vec![view(Some("belt/17.jpg")), view(None)];
+        let expected = "sample 17  dress  confidence 0.93  exit local  of belt/17.jpg";
+        assert_eq!(result_line(&decision, None), expected);
+        decision.views.clear();
         (decision.label, decision.undecided) = (None, Some(Undecided::NoView));
         assert_eq!(result_line(&decision, None), "sample 17  undecided: no_view");
+        decision.undecided = Some(Undecided::Unsure);
+        assert_eq!(result_line(&decision, None), "sample 17  undecided: unsure  confidence 0.93  exit local");
     }
 
     #[test]

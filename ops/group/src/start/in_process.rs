@@ -238,19 +238,21 @@ impl InProcessGroup {
 
     /// Settings of the leader. For an edge the caller changes the role.
     fn group_config(&self) -> OpenedGroup {
-        let SiteSettings { site, group, qos, journal, .. } = self.settings.site.clone();
+        let SiteSettings { site, group, qos, details, journal, .. } = self.settings.site.clone();
         let mut config = OpenedGroup::new(site, group, self.settings.networks.clone());
         (config.settings.request_qos, config.settings.journal.path) = (qos, journal);
+        config.settings.details = details;
         config.policy = self.settings.policy.clone().map(|policy| (policy.clone(), policy.id()));
         config
     }
 
     /// Settings of the device in a slot, for a device that the caller starts.
     pub fn device_config(&self, slot: Slot) -> OpenedDevice {
-        let SiteSettings { site, group, broker, qos, queue_samples, batch_ms, .. } =
+        let SiteSettings { site, group, broker, qos, queue_samples, batch_ms, details, .. } =
             self.settings.site.clone();
         let mut config = OpenedDevice::new(site, group, device_id(slot), slot, broker);
         (config.settings.upward_qos, config.settings.queue_samples) = (qos, queue_samples);
+        config.settings.name_frames = details;
         if batch_ms > 0 {
             config.settings.batch_ms = batch_ms;
             // The leader's policy has the waits that bound how long an answer may wait for others.

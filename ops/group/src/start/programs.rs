@@ -147,6 +147,7 @@ impl ProgramGroup {
                 if let Some(journal) = &site.journal {
                     command.arg("--journal-path").arg(journal);
                 }
+                command.args(site.details.then_some("--details"));
             }
             Service::Edge(edge) => _ = command.args(["--role", "edge", "--edge", &edge.to_string()]),
             Service::Device(slot) => {
@@ -154,6 +155,7 @@ impl ProgramGroup {
                 command.args(["--upward-qos", qos, "--queue-samples", &site.queue_samples.to_string()]);
                 command.arg("--source-path").arg(frames).stdout(Stdio::piped());
                 command.args(["--batch-ms", &site.batch_ms.to_string()]);
+                command.args(site.details.then_some("--name-frames"));
             }
         }
         if let Service::Leader | Service::Edge(_) = service {

@@ -49,14 +49,17 @@ pub struct SiteSettings {
     pub queue_samples: usize,
     /// Milliseconds for which an answer of a device waits for further answers that go in the same message; 0: no answer waits.
     pub batch_ms: u64,
+    /// Whether results list views with their frames, and the probability of every class (settings `details` and `name_frames`).
+    pub details: bool,
     /// File of the leader's journal. `None`: the leader's decisions are lost when it ends.
     pub journal: Option<PathBuf>,
 }
 
 impl SiteSettings {
-    /// Settings at their defaults: `QoS` 0, 128 waiting views, no batches, no journal.
+    /// Settings at their defaults: `QoS` 0, 128 waiting views, no batches, no details, no journal.
     pub fn new(site: SiteId, group: GroupId, broker: Endpoint) -> Self {
-        Self { site, group, broker, qos: QoS::AtMostOnce, queue_samples: 128, batch_ms: 0, journal: None }
+        let (qos, details, journal) = (QoS::AtMostOnce, false, None);
+        Self { site, group, broker, qos, queue_samples: 128, batch_ms: 0, details, journal }
     }
 }
 

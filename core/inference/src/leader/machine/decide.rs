@@ -2,7 +2,7 @@
 
 use headwater_protocol::{
     AppliedExit, Decision, Degraded, Dropped, Exit, LeaveReason, PolicyId, Presence, SampleId, Schema,
-    Stages, Undecided,
+    SlotView, Smoothed, Stages, Undecided,
 };
 
 use super::Leader;
@@ -11,6 +11,7 @@ use crate::exit::Assessment;
 use crate::leader::Action;
 use crate::leader::closed::Revisable;
 use crate::leader::open_sample::OpenSample;
+use crate::leader::smoothing::majority;
 use crate::policy::NoAnswer;
 
 impl Leader {
@@ -48,9 +49,13 @@ impl Leader {
         self.end(sample, (answer, undecided), left, None);
     }
 
-    /// Decides a sample under the leader's own policy.
+    /// Decides a sample under the leader's own policy. An answer that no exit was sure of may be too uncertain to be claimed.
     pub(super) fn decide(&mut self, sample: SampleId, answer: ExitAnswer, left: LeaveReason) {
-        self.end(sample, (answer, None), left, None);
+        let Some(open) = self.state.open.get(&sample) else { return };
+        let policy = self.state.networks[open.generation].policy(open.policy);
+        let is_claimed =
+            left == LeaveReason::Sure || policy.claims(answer.exit, answer.assessment.confidence);
+        self.end(sample, (answer, (!is_claimed).then_some(Undecided::Unsure)), left, None);
     }
 
     /// Ends a sample with an answer, or undecided. `policy` is that of a device that decided by itself.
@@ -90,12 +95,17 @@ impl Leader {
             policy: policy.unwrap_or(open.policy),
             stages: Stages { decided_us: open.elapsed(self.state.now), ..open.stages },
             bytes: open.bytes,
+            views: self.named_views(std::mem::take(&mut open.views), &open.presence),
+            scores: std::mem::take(&mut open.scores),
+            smoothed: None,
         };
+        let decision = self.smoothed(decision, &open);
         if decision.degraded.contains(&Degraded::CloudTimeout) {
             // The cloud answers from the slots whose features came, so in a revision the other slots are missing.
             open.set_undelivered_missing();
             let missing = self.missing_names(&open.presence);
-            let decision = Decision { presence: open.presence, missing, ..decision.clone() };
+            let views = self.named_views(decision.views.clone(), &open.presence);
+            let decision = Decision { presence: open.presence, missing, views, ..decision.clone() };
             let device_classes = open.buffers.device_classes.clone();
             self.state.closed.keep_revisable(Revisable { decision, device_classes });
         }
@@ -106,11 +116,39 @@ impl Leader {
         self.close(open);
     }
 
+    /// The decision with the answer of the votes up to its sample, if the group smooths its answers. The journal keeps that answer. Votes
+    /// are not kept, so after a restart only later decisions vote.
+    fn smoothed(&mut self, decision: Decision, open: &OpenSample) -> Decision {
+        let Some(smoothing) = self.smoothing else { return decision };
+        let network = &self.networks[open.generation];
+        // The class prior answers where no exit was applied, and does not vote.
+        let class = decision.class.filter(|_| !decision.exits.is_empty());
+        let votes = self.state.votes.with(smoothing, &decision, class);
+        let answer = majority(&votes);
+        let smoothed = answer.map(|(class, confidence)| Smoothed {
+            class,
+            label: network.label(class),
+            confidence,
+            of: votes.len() as u32,
+        });
+        Decision { smoothed, ..decision }
+    }
+
     /// Names of the missing devices now. An unknown device is named `slot N`, which no device's own name can be.
     fn missing_names(&self, presence: &Presence) -> Vec<String> {
         let name = |slot| self.state.device_names.get(&slot).map(ToString::to_string);
         let slots = presence.missing_slots();
         slots.map(|slot| name(slot).unwrap_or_else(|| format!("slot {slot}"))).collect()
+    }
+
+    /// The views of present slots in the order of the slots, with the names of their devices now.
+    fn named_views(&self, mut views: Vec<SlotView>, presence: &Presence) -> Vec<SlotView> {
+        views.retain(|view| presence.present().contains(view.slot));
+        views.sort_by_key(|view| view.slot);
+        for view in &mut views {
+            view.device = self.state.device_names.get(&view.slot).map(ToString::to_string);
+        }
+        views
     }
 
     /// Publishes the cloud's answer, once, if the sample was decided without the cloud at the deadline.
@@ -128,10 +166,15 @@ impl Leader {
         let confidence = assessment.confidence;
         decision.exits.push(AppliedExit { exit: Exit::CLOUD, confidence, threshold_confidence: None });
         (decision.exit, decision.left) = (Exit::CLOUD, LeaveReason::LastExit);
-        decision.class = Some(assessment.class);
-        decision.label = Some(network.label(assessment.class));
-        decision.undecided = None;
+        let is_claimed = policy.claims(Exit::CLOUD, confidence);
+        decision.class = is_claimed.then_some(assessment.class);
+        decision.label = is_claimed.then(|| network.label(assessment.class));
+        decision.undecided = (!is_claimed).then_some(Undecided::Unsure);
         decision.confidence = confidence;
+        decision.smoothed = None;
+        if !decision.views.is_empty() {
+            decision.scores = policy.of(Exit::CLOUD).probabilities(logits);
+        }
         decision.degraded.retain(|reason| *reason != Degraded::CloudTimeout);
         self.actions.push(Action::Revise(decision));
     }

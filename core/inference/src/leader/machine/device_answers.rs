@@ -1,7 +1,8 @@
 //! Answers of devices: each answer finds its open sample, or opens a sample.
 
 use headwater_protocol::{
-    Body, DeviceDecision, Dropped, Exit, LeaveReason, Numbering, SampleId, Slot, SlotPresence, SlotSet,
+    Body, DeviceDecision, Dropped, Exit, FrameName, LeaveReason, Numbering, SampleId, Slot, SlotPresence,
+    SlotSet, SlotView, UtcTime,
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,16 @@ pub enum DeviceAnswer<'a> {
     GivenUp,
 }
 
+/// The frame behind a device's answer, where the device names its frames.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NamedFrame {
+    /// Name of the frame.
+    pub name: FrameName,
+    /// Scores of a device that decided, one per class; otherwise empty.
+    #[serde(with = "crate::leader::float_bits")]
+    pub scores: Vec<f32>,
+}
+
 /// The sender of a device's message, the sample that it is about, and when it was sent.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct DeviceMessage {
@@ -46,27 +57,48 @@ pub(super) struct DeviceMessage {
 const MAX_SPOOLED: usize = 256;
 
 impl Leader {
-    pub(super) fn device_answer(&mut self, message: DeviceMessage, answer: DeviceAnswer<'_>) {
+    pub(super) fn device_answer(
+        &mut self,
+        message: DeviceMessage,
+        answer: DeviceAnswer<'_>,
+        frame: Option<&NamedFrame>,
+    ) {
         if !self.fits(message, answer) {
             self.state.counts.misfits += 1;
             return;
         }
         if self.is_early(message) {
-            return self.hold(message, answer.into());
+            return self.hold(message, answer.into(), frame);
         }
         self.take_early(message.sample);
-        self.take_answer(message, answer);
+        self.take_answer(message, answer, frame);
     }
 
     /// Takes an answer that fits its network.
-    pub(super) fn take_answer(&mut self, message: DeviceMessage, answer: DeviceAnswer<'_>) {
+    pub(super) fn take_answer(
+        &mut self,
+        message: DeviceMessage,
+        answer: DeviceAnswer<'_>,
+        frame: Option<&NamedFrame>,
+    ) {
         self.measure_clock(message);
         let captured_wall_ms = self.captured_wall_ms(message);
         let config = self.networks.get(message.generation).map(|network| &network.config);
         let score_bytes = config.map_or(0, |config| config.score_bytes as u64);
+        let (slot, details) = (message.slot, self.details);
         let Some(open) = self.open_for(message) else { return };
         open.captured_wall_ms = open.captured_wall_ms.or(captured_wall_ms);
-        let slot = message.slot;
+        let is_view = !matches!(answer, DeviceAnswer::NotInView | DeviceAnswer::GivenUp);
+        if is_view && (details || frame.is_some()) {
+            let name = frame.map(|frame| &frame.name);
+            open.views.push(SlotView {
+                slot,
+                device: None,
+                captured_at: captured_wall_ms.and_then(UtcTime::from_ms),
+                frame: name.map(|name| name.frame),
+                file: name.map(|name| name.file.clone()).filter(|file| !file.is_empty()),
+            });
+        }
         match answer {
             DeviceAnswer::Summary(scores) => {
                 open.presence.set(slot, SlotPresence::Present);
@@ -78,14 +110,18 @@ impl Leader {
                 open.put_slot_map(slot, pixels);
                 open.bytes.device_edge += pixels.len() as u64;
             }
-            DeviceAnswer::Decided(decision) => return self.device_decided(message, decision),
+            DeviceAnswer::Decided(decision) => {
+                let scores = frame.map_or(&[][..], |frame| &frame.scores[..]);
+                return self.device_decided(message, decision, scores);
+            }
             DeviceAnswer::GivenUp => open.given_up.insert(slot),
             DeviceAnswer::NotInView => open.presence.set(slot, SlotPresence::NotInView),
         }
         self.close_window_if_complete(message.sample);
     }
 
-    fn device_decided(&mut self, message: DeviceMessage, decision: DeviceDecision) {
+    /// Takes the decision of a device. `scores` are those of its exit; empty if the device did not tell them.
+    fn device_decided(&mut self, message: DeviceMessage, decision: DeviceDecision, scores: &[f32]) {
         let Some(open) = self.state.open.get_mut(&message.sample) else { return };
         open.presence.set(message.slot, SlotPresence::Present);
         open.bytes.device_edge += Body::Decided(decision).len() as u64;
@@ -98,10 +134,12 @@ impl Leader {
         let assessment = Assessment { class, confidence, leaves: true };
         let answer = ExitAnswer { exit: Exit::DEVICE, assessment };
         let network = &self.state.networks[message.generation];
-        let is_our_policy = policy == network.policy_id;
+        let policy_here = (policy == network.policy_id).then(|| network.policy.of(Exit::DEVICE));
+        let scores = policy_here.map(|policy| open.probabilities(policy, scores));
         open.note_exit(
             answer,
-            is_our_policy.then(|| network.policy.of(Exit::DEVICE).threshold_confidence(1)),
+            policy_here.map(|policy| policy.threshold_confidence(1)),
+            scores.unwrap_or_default(),
         );
         self.end(message.sample, (answer, None), LeaveReason::Sure, Some(policy));
     }

@@ -14,8 +14,7 @@ use headwater_protocol::{DeviceDecision, SampleId, Slot, SlotSet};
 use serde::{Deserialize, Serialize};
 
 use super::Leader;
-use super::device_answers::DeviceAnswer;
-use super::device_answers::DeviceMessage;
+use super::device_answers::{DeviceAnswer, DeviceMessage, NamedFrame};
 use crate::leader::Micros;
 
 /// Largest number of answers that are held for one slot.
@@ -30,6 +29,8 @@ struct EarlyAnswer {
     message: DeviceMessage,
     received: Micros,
     content: EarlyContent,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    frame: Option<NamedFrame>,
 }
 
 /// Content of a held message: a [`DeviceAnswer`] that owns its values, or features.
@@ -92,13 +93,14 @@ impl Leader {
     }
 
     /// Holds an early message.
-    pub(super) fn hold(&mut self, message: DeviceMessage, content: EarlyContent) {
+    pub(super) fn hold(&mut self, message: DeviceMessage, content: EarlyContent, frame: Option<&NamedFrame>) {
         self.refuse_expired();
         let of_slot = self.state.early.0.iter().filter(|held| held.message.slot == message.slot);
         if of_slot.count() == MAX_HELD {
             return self.count_implausible(message.slot);
         }
-        self.state.early.0.push(EarlyAnswer { message, received: self.state.now, content });
+        let frame = frame.cloned();
+        self.state.early.0.push(EarlyAnswer { message, received: self.state.now, content, frame });
     }
 
     /// Takes the held answers to a sample that is known now.
@@ -107,13 +109,13 @@ impl Leader {
             return;
         }
         self.refuse_expired();
-        for EarlyAnswer { message, received, content } in
+        for EarlyAnswer { message, received, content, frame } in
             self.state.early.take(|held| held.message.sample == sample)
         {
             let held_ms = u16::try_from(self.state.now.since(received) / 1000).unwrap_or(u16::MAX);
             let message = DeviceMessage { age_ms: message.age_ms.saturating_add(held_ms), ..message };
             match content.as_answer() {
-                Ok(answer) => self.take_answer(message, answer),
+                Ok(answer) => self.take_answer(message, answer, frame.as_ref()),
                 Err(features) => self.take_features(message, Some(features)),
             }
         }

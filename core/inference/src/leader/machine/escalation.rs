@@ -81,7 +81,7 @@ impl Leader {
             && let Some((bits, body_bytes)) = map
             && self.is_early(message)
         {
-            return self.hold(message, EarlyContent::Features(bits.to_vec(), body_bytes));
+            return self.hold(message, EarlyContent::Features(bits.to_vec(), body_bytes), None);
         }
         self.take_early(sample);
         self.take_features(message, map);
@@ -197,7 +197,8 @@ impl Leader {
         let Some(assessment) = assessed else { return self.ask_cloud(sample) };
         let best = ExitAnswer { exit: Exit::EDGE, assessment };
         open.best = Some(best);
-        open.note_exit(best, Some(policy.threshold_confidence(present)));
+        let scores = open.probabilities(policy, &network.logits);
+        open.note_exit(best, Some(policy.threshold_confidence(present)), scores);
         if !assessment.leaves {
             return self.ask_cloud(sample);
         }
@@ -243,11 +244,11 @@ impl Leader {
         }
         open.stages.cloud_us = open.elapsed(self.state.now);
         open.set_undelivered_missing();
-        let policy = self.state.networks[open.generation].policy(open.policy);
-        let assessment =
-            policy.of(Exit::CLOUD).assess(open.buffers.device_classes.input(logits, open.delivered));
+        let policy = self.state.networks[open.generation].policy(open.policy).of(Exit::CLOUD);
+        let assessment = policy.assess(open.buffers.device_classes.input(logits, open.delivered));
         let answer = ExitAnswer { exit: Exit::CLOUD, assessment };
-        open.note_exit(answer, None);
+        let scores = open.probabilities(policy, logits);
+        open.note_exit(answer, None, scores);
         self.decide(sample, answer, LeaveReason::LastExit);
     }
 

@@ -29,9 +29,10 @@ use crate::leader::network::Network;
 use crate::leader::network_state::NetworkState;
 use crate::leader::open_sample::Stage;
 use crate::leader::plausible_ids::PlausibleIds;
+use crate::leader::smoothing::{Smoothing, Votes};
 use crate::leader::{Action, Event, Exits, Generation, LeaderConfig, Micros, Now};
 
-pub use device_answers::DeviceAnswer;
+pub use device_answers::{DeviceAnswer, NamedFrame};
 pub use escalation::EdgeAnswer;
 pub use state::{LeaderState, StateError};
 
@@ -42,6 +43,10 @@ pub use state::{LeaderState, StateError};
 pub struct Leader {
     networks: PerNetwork<Network>,
     pub(super) state: LeaderState,
+    /// Whether every result lists the views and the class probabilities.
+    details: bool,
+    /// Second answer of each result, from the latest decisions; `None` for none.
+    smoothing: Option<Smoothing>,
     /// Wall clock at the event being handled, ms since 1970.
     wall_ms: u64,
     /// Why the event being handled was refused.
@@ -79,6 +84,8 @@ impl Leader {
         Self {
             state: LeaderState::new(NetworkState::new(&config)),
             networks: PerNetwork::new(Network::new(config, exits)),
+            details: false,
+            smoothing: None,
             wall_ms: 0,
             refusal: None,
             actions: Vec::new(),
@@ -97,6 +104,21 @@ impl Leader {
     #[must_use]
     pub fn with_max_clock_difference_ms(mut self, max_ms: u32) -> Self {
         self.state.plausible_ids.max_clock_difference_ms = max_ms.into();
+        self
+    }
+
+    /// Sets whether every result lists its views, with their capture times, and the class probabilities. Without it only results of devices
+    /// that name their frames do.
+    #[must_use]
+    pub fn with_details(mut self, details: bool) -> Self {
+        self.details = details;
+        self
+    }
+
+    /// Sets the smoothing of the answers over time.
+    #[must_use]
+    pub fn with_smoothing(mut self, smoothing: Option<Smoothing>) -> Self {
+        self.smoothing = smoothing;
         self
     }
 
@@ -133,6 +155,7 @@ impl Leader {
         self.state.early = EarlyAnswers::default();
         self.actions.push(Action::Numbering(None));
         self.state.closed.forget_ids();
+        self.state.votes = Votes::default();
         self.state.newest = SampleId(0);
         let PlausibleIds { numbering, believed, .. } = &mut self.state.plausible_ids;
         (*numbering, *believed) = (None, TriggeredIds::default());
@@ -162,10 +185,10 @@ impl Leader {
                 }
             }
             Event::DeviceDown { slot } => self.device_down(generation, slot),
-            Event::DeviceAnswer { slot, sample, age_ms, late, answer } => {
+            Event::DeviceAnswer { slot, sample, age_ms, late, answer, frame } => {
                 // A device no longer knows the age of a sample that it gave up.
                 let age_ms = if answer == DeviceAnswer::GivenUp { u16::MAX } else { age_ms };
-                self.device_answer(sent(slot, sample, age_ms, late), answer);
+                self.device_answer(sent(slot, sample, age_ms, late), answer, frame);
             }
             Event::Features { slot, sample, late, bits, body_bytes } => {
                 // The message has no age, and late features are sent long after their sample.

@@ -16,6 +16,7 @@ use crate::leader::closed::ClosedSamples;
 use crate::leader::network_state::NetworkState;
 use crate::leader::open_sample::OpenSample;
 use crate::leader::plausible_ids::{DEFAULT_CLOCK_DIFFERENCE_MS, PlausibleIds};
+use crate::leader::smoothing::Votes;
 use crate::leader::timers::Timers;
 
 /// State of a [`Leader`] between two events, with its format. A leader of the same networks goes on from there with the same actions.
@@ -32,6 +33,9 @@ pub struct LeaderState {
     /// Answers that came before their triggers.
     pub(super) early: EarlyAnswers,
     pub(super) closed: ClosedSamples,
+    /// Votes of the latest decisions; empty without smoothing.
+    #[serde(default, skip_serializing_if = "Votes::is_empty")]
+    pub(super) votes: Votes,
     pub(super) timers: Timers,
     pub(super) newest: SampleId,
     pub(super) counts: Counts,
@@ -69,6 +73,7 @@ impl LeaderState {
             awaited: AwaitedSamples::default(),
             early: EarlyAnswers::default(),
             closed: ClosedSamples::default(),
+            votes: Votes::default(),
             timers: Timers::default(),
             newest: SampleId(0),
             counts: Counts::default(),

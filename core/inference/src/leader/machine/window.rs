@@ -78,9 +78,10 @@ impl Leader {
         };
         let policy = state.policy(open.policy).of(first);
         let input = logits.map(|logits| open.buffers.device_classes.input(logits, open.presence.present()));
+        let scores = logits.map(|logits| open.probabilities(policy, logits)).unwrap_or_default();
         open.best = input.map(|input| ExitAnswer { exit: first, assessment: policy.assess(input) });
         if let Some(answer) = open.best {
-            open.note_exit(answer, Some(policy.threshold_confidence(present)));
+            open.note_exit(answer, Some(policy.threshold_confidence(present)), scores);
         }
         match open.best {
             Some(answer) if answer.assessment.leaves && first == Exit::LOCAL && !is_alone => {

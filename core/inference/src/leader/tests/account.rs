@@ -8,7 +8,7 @@ const SEND_AGAIN_MS: u32 = 12_000;
 
 impl Group {
     /// A leader that continues from the journal of this one, with every device up.
-    fn restarted(&self) -> Self {
+    pub(super) fn restarted(&self) -> Self {
         let mut next = Self::new();
         next.recover(replay(entries(&self.done)));
         next

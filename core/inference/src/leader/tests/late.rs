@@ -9,7 +9,7 @@ impl Group {
         let (slot, sample) = (slot(index), SampleId(sample));
         let answer = DeviceAnswer::GivenUp;
         // Devices say no age of it.
-        self.event(Event::DeviceAnswer { slot, sample, age_ms: 0, late: true, answer })
+        self.event(Event::DeviceAnswer { slot, sample, age_ms: 0, late: true, answer, frame: None })
     }
 
     fn published_late(&mut self) -> Vec<u64> {
@@ -99,6 +99,7 @@ fn a_late_answer_younger_than_the_window_is_in_time() {
         age_ms: 5,
         late: true,
         answer: DeviceAnswer::Summary(&SURE),
+        frame: None,
     };
     group.event(young(0));
     group.event(young(1));

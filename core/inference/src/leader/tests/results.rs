@@ -3,6 +3,8 @@
 use headwater_protocol::{AppliedExit, LeaveReason, TimeSource, UtcTime};
 
 use super::*;
+use crate::leader::smoothing::Smoothing;
+use crate::policy::Confidence;
 
 /// Threshold of the exit `local` in these tests, as a confidence.
 const LOCAL_THRESHOLD: Option<f32> = Some(0.5);
@@ -127,6 +129,67 @@ fn each_answer_without_the_last_exit_says_why() {
     let mut group = Group::new();
     (0..3).for_each(|index| _ = group.not_in_view(index, 1));
     assert_eq!((last(&group).left, exits(&last(&group))), (LeaveReason::NoView, vec![]));
+}
+
+#[test]
+fn an_answer_that_no_exit_was_sure_of_is_undecided_below_the_confidence_of_the_policy() {
+    let claim_above = Some(Confidence::new(0.5).expect("in range"));
+    let careful = Policy { claim_above, ..config().policy };
+    let mut group = Group::of(LeaderConfig { policy: careful, ..config() });
+    group.all(1, &SURE);
+    assert_eq!((last(&group).class, last(&group).undecided), (Some(2), None));
+
+    group.ask_cloud(2);
+    group.cloud(2, &SURE);
+    assert_eq!((last(&group).class, last(&group).undecided), (Some(2), None));
+    group.ask_cloud(3);
+    group.cloud(3, &UNSURE);
+    let unsure = last(&group);
+    assert_eq!((unsure.class, unsure.label, unsure.undecided), (None, None, Some(Undecided::Unsure)));
+    assert_eq!((unsure.exit, unsure.left, unsure.exits.len()), (Exit::CLOUD, LeaveReason::LastExit, 2));
+
+    // The exit that answers in place of the cloud claims no more.
+    group.ask_cloud(4);
+    group.cloud_fails(4, Degraded::CloudRefused);
+    assert_eq!((last(&group).exit, last(&group).undecided), (Exit::LOCAL, Some(Undecided::Unsure)));
+    for (sample, logits, class) in [(5, SURE, Some(2)), (6, UNSURE, None)] {
+        group.ask_cloud(sample);
+        group.after_ms(300);
+        assert_eq!((last(&group).left, last(&group).class), (LeaveReason::Deadline, None));
+        let actions = group.cloud(sample, &logits);
+        let [Action::Revise(revised)] = &actions[..] else { panic!("{actions:?}") };
+        assert_eq!((revised.class, revised.label.is_some()), (class, class.is_some()));
+        assert_eq!(revised.undecided, class.is_none().then_some(Undecided::Unsure));
+    }
+}
+
+#[test]
+fn a_group_that_smooths_has_the_answer_of_its_latest_decisions_beside_each_decision() {
+    let Group { leader, now, done } = Group::new();
+    let smoothing = Smoothing { last: 3, reset_ms: 1000 };
+    let mut group = Group { leader: leader.with_smoothing(Some(smoothing)), now, done };
+    for (sample, scores, class, of) in [(1, SURE, 2, 1), (2, [20.0, 0.0, 0.0, 0.0], 0, 2), (3, SURE, 2, 3)] {
+        group.all(sample, &scores);
+        let found = last(&group).smoothed.expect("a vote");
+        assert_eq!((found.class, found.label, found.of), (class, format!("class {class}"), of));
+    }
+    assert_eq!(
+        (last(&group).class, last(&group).smoothed.map(|of| of.confidence)),
+        (Some(2), Some(2.0 / 3.0))
+    );
+    (0..3).for_each(|index| _ = group.not_in_view(index, 4));
+    assert_eq!((last(&group).class, last(&group).smoothed.map(|of| of.of)), (None, Some(3)));
+    let mut without = Group::new();
+    without.all(1, &SURE);
+    assert_eq!(last(&without).smoothed, None);
+
+    // The journal keeps answers and no votes.
+    let published = last(&group);
+    let Group { leader, now, done } = group.restarted();
+    let mut restarted = Group { leader: leader.with_smoothing(Some(smoothing)), now, done };
+    assert!(restarted.done.contains(&Action::Republish(published)), "{:?}", restarted.done);
+    restarted.all(5, &SURE);
+    assert_eq!(last(&restarted).smoothed.map(|of| (of.class, of.of)), Some((2, 1)));
 }
 
 #[test]

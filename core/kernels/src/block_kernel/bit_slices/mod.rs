@@ -71,7 +71,7 @@ impl BlockKernel for BitSlices {
         for (filter, signs) in prepared.signs.chunks_exact_mut(sizes.groups).enumerate() {
             for (index, signs) in signs.iter_mut().enumerate().take(channels * kernel * sizes.row_groups) {
                 let (row, group) = (index / sizes.row_groups, index % sizes.row_groups);
-                *signs = group_signs(weights, filter, row * kernel, group * GROUP..kernel);
+                *signs = group_signs(weights, filter, (group * GROUP..kernel).map(|kx| row * kernel + kx));
             }
         }
         prepared.words.fill(0);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use headwater_inference::cascade::ExitAnswer;
 use headwater_inference::exit::Assessment;
+use headwater_inference::policy::NoAnswer;
 
 use super::*;
 use crate::sample_cost::{CostSum, NetworkCost};
@@ -90,10 +91,43 @@ fn a_target_of_the_loss_takes_the_setting_that_saves_most() {
 }
 
 #[test]
+fn exits_that_are_sure_and_too_often_wrong_are_not_taken_for_a_target_of_wrong_answers() {
+    let settings = made_up();
+    let loose = Targets { loss_points: Some(50.0), ..Targets::default() };
+    let chosen = |targets: Targets| match criteria(&settings, targets).choose(&settings) {
+        Choice::Met(index) => &settings[index].figures,
+        Choice::NotMet { .. } => panic!("the setting without early exits keeps it"),
+    };
+    assert!(chosen(loose).sure_wrong > 0.02);
+    let careful = chosen(Targets { wrong: Some(2.0), ..loose });
+    assert!(careful.sure_wrong <= 0.02 && careful.left[Exit::CLOUD] < 1.0, "{careful:?}");
+    assert!(chosen(Targets { wrong: Some(2.0), ..Targets::default() }).sure_wrong <= 0.02);
+}
+
+#[test]
+fn wrong_answers_of_sure_exits_count_among_all_answers_and_not_where_none_is_given() {
+    // Ten samples are sure at `local`, the first of them wrong.
+    let rows: Vec<_> = (0..100).map(|at| (if at < 10 { 20.0 } else { 0.0 }, at > 0, true)).collect();
+    let (logits, mut samples) = two_exit_part(&rows);
+    let cost = NetworkCost::of(&manifest(&network(), Vec::new()));
+    let policy = Policy::default();
+    let sure_wrong = |samples: &Samples, policy: &Policy| {
+        CostedPart { logits: &logits, samples, class_prior: &[1.0, 0.0], cost: &cost }
+            .figures(policy)
+            .sure_wrong
+    };
+    let one_of_hundred = sure_wrong(&samples, &policy);
+    samples.seen[0] = SlotSet::EMPTY;
+    let undecided = sure_wrong(&samples, &policy);
+    let by_prior = sure_wrong(&samples, &Policy { no_answer: NoAnswer::ClassPrior, ..policy });
+    assert_eq!([one_of_hundred, undecided, by_prior], [0.01, 0.0, 0.01]);
+}
+
+#[test]
 fn targets_that_contradict_each_other_name_the_nearest_on_both_sides() {
     let settings = made_up();
     let least = settings.iter().map(bytes).fold(f64::INFINITY, f64::min);
-    let targets = Targets { loss_points: Some(0.2), body_bytes: Some(least + 1.0), macs: None };
+    let targets = Targets { loss_points: Some(0.2), body_bytes: Some(least + 1.0), ..Targets::default() };
     let criteria = criteria(&settings, targets);
     let Choice::NotMet { unreachable, nearest } = criteria.choose(&settings) else {
         panic!("a contradiction")
@@ -114,7 +148,7 @@ fn targets_that_contradict_each_other_name_the_nearest_on_both_sides() {
 #[test]
 fn a_target_that_cannot_be_kept_even_alone_is_named() {
     let settings = made_up();
-    let targets = Targets { loss_points: Some(1.0), body_bytes: None, macs: Some(1.0) };
+    let targets = Targets { loss_points: Some(1.0), macs: Some(1.0), ..Targets::default() };
     let Choice::NotMet { unreachable, nearest } = criteria(&settings, targets).choose(&settings) else {
         panic!("one multiply-accumulate is too few")
     };
@@ -131,6 +165,9 @@ fn senseless_targets_are_refused_with_the_least_possible() {
         assert_eq!(check(Targets { loss_points: Some(loss), ..none }), Err(TargetError::Loss(loss)));
     }
     assert!(check(Targets { loss_points: Some(f64::NAN), ..none }).is_err());
+    for percent in [0.0, 51.0, f64::NAN] {
+        assert!(check(Targets { wrong: Some(percent), ..none }).is_err(), "{percent}");
+    }
     for found in [0.0, -5.0, 39.9, f64::INFINITY] {
         let expected = TargetError::Bytes { found, least: 40.0 };
         assert_eq!(check(Targets { body_bytes: Some(found), ..none }), Err(expected));

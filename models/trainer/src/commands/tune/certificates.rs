@@ -20,7 +20,8 @@ impl Tune {
         most: u32,
     ) -> Result<Vec<Certificate>, Failure> {
         let slots = validation.samples.slots as u32;
-        let outcomes = Outcomes::of(&validation.logits, &validation.samples, &fitted.policy);
+        let (logits, samples) = validation.logits.with_class(&validation.samples);
+        let outcomes = Outcomes::of(&logits, &samples, &fitted.policy);
         let paths = Paths::new(&fitted.path, &outcomes, target, MissingRange { slots, most });
         paths.certify(target, part, ORDER_SEED).map_err(Failure::usage)
     }

@@ -1,11 +1,13 @@
 //! `headwater-train tune`.
 //!
 //! - `parts.rs` runs the bundle over the parts of the data, and says why the data allows no promise;
+//! - `claims.rs` chooses the least confidence of an answer that is given;
 //! - `certificates.rs` tests a promise for each number of slots without a view;
 //! - `result.rs` prints the result as text and JSON;
 //! - `unmet_targets.rs` says which targets cannot be met, and which settings come nearest.
 
 mod certificates;
+mod claims;
 mod parts;
 mod result;
 mod unmet_targets;
@@ -35,6 +37,8 @@ use super::kept_apart::learnt_samples_warning;
 use super::output::print_error;
 use super::output_files::{OutputFile, check_not_read, check_output_files};
 use super::progress::StatusLine;
+use super::saved::Saved;
+use super::target::{Asked, Key};
 use super::{Failure, open_bundle, usage};
 use parts::{needed, too_few_groups};
 
@@ -47,13 +51,17 @@ const USUAL_CONFIDENCE: f64 = 0.95;
 const EXAMPLES: &str = "\
 Examples:
   Save as much as half a point of accuracy allows:
-    headwater-train tune runs/mine/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --loss 0.5 --out tuned.hwb
+    headwater-train tune runs/mine/bundle.hwb --data photos --loss 0.5 --out tuned.hwb
   A radio carries 12 bytes per device and sample: what does that cost?
-    headwater-train tune runs/mine/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --bytes 12
+    headwater-train tune runs/mine/bundle.hwb --data photos --bytes 12
+  Both together, as every command with targets takes them:
+    headwater-train tune runs/mine/bundle.hwb --data photos --target \"loss<=0.5,bytes<=12\"
+  Answer only where at most two of a hundred answers are wrong, and say how many samples that leaves undecided:
+    headwater-train tune runs/mine/bundle.hwb --data photos --wrong 2 --out careful.hwb
   Look at everything that can be had before asking for something:
-    headwater-train tune runs/mine/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --frontier frontier.json
+    headwater-train tune runs/mine/bundle.hwb --data photos --frontier frontier.json
   Promise half a point for each number of absent views up to two, all together at 95 %, where each device is missing once in 20 samples:
-    headwater-train tune runs/mine/bundle.hwb --data-dir \"$HEADWATER_DATA/fashion-mnist\" --loss 0.5 --missing 0.05 --by-missing 2 --simultaneous 3
+    headwater-train tune runs/mine/bundle.hwb --data photos --loss 0.5 --missing 0.05 --by-missing 2 --simultaneous 3
 
 With --loss the setting that saves most is taken: fewest bytes, or least compute where only --macs is given too. Without --loss it is the setting
 that loses least. A smaller target sends more samples on (--loss) or answers more of them early (--bytes, --macs).
@@ -65,11 +73,18 @@ promise where one is required.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Tune {
-    /// Bundle whose thresholds are to be chosen.
-    #[arg(value_name = "BUNDLE")]
+    /// Bundle whose thresholds are to be chosen, or run folder with its bundle.
+    #[arg(value_name = "RUN|BUNDLE")]
     bundle: PathBuf,
     #[command(flatten)]
     dataset: Dataset,
+    /// Targets, such as `loss<=0.5,wrong<=2,bytes<=20,macs<=2.5e6`; --loss, --wrong, --bytes and --macs are short forms of one each.
+    #[arg(long = "target", value_name = "TARGETS")]
+    asked: Option<Asked>,
+    /// Most wrong answers, in percent of the answers given: the samples with the least confident answers become undecided. Promised where the calibration
+    /// part allows a promise, else measured. An answer to a photo of nothing (folder `_none`) is wrong.
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
+    wrong: Option<f64>,
     /// Largest loss against the last exit, in points: 0.5 is 5 of 1,000 samples. Promised where the calibration part allows a promise, else measured.
     #[arg(long, value_name = "POINTS", allow_negative_numbers = true)]
     loss: Option<f64>,
@@ -91,7 +106,7 @@ pub(crate) struct Tune {
     #[arg(long, value_name = "K", default_value_t = 1)]
     simultaneous: u32,
     /// Refuse where the loss could only be measured, and say what a promise needs.
-    #[arg(long, requires = "loss")]
+    #[arg(long)]
     require_promise: bool,
     /// Most samples that can share a scene or an object, for data with groups: the promise is tested over groups, and is for such groups. What is known
     /// beforehand, not the largest group of the calibration part.
@@ -108,11 +123,11 @@ pub(crate) struct Tune {
     /// Promise for each number of slots without a view (devices that do not see the object, and with --missing devices that are missing) by itself, from 0
     /// to M: each has thresholds of its own, and samples with more, or of a number without a promise, go to the last exit. --simultaneous M+1 makes all
     /// promises hold together.
-    #[arg(long, value_name = "M", requires = "loss", conflicts_with_all = ["bytes", "macs", "frontier", "splits"])]
+    #[arg(long, value_name = "M", conflicts_with_all = ["frontier", "splits"])]
     by_missing: Option<u32>,
     /// Report too how often such a promise is broken on N random splits of the validation and calibration samples. 200 take minutes. It checks the
     /// arithmetic; samples that depend on each other, or that the network has learnt, it cannot see.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), requires = "loss")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     splits: Option<u32>,
     /// States that the network has learnt none of the calibration samples, where its report names other data than --data. Whoever is wrong here gets a
     /// promise that means nothing.
@@ -162,7 +177,9 @@ struct Tuned<'a> {
 }
 
 impl Tune {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
+    pub(crate) fn run(mut self) -> Result<(), Failure> {
+        self.take_targets()?;
+        self.bundle = Saved::open(&self.bundle).bundle_file()?;
         let (target, targets) = (self.target()?, self.targets()?);
         self.check_files().map_err(Failure::usage)?;
         let bundle = open_bundle(&self.bundle)?;
@@ -202,7 +219,10 @@ impl Tune {
         let splits = match (part, self.splits, &calibration) {
             (Ok(part), Some(splits), Ok(calibration)) => {
                 let halves = [&validation, &calibration[0]];
-                let [first, second] = halves.map(|half| (half.logits.clone(), half.samples.clone()));
+                let [first, second] = halves.map(|half| {
+                    let (logits, samples) = half.logits.with_class(&half.samples);
+                    (logits.into_owned(), samples.into_owned())
+                });
                 let pool = Pool::new(first, second, &part.units);
                 Some(pool.split(&target, splits).map_err(Failure::usage)?)
             }
@@ -214,7 +234,7 @@ impl Tune {
         });
         let last_within_loss = limit.as_ref().map_or(settings.len() - 1, LossLimit::setting);
         let criteria = Criteria { targets, bound: target.bound, last_within_loss };
-        let has_target = !targets.measures().is_empty();
+        let has_target = targets.has_any();
         let frontier = self.frontier_costs(&validation, &settings, target.bound, &mut status);
         status.clear();
         let tuned = Tuned {
@@ -236,15 +256,44 @@ impl Tune {
             Some(Choice::NotMet { unreachable, nearest }) => self.refuse(&tuned, unreachable, nearest),
             Some(Choice::Met(index)) => {
                 let policy = self.policy(&tuned, &fitted, *index)?;
+                let (policy, claims) = self.claimed(policy, &tuned, &calibration, &parts)?;
                 let policies = bundle.policies().clone().with(self.policy_name.clone(), policy);
                 if let Some(out) = &self.out {
                     let bytes = bundle.with_policies(&policies).context("writing the bundle")?;
                     write_whole(out, &bytes).with_context(|| format!("writing {}", out.display()))?;
                 }
-                self.print_chosen(&tuned, *index, policies.in_use())
+                self.print_chosen(&tuned, *index, policies.in_use(), claims.as_ref())
             }
             None => self.print_frontier(&tuned),
         }
+    }
+
+    /// Puts the targets of `--target` where their short forms are, and refuses arguments that need a target of the loss, or none of costs.
+    fn take_targets(&mut self) -> Result<(), Failure> {
+        let given = [
+            (Key::Loss, self.loss),
+            (Key::Wrong, self.wrong),
+            (Key::Bytes, self.bytes),
+            (Key::Macs, self.macs),
+        ];
+        let mut asked = self.asked.take().unwrap_or_default();
+        for (key, short) in given {
+            asked = asked.with(key, short).or_else(usage)?;
+        }
+        let elsewhere = "`tune` knows no times and keeps no others";
+        asked.only(&given.map(|(key, _)| key), elsewhere).or_else(usage)?;
+        [self.loss, self.wrong, self.bytes, self.macs] = given.map(|(key, _)| asked.of(key));
+        if self.require_promise && self.loss.is_none() && self.wrong.is_none() {
+            return usage("--require-promise: expected a target of --loss or --wrong with it, found none");
+        }
+        let of_loss = [("--by-missing", self.by_missing.is_some()), ("--splits", self.splits.is_some())];
+        if let Some((flag, _)) = of_loss.iter().find(|(_, is_given)| *is_given && self.loss.is_none()) {
+            return usage(format!("{flag}: expected a target of the loss (--loss) with it, found none"));
+        }
+        if self.by_missing.is_some() && [self.wrong, self.bytes, self.macs].iter().any(Option::is_some) {
+            return usage("--by-missing: expected no target beside the loss with it, found one");
+        }
+        Ok(())
     }
 
     /// The target of the promise; the first argument that is out of range is named.
@@ -267,16 +316,17 @@ impl Tune {
 
     /// The targets. A command without a target needs `--frontier`, and must not have `--out`.
     fn targets(&self) -> Result<Targets, Failure> {
-        let targets = Targets { loss_points: self.loss, body_bytes: self.bytes, macs: self.macs };
-        let has_target = !targets.measures().is_empty();
+        let targets =
+            Targets { loss_points: self.loss, body_bytes: self.bytes, macs: self.macs, wrong: self.wrong };
+        let has_target = targets.has_any();
         if !has_target && self.out.is_some() {
             return usage(
-                "--out: expected a target (--loss, --bytes or --macs), found none: which thresholds?",
+                "--out: expected a target (--loss, --wrong, --bytes or --macs), found none: which thresholds?",
             );
         }
         if !has_target && self.frontier.is_none() {
             return usage(
-                "expected a target (--loss, --bytes or --macs), or --frontier to see what can be had; found none",
+                "expected a target (--loss, --wrong, --bytes or --macs), or --frontier to see what can be had; found none",
             );
         }
         Ok(targets)
@@ -330,9 +380,14 @@ impl Tune {
 
     /// The promise that a passed test on a part makes.
     fn promise_on(&self, target: &Target, part: &CalibrationPart) -> Promise {
+        target.promise(&self.promised_data(), part, self.missing)
+    }
+
+    /// Name of the data of a promise.
+    fn promised_data(&self) -> String {
         let blocks =
             self.block_length.map(|frames| format!(", blocks of {frames} frames")).unwrap_or_default();
-        target.promise(&(self.dataset.identity() + &blocks), part, self.missing)
+        self.dataset.identity() + &blocks
     }
 
     /// The policy of a setting, with a promise if its loss is promised, and with the timing of the bundle's policy.

@@ -59,7 +59,7 @@ impl Tune {
 
     /// The validation part, which must not be empty; refuses `--block-length` and `--largest-group` for data without frames or groups.
     pub(super) fn validation_samples(&self, parts: &Parts) -> Result<Samples, Failure> {
-        let data = &self.dataset.data;
+        let data = self.dataset.name();
         if self.block_length.is_some() && !parts.data.is_recording() {
             return usage(format!(
                 "--block-length: expected the frames of a recording (folders named FRAME-OBJECT), found {data} without frames"
@@ -105,10 +105,8 @@ impl Tune {
                 status.show(|| format!("{name}: {done} of {all} samples"));
             })
             .with_context(|| format!("running the bundle on the part {name}"))?;
-            let pixels = std::mem::take(&mut samples.pixels);
-            let without_pixels = samples.clone();
-            samples.pixels = pixels;
-            Ok(PartOfBundle { samples: without_pixels, logits })
+            samples.check_read()?;
+            Ok(PartOfBundle { samples: samples.clone().without_pixels(), logits })
         };
         (0..masks).map(run).collect()
     }
@@ -120,7 +118,7 @@ impl Tune {
         parts: &Parts,
         status: &mut StatusLine,
     ) -> Result<Result<Vec<PartOfBundle>, String>, Failure> {
-        let (data, count) = (&self.dataset.data, parts.data.len(Part::Calibration));
+        let (data, count) = (self.dataset.name(), parts.data.len(Part::Calibration));
         if count == 0 {
             return Ok(Err(format!("{data}: expected a calibration part, found none")));
         }
@@ -145,9 +143,19 @@ impl Tune {
         validation: &Samples,
         calibration: &[PartOfBundle],
     ) -> Result<CalibrationPart, String> {
-        let data = &self.dataset.data;
-        let groups = &calibration[0].samples.groups;
-        let units = match self.largest_group {
+        let shown = |part: &PartOfBundle| {
+            let (logits, samples) = part.logits.with_class(&part.samples);
+            (Outcomes::of(&logits, &samples, &fitted.policy), samples.groups.clone())
+        };
+        let (masks, groups): (Vec<Outcomes>, Vec<Vec<u32>>) = calibration.iter().map(shown).unzip();
+        let units = self.units(parts, validation, &groups[0])?;
+        Ok(CalibrationPart { masks, units })
+    }
+
+    /// The independent units of a calibration part whose samples have these groups, or why the samples allow no promise.
+    pub(super) fn units(&self, parts: &Parts, validation: &Samples, groups: &[u32]) -> Result<Units, String> {
+        let data = self.dataset.name();
+        Ok(match self.largest_group {
             _ if parts.data.is_recording() && self.block_length.is_none() => {
                 return Err(format!(
                     "{data}: expected independent samples, found the frames of one recording, which depend on each other: together they are one \
@@ -164,17 +172,16 @@ impl Tune {
                 let count = validation.group_count();
                 let typical =
                     count.map_or(f64::from(largest), |count| validation.len() as f64 / count as f64);
-                Units::Groups { of: groups.clone(), largest, typical }
+                Units::Groups { of: groups.to_vec(), largest, typical }
             }
-        };
-        let masks = calibration.iter().map(|part| Outcomes::of(&part.logits, &part.samples, &fitted.policy));
-        Ok(CalibrationPart { masks: masks.collect(), units })
+        })
     }
 }
 
 /// Text: how many independent samples a promise needs at least, and how many for the bundle's thresholds, by their losses on validation.
 pub(super) fn needed(bundle: &Bundle, validation: &PartOfBundle, target: &Target) -> String {
-    let outcomes = Outcomes::of(&validation.logits, &validation.samples, bundle.policy());
+    let (logits, samples) = validation.logits.with_class(&validation.samples);
+    let outcomes = Outcomes::of(&logits, &samples, bundle.policy());
     let (lost, won) = outcomes.losses_and_wins(bundle.policy());
     let least = binomial::least_samples(target.loss, target.delta());
     let promise = format!(

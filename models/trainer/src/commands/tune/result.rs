@@ -3,10 +3,11 @@
 use anyhow::Context;
 use headwater_calibration::number_file::write_whole;
 use headwater_calibration::tuning::choice::{Choice, Measure};
+use headwater_calibration::tuning::claims::ClaimLimit;
 use headwater_calibration::tuning::frontier::{CostedPart, Figures};
 use headwater_calibration::tuning::interval::{CONFIDENCE, Measured, MeasuredCost};
 use headwater_calibration::tuning::splits::SplitReport;
-use headwater_inference::policy::{Bound, Policy};
+use headwater_inference::policy::{Bound, Policy, PromiseKind};
 use headwater_protocol::Exit;
 use serde_json::{Map, Value, json};
 
@@ -25,6 +26,7 @@ impl Tune {
         tuned: &Tuned<'_>,
         index: usize,
         policy: &Policy,
+        claims: Option<&ClaimLimit>,
     ) -> Result<(), Failure> {
         let (part_name, part) = tuned.measuring_part();
         let cost = part.measured_cost(policy);
@@ -46,6 +48,7 @@ impl Tune {
                 "validation": figures_json(chosen, tuned.criteria.bound),
                 "measured": measured,
             });
+            value["chosen"]["claims"] = tuned.claims_json(policy, claims);
             value["promises"] = json!(policy.promises);
             value["policy"] = json!(policy);
             if !tuned.certificates.is_empty() {
@@ -81,6 +84,7 @@ impl Tune {
                 tuned.accuracy_text(&figures)
             );
         }
+        text += &tuned.claim_lines(policy, claims);
         text += &format!("costs on {part_name}, {}, {NOT_PROMISED}:\n", sample_count(&part));
         let above = tuned.missed_targets(&figures);
         text += &tuned.cost_line("body bytes per device and sample", Measure::Bytes, cost.body_bytes, chosen);
@@ -144,14 +148,14 @@ impl Tune {
         let targets = tuned.criteria.targets;
         let limit = tuned.limit.as_ref();
         let loss_is = limit.zip(chosen).map(|(limit, policy)| match &limit.tested {
-            Some(_) if !policy.promises.is_empty() => "promised",
+            Some(_) if policy.promises.iter().any(|promise| promise.kind != PromiseKind::Wrong) => "promised",
             Some(_) => "none",
             None => "measured",
         });
         json!({
             "network_id": tuned.bundle.network_id().to_string(),
             "data": self.dataset.identity(),
-            "targets": { "loss_points": targets.loss_points, "body_bytes": targets.body_bytes, "macs": targets.macs },
+            "targets": { "loss_points": targets.loss_points, "body_bytes": targets.body_bytes, "macs": targets.macs, "wrong": targets.wrong },
             "warning": tuned.warning,
             "bound": tuned.criteria.bound,
             "met": chosen.is_some(),
@@ -194,7 +198,7 @@ impl Tune {
 impl<'a> Tuned<'a> {
     /// The part that costs are measured on, with its name: the calibration part if it may be used, since no cost was chosen on it;
     /// otherwise the validation part.
-    fn measuring_part(&self) -> (&'static str, CostedPart<'a>) {
+    pub(super) fn measuring_part(&self) -> (&'static str, CostedPart<'a>) {
         self.calibration.map_or(("validation", self.validation), |part| ("calibration", part))
     }
 

@@ -30,6 +30,9 @@ impl Tune {
         let asked = tuned.criteria.targets.measures();
         let mut text =
             format!("cannot be met: no setting of the exits keeps {}", flags(tuned, &asked, " and "));
+        if let Some(percent) = tuned.criteria.targets.wrong {
+            text += &format!(" with --wrong {percent} for the exits before the last one");
+        }
         if asked.len() > 1 && unreachable.is_empty() {
             text += "; each can be kept alone";
         } else if asked.len() > 1 {
@@ -100,6 +103,8 @@ impl Tune {
             };
             words.extend(value.into_iter().flat_map(|value| [measure.flag().to_owned(), value.to_string()]));
         }
+        let wrong = tuned.criteria.targets.wrong;
+        words.extend(wrong.into_iter().flat_map(|value| ["--wrong".to_owned(), value.to_string()]));
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }
 }

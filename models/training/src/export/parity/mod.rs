@@ -7,10 +7,15 @@ use headwater_inference::sections::SectionError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::layers::{Layout, Parameter, ParameterKind};
+
 pub use reference::Reference;
 
-/// Tolerance of floats, relative for numbers above 1: engines sum in another order.
+/// Tolerance of floats, relative for numbers above 1, in sections whose sums have at most [`SHORT_SUM`] summands: engines sum in another
+/// order. Beyond, it grows with the square root of the number, as rounding does.
 pub const FLOAT_TOLERANCE: f32 = 1e-4;
+/// Largest fan-in, the number of summands of an output, at which [`FLOAT_TOLERANCE`] holds.
+pub const SHORT_SUM: usize = 1024;
 /// Tolerance of bits: a bit may differ if the trained input of the sign is closer to 0 than this.
 pub const SIGN_TOLERANCE: f32 = 1e-5;
 /// Samples compared at export, and per chunk in a larger comparison.
@@ -29,7 +34,7 @@ pub struct Parity {
     pub bits: u64,
     /// Bits that differ, each with an input of the sign within [`SIGN_TOLERANCE`] of 0.
     pub bits_at_threshold: u64,
-    /// Coded scores that have another level, each within [`FLOAT_TOLERANCE`] of the middle between two levels.
+    /// Coded scores that have another level, each within the tolerance of floats of the middle between two levels.
     #[serde(default)]
     pub scores_between_levels: u64,
     /// Views for which engine and trained network differ in the class with the highest score.
@@ -46,6 +51,25 @@ pub enum ParityError {
     /// A float differs, or a bit whose trained input of the sign is not within [`SIGN_TOLERANCE`] of 0.
     #[error("parity, {0}")]
     Differs(String),
+}
+
+/// Section and sample that are compared.
+struct Place {
+    /// Section and sample in words.
+    name: String,
+    /// Tolerance of the section's floats.
+    tolerance: f32,
+}
+
+/// Tolerance of the floats of a section by the fan-in of its widest layer; `section` is the prefix of the names of its parameters.
+fn tolerance(layout: &Layout, section: &str) -> f32 {
+    let weights = layout.parameters.iter().filter(|parameter| {
+        parameter.kind != ParameterKind::Offset
+            && parameter.name.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'))
+    });
+    let fan_in = |weight: &Parameter| weight.shape.iter().skip(1).product::<usize>();
+    let widest = weights.map(fan_in).max().unwrap_or_default();
+    FLOAT_TOLERANCE * (widest as f32 / SHORT_SUM as f32).max(1.0).sqrt()
 }
 
 impl Parity {
@@ -69,24 +93,24 @@ impl Parity {
         }
     }
 
-    /// The error for a float of `scores`, `features` or `logits`; `at` names section and sample.
-    fn differs(&self, output: &str, at: &str, expected: f32, found: f32) -> ParityError {
+    /// The error for a float of `scores`, `features` or `logits`.
+    fn differs(&self, output: &str, at: &Place, expected: f32, found: f32) -> ParityError {
         ParityError::Differs(format!(
-            "{output} of {at}: expected {expected} as trained, found {found} in engine {}",
-            self.engine
+            "{output} of {}: expected {expected} as trained, found {found} in engine {}, more than {:.1e} times max(1, value) apart",
+            at.name, self.engine, at.tolerance
         ))
     }
 
     fn compare_floats(
         &mut self,
         output: &str,
-        at: &str,
+        at: &Place,
         expected: &[f32],
         found: &[f32],
     ) -> Result<(), ParityError> {
         for (&expected, &found) in expected.iter().zip(found) {
             let difference = (expected - found).abs() / expected.abs().max(1.0);
-            if difference.is_nan() || difference > FLOAT_TOLERANCE {
+            if difference.is_nan() || difference > at.tolerance {
                 return Err(self.differs(output, at, expected, found));
             }
             self.largest_difference = self.largest_difference.max(difference);
@@ -97,13 +121,13 @@ impl Parity {
     /// Compares coded scores of an engine with the scores of the trained head before rounding to levels.
     fn compare_levels(
         &mut self,
-        at: &str,
+        at: &Place,
         expected: &[f32],
         found: &[f32],
         round: impl Fn(f32) -> f32,
     ) -> Result<(), ParityError> {
         for (&expected, &found) in expected.iter().zip(found) {
-            let tolerance = FLOAT_TOLERANCE * expected.abs().max(1.0);
+            let tolerance = at.tolerance * expected.abs().max(1.0);
             let rounded = round(expected);
             // Levels are exact: equal levels are equal floats.
             if rounded == found {
@@ -117,19 +141,39 @@ impl Parity {
         Ok(())
     }
 
-    fn compare_bits(&mut self, at: &str, before_sign: &[f32], packed: &[u8]) -> Result<(), ParityError> {
+    fn compare_bits(&mut self, at: &Place, before_sign: &[f32], packed: &[u8]) -> Result<(), ParityError> {
         self.bits += before_sign.len() as u64;
         for (bit, &expected) in before_sign.iter().enumerate() {
             if (expected >= 0.0) != (packed[bit / 8] >> (bit % 8) & 1 == 1) {
                 if expected.abs() >= SIGN_TOLERANCE {
                     return Err(ParityError::Differs(format!(
-                        "features of {at}, bit {bit}: expected {expected:+} in front of the sign as trained, engine {} has the other sign",
-                        self.engine
+                        "features of {}, bit {bit}: expected {expected:+} in front of the sign as trained, engine {} has the other sign",
+                        at.name, self.engine
                     )));
                 }
                 self.bits_at_threshold += 1;
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::Network;
+    use headwater_spec::Spec;
+
+    #[test]
+    fn the_tolerance_of_a_section_grows_with_the_root_of_its_widest_fan_in() {
+        let text = include_str!("../../../../networks/ddnn-c.toml");
+        let layout = Network::new(Spec::parse("c".as_ref(), text).unwrap()).layout;
+        // The head of a device reads 8 x 16 x 16 bits, the last layer of the cloud 64 x 4 x 4 numbers; a mean of scores has no layer.
+        let found = ["device-0", "device-5", "cloud", "local"].map(|section| tolerance(&layout, section));
+        assert_eq!(found, [2f32, 2.0, 1.0, 1.0].map(|growth| 1e-4 * growth.sqrt()));
+        let wide = r#"{ kind = "fc", outputs = 9216, activation = "relu" }, { kind = "fc" },"#;
+        let text = text.replace(r#"{ kind = "fc" },"#, wide);
+        let layout = Network::new(Spec::parse("c".as_ref(), &text).unwrap()).layout;
+        assert_eq!(tolerance(&layout, "cloud"), 1e-4 * 3.0);
     }
 }

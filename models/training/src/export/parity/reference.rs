@@ -10,7 +10,7 @@ use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection, Sc
 use headwater_protocol::{Exit, Slot, SourceSet};
 
 use super::outputs::{Outputs, SourceInputs};
-use super::{Parity, ParityError};
+use super::{Parity, ParityError, Place, tolerance};
 use crate::export::TrainedNetwork;
 use crate::layers::{Pass, values};
 use headwater_calibration::by_exit::ByExit;
@@ -81,7 +81,7 @@ impl<'a> Reference<'a> {
             }
             let mut section = DeviceSection::load(bundle, slot, engine)?;
             let views = outputs.rows.iter().flat_map(|&row| self.samples.view(self.sample(row), slot));
-            let pixels: Vec<u8> = views.flatten().copied().collect();
+            let pixels: Vec<u8> = views.flatten().collect();
             for (row, answer) in section.run(&pixels, outputs.rows.len())?.iter().enumerate() {
                 self.compare_row(&mut parity, outputs, row, answer)?;
             }
@@ -106,7 +106,7 @@ impl<'a> Reference<'a> {
         let mut logits = vec![0.0; self.samples.classes];
         let rows = 0..self.range.len() as u32;
         for row in rows.filter(|row| !self.samples.seen[self.sample(*row)].is_empty()) {
-            let at = |exit: Exit| self.position(exit.name(), row);
+            let at = |exit: Exit| self.place(exit.name(), row);
             let inputs =
                 |sources: &[&Outputs<'_>]| SourceInputs::new(sources, row as usize, self.samples.classes);
             let scores_exits = [(Exit::LOCAL, &mut local, &devices), (Exit::EDGE, &mut edge, &edges)];
@@ -154,7 +154,7 @@ impl<'a> Reference<'a> {
         row: usize,
         found: &TierOutput,
     ) -> Result<(), ParityError> {
-        let at = self.position(&outputs.name, outputs.rows[row]);
+        let at = self.place(&outputs.name, outputs.rows[row]);
         let mut expected = outputs.exact_scores(row, self.samples.classes).to_vec();
         let sent = outputs.scores(row, self.samples.classes);
         parity.other_class += u64::from(argmax(sent) != argmax(&found.scores));
@@ -193,7 +193,7 @@ impl<'a> Reference<'a> {
     fn compare_scores(
         &self,
         parity: &mut Parity,
-        (at, slot): (&str, Option<usize>),
+        (at, slot): (&Place, Option<usize>),
         expected: &[f32],
         found: &[f32],
     ) -> Result<(), ParityError> {
@@ -225,9 +225,10 @@ impl<'a> Reference<'a> {
         self.range.start + row as usize
     }
 
-    /// Section and sample, for error messages.
-    fn position(&self, section: &str, row: u32) -> String {
-        format!("{section}, sample {}", self.sample(row))
+    /// Section, as messages name it, and sample.
+    fn place(&self, section: &str, row: u32) -> Place {
+        let name = format!("{section}, sample {}", self.sample(row));
+        Place { name, tolerance: tolerance(&self.network.layers.layout, &section.replace(' ', "-")) }
     }
 
     fn parity(&self, engine: &dyn Engine) -> Parity {

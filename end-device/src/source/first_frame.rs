@@ -1,0 +1,60 @@
+//! A trial of a source: whether a frame comes, and what it is.
+
+use std::time::Duration;
+
+use headwater_protocol::SampleId;
+use tokio::time::sleep;
+
+use super::Source;
+use crate::config::Capture;
+use crate::report::SharedReport;
+
+/// Time between two looks whether a frame has come.
+const POLL: Duration = Duration::from_millis(10);
+
+impl Source {
+    /// Starts the source, waits until a frame gives a view, and ends the source. Returns size and format of the frame; `None` for an archive,
+    /// whose frames were read when it was opened. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// Why no frame came: the fault of the source, or that the time is over.
+    pub async fn first_frame(self, limit: Duration) -> Result<Option<String>, String> {
+        if !self.is_live() {
+            return Ok(None);
+        }
+        let (report, is_asked) = (SharedReport::default(), !self.has_own_timing());
+        let running = self.start(Capture::Trigger, false, report.clone());
+        let mut running = running.map_err(|error| error.to_string())?;
+        // A camera with a snapshot URL sends a frame only when it is asked.
+        running.capture(SampleId(0), 0);
+        let looks = async {
+            loop {
+                let (has_frame, has_fault) = {
+                    let counts = report.lock();
+                    (counts.source_frames > 0, counts.frame_faults.keys().any(|fault| *fault != "none_yet"))
+                };
+                if has_frame || is_asked && has_fault || report.latest().waits.is_some() {
+                    return;
+                }
+                sleep(POLL).await;
+            }
+        };
+        let ended = tokio::select! {
+            biased;
+            () = looks => "",
+            _ = running.next() => "the source ended without a frame",
+            () = sleep(limit) => "no frame in time",
+        };
+        running.end().await;
+        if report.lock().source_frames > 0 {
+            return Ok(Some(report.latest().format.clone().unwrap_or_else(|| "a frame".into())));
+        }
+        let faults: Vec<_> =
+            report.lock().frame_faults.keys().copied().filter(|fault| *fault != "none_yet").collect();
+        let waits = report.latest().waits.clone();
+        let reasons =
+            waits.into_iter().chain((!faults.is_empty()).then(|| format!("faults: {}", faults.join(", "))));
+        let reasons: Vec<_> = reasons.chain((!ended.is_empty()).then(|| ended.to_owned())).collect();
+        Err(reasons.join("; "))
+    }
+}

@@ -1,0 +1,115 @@
+//! Simulates calibration parts of which the share of wrong answers is known, and counts how often a larger share than stated is promised.
+
+use headwater_inference::policy::Confidence;
+
+use super::wrong::{ClaimPart, WrongTarget};
+use super::*;
+use crate::account::Claims;
+
+const DRAWS: u64 = 20_000;
+/// 99.9 % quantile of the binomial distribution of 20,000 draws at 5 %.
+const MOST_VIOLATIONS: u64 = 1_096;
+/// Number of draws if each has a sequence of its own from a validation part: fewer, since such a draw takes longer.
+const DRAWS_OF_SEQUENCES: u64 = 4_000;
+/// 99.9 % quantile of the binomial distribution of 4,000 draws at 5 %.
+const MOST_OF_SEQUENCES: u64 = 244;
+
+const TARGET: WrongTarget = WrongTarget { wrong: 0.02, confidence: 0.95, settings: 1 };
+
+/// Answers whose confidences are uniform in `[0, 1)`; below 0.5 each is wrong with probability `doubt`.
+#[derive(Clone, Copy, Debug)]
+struct World {
+    /// Number of independent units of a part.
+    units: usize,
+    /// Samples of a unit, which have one confidence and are wrong together.
+    unit_samples: usize,
+    doubt: f64,
+}
+
+/// Share of doubtful answers that are wrong, for which at a `claim_above` of 0.1 the share of wrong answers is `wrong`.
+fn doubt(wrong: f64) -> f64 {
+    wrong * (1.0 - 0.1) / (0.5 - 0.1)
+}
+
+impl World {
+    /// Share of wrong ones among the answers that are given.
+    fn wrong(self, claim_above: Confidence) -> f64 {
+        let claim_above = f64::from(claim_above.get());
+        self.doubt * (0.5 - claim_above).max(0.0) / (1.0 - claim_above).max(f64::MIN_POSITIVE)
+    }
+
+    fn draw(self, random: &mut Random) -> ClaimPart {
+        let (mut claims, mut of) = (Claims { up_to: Vec::new(), is_wrong: Vec::new() }, Vec::new());
+        for unit in 0..self.units {
+            let up_to = random.unit();
+            let is_wrong = up_to < 0.5 && f64::from(random.unit()) < self.doubt;
+            for _ in 0..self.unit_samples {
+                claims.up_to.push(up_to);
+                claims.is_wrong.push(is_wrong);
+                of.push(unit as u32);
+            }
+        }
+        let units = match self.unit_samples {
+            1 => Units::Samples,
+            size => Units::Groups { of, largest: size as u32, typical: size as f64 },
+        };
+        ClaimPart { masks: vec![claims], units }
+    }
+
+    /// Number of draws in which `is_violated` holds.
+    fn count(self, draws: u64, is_violated: impl Fn(&mut Random, u64) -> bool + Sync) -> u64 {
+        let count = |worker: u64| {
+            let of_worker = (worker..draws).step_by(2);
+            of_worker
+                .filter(|draw| is_violated(&mut Random::new(20_261_127, &[*draw, self.units as u64]), *draw))
+                .count() as u64
+        };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| count(1));
+            count(0) + other.join().expect("a worker counts")
+        })
+    }
+
+    /// Number of draws in which a fixed sequence is promised to its end, where the share of wrong answers is that of `doubt`.
+    fn promised_to_the_end(self) -> u64 {
+        let sequence = [0.5, 0.25, 0.1].map(|level| Confidence::new(level).expect("in range"));
+        self.count(DRAWS, |random, draw| {
+            let found = TARGET.last(&sequence, &self.draw(random), draw);
+            found.expect("the part is large enough") == sequence.last().copied()
+        })
+    }
+}
+
+#[test]
+fn promises_about_wrong_answers_are_broken_no_more_often_than_they_say() {
+    for (units, unit_samples) in [(200, 1), (1_000, 1), (5_000, 1), (600, 4), (2_000, 4)] {
+        let world = World { units, unit_samples, doubt: doubt(TARGET.wrong) };
+        let violations = world.promised_to_the_end();
+        assert!(violations <= MOST_VIOLATIONS, "{world:?}: {violations} of {DRAWS}");
+    }
+}
+
+#[test]
+fn promises_about_wrong_answers_are_made_where_they_hold_with_room() {
+    for (units, unit_samples) in [(2_000, 1), (6_000, 4)] {
+        let world = World { units, unit_samples, doubt: doubt(TARGET.wrong / 2.0) };
+        let made = world.promised_to_the_end();
+        assert!(made as f64 >= 0.9 * DRAWS as f64, "{world:?}: {made} of {DRAWS}");
+    }
+}
+
+#[test]
+fn a_sequence_from_a_validation_part_breaks_its_promise_no_more_often() {
+    let world = World { units: 400, unit_samples: 1, doubt: doubt(TARGET.wrong) };
+    let validation = World { units: 300, ..world };
+    let found = |random: &mut Random, draw: u64| {
+        let sequence = TARGET.sequence(&validation.draw(random).masks[0], world.units);
+        TARGET.last(&sequence, &world.draw(random), draw).expect("large enough")
+    };
+    let is_violated =
+        |found: Option<Confidence>| found.is_some_and(|found| world.wrong(found) > TARGET.wrong);
+    let violations = world.count(DRAWS_OF_SEQUENCES, |random, draw| is_violated(found(random, draw)));
+    assert!(violations <= MOST_OF_SEQUENCES, "{violations} of {DRAWS_OF_SEQUENCES}");
+    let made = world.count(DRAWS_OF_SEQUENCES, |random, draw| found(random, draw).is_some());
+    assert!(made > DRAWS_OF_SEQUENCES / 2, "{made} of {DRAWS_OF_SEQUENCES}");
+}

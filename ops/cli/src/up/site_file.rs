@@ -1,0 +1,348 @@
+//! `site.toml`, and the settings of each service that follow from it.
+//!
+//! ```text
+//! bundle, site, group, capture, every_ms ──┬──> device of each camera, in the order of slots, with [device]
+//! [cameras] NAME = SOURCE                ──┼──> leader, with [aggregator]
+//!                                          └──> cloud, with [cloud]
+//! ```
+//!
+//! Every value keeps its line, so that a service's own check of its settings names the line of `site.toml`.
+
+use std::path::{Path, PathBuf};
+
+use headwater_cloud_service::CloudSettings;
+use headwater_edge_aggregator::AggregatorSettings;
+use headwater_end_device::{Capture, CaptureWord, DeviceSettings};
+use headwater_group::start::separate_edges;
+use headwater_inference::bundle::Bundle;
+use headwater_inference::manifest::NetworkManifest;
+use headwater_link::Endpoint;
+use headwater_protocol::{GroupId, SiteId};
+use headwater_settings::{
+    Misfit, Program, Sources, Value, default, defaults, load, optional, required, settings,
+};
+use headwater_toml_file::{Document, Located};
+use toml::Value as Toml;
+
+use super::camera::Camera;
+use super::mistakes::Mistakes;
+
+/// Largest file that is read.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Milliseconds between two samples of the clock, unless the file says otherwise.
+const EVERY_MS: u64 = 1000;
+
+/// Line of values that no line of the file gives.
+const NO_LINE: usize = 1;
+
+settings! {
+    /// A site in one process.
+    #[derive(Clone, Debug)]
+    pub(super) struct SiteSettings {
+        /// Bundle that every tier runs.
+        pub(super) bundle: PathBuf = required("runs/mine/bundle.hwb"),
+        /// Name of the site. Left out: the name of the file's folder.
+        pub(super) site: Option<SiteId> = optional("shop"),
+        /// Name of the group.
+        pub(super) group: GroupId = default("cameras"),
+        /// "clock" (every `every_ms`), "trigger", or "source" (each frame of the only camera). Left out: "source" where the only camera is a
+        /// folder or a file of frames, otherwise "clock".
+        pub(super) capture: Option<CaptureWord> = optional("clock").word(),
+        /// Milliseconds between two samples of the clock.
+        pub(super) every_ms: Option<u64> = optional("500").within(1..=86_400_000),
+        /// The broker: its address, or "embedded". Left out: Mosquitto where it is installed, else the embedded one.
+        pub(super) broker: Option<BrokerChoice> = optional("mqtt://127.0.0.1:1883").by(broker_choice),
+        /// Folder of the journal and of the cameras' states. Left out: `.headwater` in the file's folder.
+        pub(super) state_dir: Option<PathBuf> = optional(".headwater"),
+    }
+}
+
+/// Broker that a site file names.
+#[derive(Clone, Debug)]
+pub(super) enum BrokerChoice {
+    Embedded,
+    At(Endpoint),
+}
+
+fn broker_choice(text: &str) -> Result<BrokerChoice, String> {
+    match text {
+        "embedded" => Ok(BrokerChoice::Embedded),
+        address => Endpoint::broker(address).map(BrokerChoice::At).map_err(|error| error.to_string()),
+    }
+}
+
+impl Program for SiteSettings {
+    const NAME: &'static str = "headwater up";
+    const PREFIX: &'static str = "HEADWATER_UP_";
+
+    fn check(&self, _values: &[Value]) -> Vec<Misfit> {
+        let is_clock = matches!(self.capture, None | Some(CaptureWord::Clock));
+        let misfit = || Misfit::new("every_ms", "only with capture = \"clock\"").with("capture");
+        (self.every_ms.is_some() && !is_clock).then(misfit).into_iter().collect()
+    }
+}
+
+/// Settings of one service, and the values that they were read from.
+pub(super) struct Tier<S> {
+    pub(super) settings: S,
+    pub(super) document: Document,
+}
+
+/// A site whose settings have no mistake.
+pub(super) struct Site {
+    pub(super) broker: Option<BrokerChoice>,
+    pub(super) state_dir: PathBuf,
+    /// The devices of the cameras, in the order of slots.
+    pub(super) devices: Vec<Tier<DeviceSettings>>,
+    pub(super) aggregator: Tier<AggregatorSettings>,
+    /// `None` where `[aggregator.cloud]` names a cloud that runs elsewhere.
+    pub(super) cloud: Option<Tier<CloudSettings>>,
+    pub(super) bundle: Bundle,
+}
+
+/// Keys of the services that the site file sets by keys of its own.
+const OWN_KEYS: [&str; 9] =
+    ["site", "group", "bundle", "id", "slot", "capture", "period_ms", "broker.address", "devices"];
+
+impl Site {
+    /// Reads a site file; `is_split` for a site whose programs run apart.
+    ///
+    /// # Errors
+    /// Every mistake, with its line.
+    pub(super) fn read(path: &Path, is_split: bool) -> Result<Self, Vec<String>> {
+        let file = path.display().to_string();
+        let text = headwater_transport::read_bounded(path, MAX_FILE_BYTES)
+            .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "expected text in UTF-8".into()));
+        let document = Document::parse(&text.map_err(|reason| vec![format!("{file}: {reason}")])?);
+        let in_file = |mistakes: Vec<headwater_toml_file::Mistake>| -> Vec<String> {
+            mistakes.iter().map(|mistake| mistake.in_file(path)).collect()
+        };
+        let mut mistakes = Mistakes::new(&file);
+        let [cameras, device, aggregator, cloud, own] = tables(document.map_err(in_file)?, &mut mistakes);
+        let cameras = Camera::all(cameras, &mut mistakes);
+        let loaded = mistakes.taken(load::<SiteSettings>(Sources::of_document(own.clone(), &file)));
+        let bundle = own.values.get("bundle").and_then(|found| found.value.as_str().map(PathBuf::from));
+        let bundle = bundle.map(|path| crate::shipped::open_bundle(Some(&path)));
+        let lines = Lines(own);
+        let bundle = bundle.and_then(|opened| {
+            let mistake =
+                |error: anyhow::Error| mistakes.add("bundle", &format!("{error:#}"), lines.of("bundle"));
+            opened.map_err(mistake).ok()
+        });
+        if let Some(bundle) = &bundle {
+            check_cameras(bundle.manifest(), &cameras, &mut mistakes);
+        }
+        // Further mistakes are looked for with the examples in place of what cannot be read.
+        let settings = loaded.unwrap_or_else(defaults);
+        let folder = std::path::absolute(path).unwrap_or_default();
+        let folder = folder.parent().unwrap_or(Path::new("."));
+        let state_dir = settings.state_dir.clone().unwrap_or_else(|| folder.join(".headwater"));
+        let state_dir = std::path::absolute(&state_dir).unwrap_or(state_dir);
+        let has_details = !is_split && !matches!(settings.broker, Some(BrokerChoice::At(_)));
+        let shared =
+            Shared { settings: &settings, lines: &lines, folder, state_dir: &state_dir, has_details };
+        refuse_shared(&device, &cameras, &mut mistakes);
+        let capture = shared.capture(&cameras);
+        let mut devices = Vec::new();
+        // A camera without a source has a mistake already.
+        let with_source = |camera: &(usize, &Camera)| !camera.1.source.is_empty();
+        for (slot, camera) in cameras.iter().enumerate().filter(with_source) {
+            let document = shared.device(device.clone(), camera, slot, capture);
+            let loaded = DeviceSettings::load(Sources::of_document(document.clone(), &file));
+            devices.extend(mistakes.taken(loaded).map(|settings| Tier { settings, document }));
+        }
+        let has_other_cloud = aggregator.values.contains_key("cloud.url");
+        if let Some(line) = cloud.values.values().map(|found| found.line).min().filter(|_| has_other_cloud) {
+            let text = "a table of the site's own cloud, which does not run beside that of [aggregator.cloud] url; leave out one of them";
+            mistakes.add("cloud", text, line);
+        }
+        let listen = cloud.values.get("http.listen").and_then(|found| found.value.as_str());
+        let network = bundle.as_ref().map(Bundle::manifest);
+        let aggregator = shared.aggregator(aggregator, &cameras, network, listen);
+        let aggregator = tier::<AggregatorSettings>(aggregator, &file, &mut mistakes);
+        let cloud = tier::<CloudSettings>(shared.cloud(cloud), &file, &mut mistakes);
+        let found = mistakes.into_found();
+        let read = bundle.zip(aggregator).zip(cloud).filter(|_| found.is_empty());
+        let ((bundle, aggregator), cloud) = read.ok_or(found)?;
+        let cloud = (!has_other_cloud).then_some(cloud);
+        Ok(Self { broker: settings.broker.clone(), state_dir, devices, aggregator, cloud, bundle })
+    }
+
+    /// Cause of the captures of every camera.
+    pub(super) fn capture(&self) -> Capture {
+        self.devices.first().map_or(Capture::Trigger, |device| device.settings.capture())
+    }
+}
+
+/// Reads the settings of a service.
+fn tier<S: Program>(document: Document, file: &str, mistakes: &mut Mistakes) -> Option<Tier<S>> {
+    let loaded = load::<S>(Sources::of_document(document.clone(), file));
+    mistakes.taken(loaded).map(|settings| Tier { settings, document })
+}
+
+/// The tables `[cameras]`, `[device]`, `[aggregator]` and `[cloud]`, each by keys of its own, and the rest of a site file.
+fn tables(document: Document, mistakes: &mut Mistakes) -> [Document; 5] {
+    const TABLES: [&str; 4] = ["cameras.", "device.", "aggregator.", "cloud."];
+    let mut parts: [Document; 5] = Default::default();
+    parts[4].tables = document.tables;
+    for (key, found) in document.values {
+        let table = TABLES.iter().position(|table| key.starts_with(table));
+        let Some((at, own)) = table.and_then(|at| Some((at, key.strip_prefix(TABLES[at])?))) else {
+            parts[4].values.insert(key, found);
+            continue;
+        };
+        if at > 0 && OWN_KEYS.contains(&own) {
+            mistakes.add(&key, "the site file sets it by keys of its own; leave it out", found.line);
+        } else {
+            parts[at].values.insert(own.to_owned(), found);
+        }
+    }
+    parts
+}
+
+/// Checks that there is a camera for each slot.
+fn check_cameras(network: &NetworkManifest, cameras: &[Camera], mistakes: &mut Mistakes) {
+    let (slots, found) = (usize::from(network.slots), cameras.len());
+    if slots != found {
+        let text = format!(
+            "expected {slots}, one for each device slot of the bundle, in the order of slots, found {found}: write [cameras] and below it \
+             NAME = \"SOURCE\" for each"
+        );
+        mistakes.add("cameras", &text, cameras.last().map_or(NO_LINE, |camera| camera.line));
+    }
+}
+
+/// Refuses settings of `[device]` that no two cameras can have.
+fn refuse_shared(device: &Document, cameras: &[Camera], mistakes: &mut Mistakes) {
+    let is_own = |key: &str| key == "state_dir" || key.starts_with("admin.");
+    for (key, found) in device.values.iter().filter(|(key, _)| cameras.len() > 1 && is_own(key)) {
+        let text = "expected with one camera alone, since each needs its own; leave it out";
+        mistakes.add(&format!("device.{key}"), text, found.line);
+    }
+}
+
+/// The keys of the site file itself, with their lines.
+struct Lines(Document);
+
+impl Lines {
+    fn of(&self, key: &str) -> usize {
+        self.0.values.get(key).map_or(NO_LINE, |found| found.line)
+    }
+}
+
+/// Values of the site file for several services.
+struct Shared<'a> {
+    settings: &'a SiteSettings,
+    lines: &'a Lines,
+    /// Folder of the site file.
+    folder: &'a Path,
+    state_dir: &'a Path,
+    /// Whether results tell their pictures: at a broker of others a result costs bytes.
+    has_details: bool,
+}
+
+impl Shared<'_> {
+    fn capture(&self, cameras: &[Camera]) -> Capture {
+        let period_ms = self.settings.every_ms.unwrap_or(EVERY_MS);
+        match (self.settings.capture, self.settings.every_ms, cameras) {
+            (Some(CaptureWord::Trigger), ..) => Capture::Trigger,
+            (Some(CaptureWord::Source), ..) => Capture::Source,
+            (None, None, [only]) if only.gives_samples() => Capture::Source,
+            (Some(CaptureWord::Clock) | None, ..) => Capture::Clock { period_ms },
+        }
+    }
+
+    /// A key of the site file as a key of a service.
+    fn set(&self, document: &mut Document, key: &str, value: impl Into<Toml>) {
+        let line = self.lines.of(key.split('.').next().unwrap_or(key));
+        document.values.insert(key.into(), Located { value: value.into(), line });
+    }
+
+    fn set_group(&self, document: &mut Document) {
+        let SiteSettings { bundle, site, group, broker, .. } = self.settings;
+        self.set(document, "bundle", absolute(bundle));
+        self.set(document, "site", site.as_ref().map_or_else(|| site_name(self.folder), ToString::to_string));
+        self.set(document, "group", group.as_str());
+        if let Some(BrokerChoice::At(address)) = broker {
+            self.set(document, "broker.address", address.to_string());
+        }
+    }
+
+    fn device(&self, mut document: Document, camera: &Camera, slot: usize, capture: Capture) -> Document {
+        document.values.extend(camera.source.clone());
+        self.set_group(&mut document);
+        let (word, period_ms) = match capture {
+            Capture::Trigger => ("trigger", None),
+            Capture::Source => ("source", None),
+            Capture::Clock { period_ms } => ("clock", Some(period_ms)),
+        };
+        self.set(&mut document, "capture", word);
+        let line = self.lines.of("every_ms");
+        let period_ms = period_ms.map(|period_ms| Located { value: (period_ms as i64).into(), line });
+        document.values.extend(period_ms.map(|period_ms| ("period_ms".to_owned(), period_ms)));
+        let of_camera = |value: Toml| Located { value, line: camera.line };
+        document.values.insert("id".into(), of_camera(camera.name.as_str().into()));
+        document.values.insert("slot".into(), of_camera((slot as i64).into()));
+        let state = self.state_dir.join("devices").join(&camera.name);
+        set_default(&mut document, "state_dir", absolute(&state));
+        if camera.is_folder() {
+            set_default(&mut document, "source.folder.end", "end");
+        }
+        if self.has_details && !document.values.contains_key("batch_ms") {
+            set_default(&mut document, "name_frames", true);
+        }
+        document
+    }
+
+    fn aggregator(
+        &self,
+        mut document: Document,
+        cameras: &[Camera],
+        network: Option<&NetworkManifest>,
+        cloud: Option<&str>,
+    ) -> Document {
+        self.set_group(&mut document);
+        let names: Vec<Toml> = cameras.iter().map(|camera| camera.name.as_str().into()).collect();
+        set_default(&mut document, "devices", names);
+        let journal = self.state_dir.join(format!("{}.journal", self.settings.group));
+        set_default(&mut document, "journal.path", absolute(&journal));
+        if self.has_details {
+            set_default(&mut document, "details", true);
+        }
+        set_default(&mut document, "cloud.url", format!("http://{}", cloud.unwrap_or("127.0.0.1:8600")));
+        let edges: Vec<Toml> =
+            network.into_iter().flat_map(separate_edges).map(|edge| (edge.index() as i64).into()).collect();
+        if !edges.is_empty() {
+            set_default(&mut document, "local_edges", edges);
+        }
+        document
+    }
+
+    fn cloud(&self, mut document: Document) -> Document {
+        self.set(&mut document, "bundle", absolute(&self.settings.bundle));
+        // No balancer asks whether the site's own cloud is ready.
+        set_default(&mut document, "stop_delay_ms", 0_i64);
+        document
+    }
+}
+
+/// Sets a key that the site file does not set.
+fn set_default(document: &mut Document, key: &str, value: impl Into<Toml>) {
+    let value = Located { value: value.into(), line: NO_LINE };
+    document.values.entry(key.into()).or_insert(value);
+}
+
+/// The whole path, so that a service finds the file wherever it starts.
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
+}
+
+/// Name of a folder as the name of a site.
+fn site_name(folder: &Path) -> String {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name: String =
+        name.chars().take(64).map(|letter| if is_letter(letter) { letter } else { '-' }).collect();
+    if name.is_empty() { "site".into() } else { name }
+}

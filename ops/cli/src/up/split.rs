@@ -1,0 +1,68 @@
+//! `headwater up --split`: the files of the separate programs, for a site that grows.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use anyhow::Context;
+use headwater_toml_file::Document;
+
+use super::site_file::{BrokerChoice, Site};
+use crate::BadUsage;
+
+/// Writes a settings file for each program into a folder, and prints the commands that run them.
+///
+/// # Errors
+/// [`BadUsage`] for a file that is there already; the system's error for one that cannot be written.
+pub(super) fn write(site: &Site, file: &Path, folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let cloud = site.cloud.iter().map(|cloud| ("cloud", "cloud".to_owned(), &cloud.document));
+    let aggregator = [("aggregator", "aggregator".to_owned(), &site.aggregator.document)];
+    let devices = site.devices.iter().map(|device| {
+        let name = format!("device-{}", device.settings.id);
+        ("device", name, &device.document)
+    });
+    let mut commands = String::new();
+    for (program, name, document) in cloud.chain(aggregator).chain(devices) {
+        let path = folder.join(format!("{name}.toml"));
+        let heading = format!(
+            "# Made by `headwater up {} --split`. `headwater-{program} --help` explains every key, and those that are left out.\n",
+            file.display()
+        );
+        // Settings may hold the passwords of cameras.
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let mut made = made.map_err(|error| {
+            BadUsage(format!("--split: {}: {error}; name a new folder, or remove the file", path.display()))
+        })?;
+        let text = heading + &settings_text(document);
+        made.write_all(text.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
+        commands += &format!("  headwater-{program} --config {}\n", path.display());
+    }
+    let broker = match &site.broker {
+        Some(BrokerChoice::At(address)) => format!("  # with the broker {address}\n"),
+        Some(BrokerChoice::Embedded) | None => "  mosquitto -c deploy/mosquitto.conf\n".to_owned(),
+    };
+    let state = site.state_dir.display();
+    crate::print(&format!(
+        "The programs of this site, each in a terminal of its own or as a service (docs/site.md):\n  mkdir -p {state}\n{broker}{commands}\
+         On other machines: the broker's name in `broker.address`, the cloud's in `cloud.url`, and certificates (headwater enroll).\n\
+         `headwater doctor --aggregator {} --device ...` looks for mistakes.\n",
+        folder.join("aggregator.toml").display()
+    ))
+}
+
+/// Settings as a file: keys without a section first.
+fn settings_text(document: &Document) -> String {
+    let mut sections: BTreeMap<&str, String> = BTreeMap::new();
+    for (key, found) in &document.values {
+        let (section, name) = key.rsplit_once('.').unwrap_or(("", key.as_str()));
+        *sections.entry(section).or_default() += &format!("{name} = {}\n", found.value);
+    }
+    let text = |(section, keys): (&str, String)| match section {
+        "" => keys,
+        section => format!("\n[{section}]\n{keys}"),
+    };
+    sections.into_iter().map(text).collect()
+}
