@@ -117,7 +117,7 @@ pub struct Preprocessing {
     pub width: u32,
     /// Conversion of a pixel to a number.
     pub scale: PixelScale,
-    /// How a frame or its region gets the size of the view; absent where it is stretched.
+    /// Fit of a frame or its region into the view; absent where it is stretched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fit: Option<Fit>,
     /// For each slot, the region of its frames; empty for whole frames.

@@ -35,7 +35,7 @@ enum Unit {
 /// Whole side in thousandths of a percent.
 const WHOLE: u32 = 100_000;
 
-/// How a region gets the size of the view.
+/// Fit of a region into the view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fit {
@@ -53,7 +53,7 @@ pub enum Fit {
 pub struct Framing {
     /// Region of the frame; the whole frame if `None`.
     pub roi: Option<Roi>,
-    /// How the region gets the size of the view.
+    /// Fit of the region into the view.
     pub fit: Fit,
 }
 

@@ -41,7 +41,7 @@ impl SourceSettings {
         Framing { roi: self.roi.or(trained.roi), fit: self.fit.unwrap_or(trained.fit) }
     }
 
-    /// How the views differ from those of training by the settings, in words. A region of a network that was trained on whole images is no
+    /// Difference of the views from those of training by the settings, in words. A region of a network that was trained on whole images is no
     /// difference: the images may have been cut before.
     pub(crate) fn difference_from_training(&self, view: &Preprocessing, slot: Slot) -> Option<String> {
         let (trained, used) = (view.framing(slot), self.framing(view, slot));

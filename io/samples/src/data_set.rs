@@ -127,7 +127,7 @@ pub struct OpenOptions<'a> {
 pub struct Framings<'a> {
     /// For each slot, the region of its images; empty for whole images. Where a sample is one image, each slot sees its region of that image.
     pub regions: &'a [Roi],
-    /// How an image, or its region, gets the shape of the view.
+    /// Region and fit of an image in the view.
     pub fit: Fit,
 }
 

@@ -361,7 +361,7 @@ struct Reports<R: 'static> {
     sources: Vec<Source<R>>,
 }
 
-/// What makes a report, with the labels that stand on every metric of it.
+/// Function that makes a report, with the labels that stand on every metric of it.
 struct Source<R> {
     labels: Vec<LabelPair>,
     read: Box<dyn Fn() -> R + Send + Sync>,

@@ -113,7 +113,7 @@ pub struct DeviceSpec {
     /// For each slot, the region of its frames that becomes the view; whole frames when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regions: Option<Spanned<Vec<Roi>>>,
-    /// How a frame or its region gets the size of the view; stretched when left out.
+    /// Fit of a frame or its region into the view; stretched when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fit: Option<Fit>,
     /// Blocks from the view to the map; `None` if devices send their views.

@@ -77,7 +77,7 @@ impl Display for Account {
     }
 }
 
-/// How the run before this one numbered its samples, and whether it left any of them open. Two lines in a file of the state folder.
+/// Numbering of the run before this one, and its unsettled samples: two lines in a file of the state folder.
 pub(super) struct LastRun {
     file: PathBuf,
     numbering: String,

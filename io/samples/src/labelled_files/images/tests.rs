@@ -22,7 +22,7 @@ fn files() -> Vec<Image> {
 struct Found {
     pixels: Vec<u8>,
     notes: Vec<String>,
-    /// What was said.
+    /// Progress messages.
     lines: String,
     /// Number of views that were computed.
     computed: usize,

@@ -73,7 +73,7 @@ blocks = [
 
 [wire]
 scores = "4_bits"  # half a byte a class
-features = "coded"  # entropy-coded without loss, less than half of plain bits
+features = "coded"  # entropy-coded without loss, fewer bytes than plain bits
 "#,
         labels = labels.join(", "),
         view_why = view_why(look),
