@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         return Stop::Mistakes(vec![format!("log.filter: {mistake}")]).print(PROGRAM);
     }
     if settings.command_line.check_live {
-        return checked_live(PROGRAM, &settings.service.admin);
+        return checked_live(PROGRAM, [&settings.service.admin]);
     }
     loaded.warnings.iter().for_each(|warning| warn!("{warning}"));
     if settings.command_line.check_config {

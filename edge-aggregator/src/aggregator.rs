@@ -9,12 +9,13 @@
 //!
 //! A group that fails does not stop the others. The admin port then reports that the process is not live, and names the group.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use headwater_protocol::{GroupId, SiteId};
 use headwater_telemetry::{
-    AdminServer, Health, IntGaugeVec, Metrics, Program, ReloadSignal, ReportMetric, ServiceManager,
+    AdminServer, Health, Metrics, Program, ReloadSignal, ReportMetric, ServiceManager, ValuesByTwoLabels,
     WorkLoops, certificate_metrics,
 };
 use headwater_transport::tls::CertificateState;
@@ -33,7 +34,7 @@ use crate::report::GroupReport;
 use crate::settings::config::{AggregatorConfig, OpenedGroup};
 use crate::settings::group::{GroupSettings, Role};
 use crate::settings::group_policy::SharedPolicy;
-use crate::settings::live::{GroupDevices, ListedDevices, start_policy};
+use crate::settings::live::{GroupDevices, start_policy};
 
 /// A running aggregator with all its groups. Dropping the value stops the groups as [`Aggregator::shutdown`] does, without waiting.
 pub struct Aggregator {
@@ -43,8 +44,6 @@ pub struct Aggregator {
     stop: watch::Sender<bool>,
     running: JoinSet<GroupEnd>,
     ended: Vec<GroupEnd>,
-    /// The metric of groups that failed.
-    failed: IntGaugeVec,
     admin: Option<AdminServer>,
     policies: Vec<SharedPolicy>,
     devices: Vec<GroupDevices>,
@@ -55,6 +54,23 @@ const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!(
     "headwater_aggregator_certificate_expiry_timestamp_seconds",
     "headwater_aggregator_certificate_reload_failed"
 );
+
+/// Metric of groups that failed.
+const FAILED: [ReportMetric<Arc<[WatchedGroup]>>; 1] = [ReportMetric::gauges_by_two(
+    "headwater_aggregator_group_failed",
+    "1 once the group has ended by itself or did not start; only a new process leads it again.",
+    ["site", "group"],
+    |groups| failed(groups),
+)];
+
+/// Whether a group failed, by site and group. A process may have the leader and edges of one group.
+fn failed(groups: &[WatchedGroup]) -> ValuesByTwoLabels {
+    let mut failed = BTreeMap::new();
+    for group in groups {
+        *failed.entry(group.labels()).or_default() |= u64::from(group.failure().is_some());
+    }
+    failed.into_iter().collect()
+}
 
 /// End of a group.
 #[derive(Debug)]
@@ -80,7 +96,7 @@ impl Aggregator {
         }
         let shared = Shared::new(config.shared)?;
         let metrics = Metrics::new();
-        let mut aggregator = Self::without_groups(&metrics);
+        let mut aggregator = Self::without_groups();
         aggregator.work_loops = shared.work_loops.clone();
         aggregator.cloud = shared.config.cloud.url.clone().zip(shared.cloud.clone());
         for group in config.groups {
@@ -94,9 +110,7 @@ impl Aggregator {
         Ok(aggregator)
     }
 
-    fn without_groups(metrics: &Metrics) -> Self {
-        let help =
-            "1 once the group has ended by itself or did not start; only a new process leads it again.";
+    fn without_groups() -> Self {
         Self {
             groups: Vec::new(),
             work_loops: WorkLoops::default(),
@@ -104,15 +118,16 @@ impl Aggregator {
             stop: watch::Sender::new(false),
             running: JoinSet::new(),
             ended: Vec::new(),
-            failed: metrics.gauges("headwater_aggregator_group_failed", help, &["site", "group"]),
             admin: None,
             policies: Vec::new(),
             devices: Vec::new(),
         }
     }
 
-    /// Starts the admin port, if it has an address.
+    /// Starts the admin port, if it has an address. All groups have been added.
     async fn listen(&mut self, address: Option<SocketAddr>, metrics: Metrics) -> Result<(), AggregatorError> {
+        let groups: Arc<[WatchedGroup]> = self.groups.clone().into();
+        metrics.register_report(&FAILED, &[], move || Arc::clone(&groups));
         self.admin = AdminServer::start(address, PROGRAM, metrics, self.health()).await?;
         Ok(())
     }
@@ -155,7 +170,6 @@ impl Aggregator {
             Err(failure) if !matches!(failure, AggregatorError::Config(_)) => {
                 let (site, group) = (config.settings.site.clone(), config.settings.group.clone());
                 error!(%site, %group, %failure, "the group does not start; the others go on");
-                self.failed.with_label_values(&[site.as_str(), group.as_str()]).set(1);
                 let watched = WatchedGroup::not_started(&config);
                 watched.fail(failure.to_string());
                 self.groups.push(watched);
@@ -177,15 +191,12 @@ impl Aggregator {
         let read = member.reader();
         let watched = WatchedGroup::new(config, move || read().into_group_report());
         self.groups.push(watched.clone());
-        // The metric exists before a failure, with value 0.
-        let failed = self.failed.with_label_values(&[site.as_str(), group.as_str()]);
         let mut stop = self.stop.subscribe();
         let stop = async move { _ = stop.wait_for(|stop| *stop).await };
         self.running.spawn(async move {
             let outcome = member.run(stop).await.map(R::into_group_report);
             if let Err(failure) = &outcome {
                 error!(%site, %group, %failure, "the group ended; the others go on");
-                failed.set(1);
                 watched.fail(failure.to_string());
             }
             GroupEnd { site, group, outcome }
@@ -202,21 +213,21 @@ impl Aggregator {
         self.admin.as_ref().map(AdminServer::address)
     }
 
-    /// Reads the policy file of every group again, off the async threads, and logs the result. A policy that can be used holds for
-    /// samples opened from then on.
-    pub async fn reload(&mut self) {
+    /// Reads the policy files of all groups again, and the settings for the setting `devices` of each group, off the async threads. Logs the
+    /// results. A policy that can be used holds for samples opened from then on.
+    async fn reload(&mut self, read_groups: ReadGroups) {
         let policies = self.policies.clone();
-        let read = tokio::task::spawn_blocking(move || {
-            policies.iter().for_each(|policy| policy.0.lock().reload());
-        });
-        if let Err(error) = read.await {
+        let reread = move || policies.iter().for_each(|policy| policy.0.lock().reload());
+        if let Err(error) = tokio::task::spawn_blocking(reread).await {
             error!(%error, "reading the policies again failed");
         }
-    }
-
-    /// Gives the groups new lists of their devices, and logs what changes. A list that does not fit the group's network is refused.
-    pub fn set_devices(&self, lists: &[ListedDevices]) {
-        self.devices.iter().for_each(|devices| devices.update(lists));
+        match tokio::task::spawn_blocking(read_groups).await {
+            Ok(Ok(groups)) => self.devices.iter().for_each(|devices| devices.update(&groups)),
+            Ok(Err(mistakes)) => {
+                warn!(%mistakes, "SIGHUP: the settings are refused, and the earlier `devices` stay");
+            }
+            Err(error) => error!(%error, "reading the settings again failed, and the earlier `devices` stay"),
+        }
     }
 
     /// Waits until every group has ended.
@@ -238,8 +249,11 @@ impl Aggregator {
 /// Name and version in the status.
 const PROGRAM: Program = Program { name: "headwater-aggregator", version: env!("CARGO_PKG_VERSION") };
 
+/// Reads the settings of every group again; the error names the mistakes.
+type ReadGroups = fn() -> Result<Vec<GroupSettings>, String>;
+
 /// Runs an aggregator until `shutdown` ends, or until every group has ended by itself. At each request of `reloads` the policy files are
-/// read again, and `read_devices` reads the settings `devices`, both off the async threads.
+/// read again, and `read_groups` reads the settings of the groups, both off the async threads.
 ///
 /// # Errors
 /// [`AggregatorError`] when the aggregator cannot start.
@@ -247,7 +261,7 @@ pub async fn run(
     config: AggregatorConfig,
     manager: ServiceManager,
     mut reloads: ReloadSignal,
-    read_devices: fn() -> Result<Vec<ListedDevices>, String>,
+    read_groups: ReadGroups,
     shutdown: impl Future<Output = ()>,
 ) -> Result<Vec<GroupEnd>, AggregatorError> {
     let mut aggregator = Aggregator::start(config).await?;
@@ -263,7 +277,7 @@ pub async fn run(
         tokio::select! {
             // A shutdown does not wait for files: a file system may hang.
             () = &mut shutdown => break,
-            () = reloads.during(reload_all(&mut aggregator, read_devices)) => {}
+            () = reloads.during(aggregator.reload(read_groups)) => {}
         }
         manager.reloaded();
     }
@@ -271,22 +285,9 @@ pub async fn run(
     Ok(aggregator.shutdown().await)
 }
 
-/// Reads the policy files of all groups again, and the settings for the setting `devices` of each group.
-async fn reload_all(aggregator: &mut Aggregator, read_devices: fn() -> Result<Vec<ListedDevices>, String>) {
-    aggregator.reload().await;
-    match tokio::task::spawn_blocking(read_devices).await {
-        Ok(Ok(lists)) => aggregator.set_devices(&lists),
-        Ok(Err(mistakes)) => {
-            warn!(%mistakes, "SIGHUP: the settings are refused, and the earlier `devices` stay");
-        }
-        Err(error) => error!(%error, "reading the settings again failed, and the earlier `devices` stay"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
-    use std::net::{Ipv4Addr, TcpStream};
+    use std::net::Ipv4Addr;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
@@ -294,6 +295,8 @@ mod tests {
     use headwater_inference::testing::TinyNetwork;
     use headwater_protocol::SlotSet;
     use serde_json::{Value, json};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
     use tokio::runtime::Runtime;
     use tokio::sync::oneshot;
 
@@ -302,14 +305,11 @@ mod tests {
 
     async fn get(address: SocketAddr, path: &str) -> String {
         let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
-        let exchange = move || {
-            let mut stream = TcpStream::connect(address).unwrap();
-            stream.write_all(request.as_bytes()).unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).unwrap();
-            answer
-        };
-        tokio::task::spawn_blocking(exchange).await.unwrap()
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
     }
 
     fn group(name: &str) -> OpenedGroup {
@@ -336,7 +336,7 @@ mod tests {
     #[tokio::test]
     async fn a_group_that_ended_by_itself_is_named_by_the_admin_port() {
         let metrics = Metrics::new();
-        let mut aggregator = Aggregator::without_groups(&metrics);
+        let mut aggregator = Aggregator::without_groups();
         let ((north, fail), (south, _south)) = (leader(), leader());
         aggregator.add(north, &group("north"), &metrics);
         aggregator.add(south, &group("south"), &metrics);
@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn a_reader_that_hangs_does_not_keep_the_aggregator_from_its_end() {
         static IS_READING: AtomicBool = AtomicBool::new(false);
-        fn hangs() -> Result<Vec<ListedDevices>, String> {
+        fn hangs() -> Result<Vec<GroupSettings>, String> {
             IS_READING.store(true, Ordering::Relaxed);
             std::thread::sleep(Duration::from_secs(3600));
             Ok(Vec::new())

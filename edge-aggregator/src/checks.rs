@@ -1,13 +1,12 @@
 //! Checks of the settings, and of the files that the settings name.
 
-use std::path::Path;
-
 use headwater_inference::bundle::{Bundle, Networks, OpenedBundles};
 use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::Exits;
 use headwater_inference::sections::EdgeSection;
 use headwater_protocol::PolicyId;
 use headwater_settings::{Finding, Program, Written, add_mistakes, bundles, no_file, readable_secret};
+use headwater_transport::folder_of;
 use headwater_transport::tls::End;
 
 use crate::group::leader::local_edges;
@@ -85,8 +84,7 @@ impl GroupSettings {
     /// The folder of the journal, which must be writable: compaction writes a second file beside the journal.
     fn journal_folder(&self, place: &str) -> Option<Written> {
         let file = self.journal.path.clone()?;
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new(".")).to_owned();
+        let folder = folder_of(&file).to_owned();
         let (key, wanted) = (format!("{place}journal.path"), self.journal.max_bytes);
         Some(Written { key, folder, file: Some(file), wanted })
     }

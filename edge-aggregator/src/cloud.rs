@@ -346,9 +346,7 @@ impl CloudModel {
         let body = body.map_err(|error| {
             if error.is::<LengthLimitError>() { refused(Fault::Malformed.code()) } else { absent }
         })?;
-        let body = body.to_bytes();
-        self.report.lock().cloud.body_received_bytes += body.len() as u64;
-        match decode_response(&body, head_bytes, 1, format.classes) {
+        match decode_response(&body.to_bytes(), head_bytes, 1, format.classes) {
             Ok(answer) if answer.network.is_some_and(|network| network != format.network) => {
                 self.check_networks.notify_one();
                 Err(refused(Fault::WrongNetwork.code()))

@@ -5,6 +5,8 @@ use std::fmt::Display;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use headwater_transport::folder_of;
+
 use crate::error::AggregatorError;
 use crate::group::leader::local_edges;
 use crate::open_files;
@@ -137,8 +139,7 @@ impl JournalFile {
         let Some(name) = path.file_name() else {
             return Err(format!("expected the name of a file, found {}", path.display()));
         };
-        // A path without a folder is a file in the current folder.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder_of(path);
         match folder.canonicalize() {
             Ok(folder) if folder.is_dir() => Ok(Self::New(folder.join(name))),
             Ok(_) => Err(format!("expected a folder at {}, found a file", folder.display())),
@@ -154,7 +155,7 @@ mod tests {
     use headwater_inference::bundle::Bundle;
     use headwater_inference::manifest::Configuration;
     use headwater_inference::testing::TinyNetwork;
-    use headwater_protocol::{EdgeIndex, GroupId, SiteId};
+    use headwater_protocol::{EdgeId, EdgeIndex, GroupId, SiteId};
     use tempfile::TempDir;
 
     use super::*;
@@ -225,14 +226,32 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_with_tls_needs_an_authority() {
-        let mut config = config(vec![group("gate", Configuration::C)]);
-        config.shared.broker.address = "mqtts://broker".parse().unwrap();
-        let found = config.check();
-        assert!(
-            found.len() == 1
-                && found[0].starts_with("tls.authority_file: missing; broker.address = mqtts://broker"),
-            "{found:?}"
-        );
+    fn one_group_twice_and_one_client_id_twice_are_refused() {
+        let mut groups = ["north", "south", "north"].map(|name| group(name, Configuration::C));
+        groups[..2].iter_mut().for_each(|group| group.settings.client_id = Some("leader".into()));
+        let expected = [
+            "group[1].client_id: expected another id for each group, found leader again",
+            "group[2].group: expected each role of a group once, found north again",
+        ];
+        check(groups.into(), &expected);
+    }
+
+    #[test]
+    fn two_edges_of_one_group_with_one_name_are_named() {
+        let edge = |group_name, edge, id: &str| {
+            let role = Role::Edge { edge: EdgeIndex::new(edge).unwrap(), id: EdgeId::new(id).unwrap() };
+            OpenedGroup { role, ..group(group_name, Configuration::F) }
+        };
+        // The first edge gets the name `edge-0` from its position.
+        let first = Role::edge(EdgeIndex::new(0).unwrap());
+        let first = OpenedGroup { role: first, ..group("north", Configuration::F) };
+        let others =
+            [("north", 1, "yard"), ("north", 2, "yard"), ("north", 3, "edge-0"), ("south", 0, "yard")];
+        let others = others.map(|(group, index, id)| edge(group, index, id));
+        let expected = [
+            "group[2].edge_id: expected another name for each edge, found yard again",
+            "group[3].edge_id: expected another name for each edge, found edge-0 again",
+        ];
+        check([first].into_iter().chain(others).collect(), &expected);
     }
 }

@@ -52,13 +52,11 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Time between two attempts to compact a journal that could not be compacted.
 const COMPACTION_RETRY: Duration = Duration::from_secs(60);
 
-/// Writer of the journal. Without a file entries are only counted.
+/// Writer of the journal. Without a file it writes nothing.
 #[derive(Debug)]
 pub(crate) struct Journal {
     store: Option<Store>,
     buffer: Vec<u8>,
-    /// Entries in the buffer.
-    buffered: u64,
     /// Whether there was room at the last call of [`Journal::room_change`].
     had_room: bool,
     pub(crate) counts: JournalCounts,
@@ -95,10 +93,9 @@ impl Journal {
 
     fn open_on(disk: Arc<dyn Disk>, settings: &JournalSettings) -> Result<(Self, Recovered), JournalError> {
         let counts = JournalCounts::default();
-        let mut journal = Self { store: None, buffer: Vec::new(), buffered: 0, had_room: true, counts };
+        let mut journal = Self { store: None, buffer: Vec::new(), had_room: true, counts };
         let Some(path) = &settings.path else { return Ok((journal, Recovered::default())) };
-        let file = open_locked(path)?;
-        let length = regular_length(&file, path)?;
+        let (file, length) = open_locked(path)?;
         let mut reader = Reader::new(&file, length);
         let mut recovered = replay(&mut reader);
         let read = reader.finish(path)?;
@@ -128,7 +125,6 @@ impl Journal {
 
     /// Buffers an entry for the next [`Journal::flush`].
     pub(crate) fn append(&mut self, entry: &Entry) {
-        self.buffered += 1;
         let Some(store) = &mut self.store else { return };
         if self.buffer.is_empty() {
             self.buffer.extend(store.ends_in_line.then_some(b'\n'));
@@ -144,14 +140,12 @@ impl Journal {
 
     /// Writes the buffered entries. Afterwards their decisions may be published.
     pub(crate) async fn flush(&mut self) -> Flush {
-        let entries = std::mem::take(&mut self.buffered);
         let buffer = std::mem::take(&mut self.buffer);
         let outcome = match self.store.as_mut().filter(|_| !buffer.is_empty()) {
             Some(store) => store.write_or_wait(&buffer).await,
             None => Flush::Written,
         };
         if outcome == Flush::Written {
-            self.counts.entries += entries;
             self.counts.written_bytes += buffer.len() as u64;
         } else {
             self.counts.failed_writes += 1;
@@ -232,21 +226,17 @@ impl Journal {
     }
 }
 
-fn open_locked(path: &Path) -> Result<File, JournalError> {
+/// Opens and locks a journal; returns the file with its length. A device or a pipe is refused.
+fn open_locked(path: &Path) -> Result<(File, u64), JournalError> {
     let open = |source| JournalError::Open { path: path.to_owned(), source };
     let file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(open)?;
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => JournalError::Locked { path: path.to_owned() },
         TryLockError::Error(source) => open(source),
     })?;
-    Ok(file)
-}
-
-/// Length of a regular file; a device or a pipe is refused.
-fn regular_length(file: &File, path: &Path) -> Result<u64, JournalError> {
-    let metadata = file.metadata().map_err(|source| JournalError::Open { path: path.to_owned(), source })?;
+    let metadata = file.metadata().map_err(open)?;
     if metadata.is_file() {
-        return Ok(metadata.len());
+        return Ok((file, metadata.len()));
     }
     Err(JournalError::NotAJournal { path: path.to_owned(), reason: "it is no regular file".into() })
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use headwater_edge_aggregator::{
-    AggregatorConfig, AggregatorError, AggregatorSettings, GroupReport, ListedDevices, run,
+    AggregatorConfig, AggregatorError, AggregatorSettings, GroupReport, GroupSettings, run,
 };
 use headwater_settings::{Sources, Stop, checked_live, load, print_checked};
 use headwater_telemetry::{
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         return Stop::Mistakes(vec![format!("log.filter: {mistake}")]).print(PROGRAM);
     }
     if loaded.settings.command_line.check_live {
-        return checked_live(PROGRAM, &loaded.settings.shared.admin);
+        return checked_live(PROGRAM, [&loaded.settings.shared.admin]);
     }
     loaded.warnings.iter().for_each(|warning| warn!("{warning}"));
     if loaded.settings.command_line.check_config {
@@ -59,9 +59,9 @@ fn main() -> ExitCode {
 }
 
 /// Reads the settings again, for the setting `devices` of each group.
-fn read_devices() -> Result<Vec<ListedDevices>, String> {
+fn read_groups() -> Result<Vec<GroupSettings>, String> {
     match load::<AggregatorSettings>(Sources::of_process()) {
-        Ok(loaded) => Ok(loaded.settings.devices()),
+        Ok(loaded) => Ok(loaded.settings.groups.all),
         Err(Stop::Mistakes(mistakes)) => Err(mistakes.join("; ")),
         Err(Stop::Help(_)) => Err("expected settings, found a request for help".into()),
     }
@@ -76,7 +76,7 @@ async fn lead(config: AggregatorConfig, reloads: ReloadSignal) -> Result<bool, A
         info!("stopping");
     };
     let mut all_well = true;
-    for end in run(config, ServiceManager::of_process(), reloads, read_devices, shutdown).await? {
+    for end in run(config, ServiceManager::of_process(), reloads, read_groups, shutdown).await? {
         let group = &end.group;
         match end.outcome {
             Ok(GroupReport::Leader(report)) => {

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use headwater_inference::leader::Counts;
 use headwater_link::WireBytes;
-use headwater_protocol::status::ReportedState;
+use headwater_protocol::status::{BrokerStatus, GroupState, LeadStatus, ReportedState};
 use headwater_protocol::{
-    Decision, Degraded, DeviceId, Dropped, EdgeSet, Exit, InstanceId, Numbering, PolicyId, SampleId, SlotSet,
-    Undecided,
+    Decision, Degraded, DeviceId, Dropped, EdgeSet, Exit, Numbering, PolicyId, SampleId, SlotSet, Undecided,
 };
 use headwater_telemetry::{DurationCounts, MetricValue, report};
 
@@ -30,17 +29,14 @@ report! {
     /// Counts of a group's leader since its start.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct LeaderReport {
-        lead: LeadState = gauge(
+        lead: GroupState = gauge(
             "headwater_aggregator_leader_state",
             "1 leads, 2 waits for another leader, 3 waits for another leader that is silent, 0 starts."
         ) => |lead| *lead as u64;
-        /// Name of this process as a leader.
-        instance: Option<InstanceId>;
-        /// The leader for which this process waits.
-        waits_for: Option<InstanceId>;
-        /// While the process does not lead: the term under which it led last, 0 before the first.
-        term: u64 =
-            gauge("headwater_aggregator_leader_term", "Term of the claim under which this process leads.");
+        /// While the process does not lead, the term is that under which it led last, 0 before the first.
+        claim: LeadStatus =
+            gauge("headwater_aggregator_leader_term", "Term of the claim under which this process leads.")
+                => |claim| claim.term;
         /// Policy under which samples of the current network are opened now.
         policy: PolicyId;
         decided: u64 = counter("headwater_aggregator_decisions_total", "Decisions.");
@@ -148,8 +144,6 @@ report! {
             "Claims and results that the broker refused, by topic.",
             "topic"
         ).from_zero(&REFUSED_TOPICS);
-        /// Why the broker refuses the claim of this process; `None` once it took the newest claim.
-        claim_refused: Option<String>;
         /// Counts of the decision state machine.
         leader: Counts =
             counter(
@@ -204,7 +198,7 @@ report! {
             gauge(
                 "headwater_aggregator_broker_connected",
                 "1 while the connection to the broker stands."
-            ) => |broker| broker.is_connected.into(),
+            ) => |broker| broker.status.connected.into(),
             counter("headwater_aggregator_broker_sent_bytes_total", "Bytes written to the broker's socket.")
                 => |broker| broker.wire.sent,
             counter("headwater_aggregator_broker_received_bytes_total", "Bytes read from the broker's socket.")
@@ -218,28 +212,12 @@ report! {
 /// A connection to the broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BrokerLink {
-    /// Whether the connection stands, with all subscriptions.
-    pub is_connected: bool,
-    /// Why the latest attempt to connect failed; empty while the connection stands.
-    pub failure: String,
+    /// Whether the connection stands, with all subscriptions, and otherwise why the latest attempt to connect failed.
+    pub status: BrokerStatus,
     /// Whether the failure lasts until somebody changes something.
     pub is_refused: bool,
     /// Bytes on the socket, over all connections.
     pub wire: WireBytes,
-}
-
-/// Whether a process leads its group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LeadState {
-    /// The process connects, or asks who leads.
-    #[default]
-    Starting,
-    /// The process leads: it decides samples.
-    Leading,
-    /// Another process leads; this process waits until the other one ends.
-    Waiting,
-    /// Another process leads and is silent; an operator may replace it.
-    WaitingForSilent,
 }
 
 report! {
@@ -277,8 +255,6 @@ pub struct CloudCounts {
     pub serves_other_network: bool,
     /// Bytes of request bodies.
     pub body_sent_bytes: u64,
-    /// Bytes of answer bodies.
-    pub body_received_bytes: u64,
     /// Time of the requests that were answered before the deadline.
     pub durations: DurationCounts,
 }
@@ -286,8 +262,6 @@ pub struct CloudCounts {
 /// Counts of the journal since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalCounts {
-    /// Entries written.
-    pub entries: u64,
     /// Bytes written.
     pub written_bytes: u64,
     /// Number of times that the journal reached its bound and was written anew, with most of the settled samples as ids alone.

@@ -42,7 +42,6 @@ impl DeviceSettings {
             let difference = self.source.difference_from_training(view, self.slot);
             let advice = "leave both settings out, or train the network on such views";
             findings.extend(difference.map(|difference| Finding::warn("source", difference, advice)));
-            findings.extend(self.source.untold_format());
             let opened = self.open().and_then(|(device, bundle, source)| {
                 policy = Some(device.policy.as_ref().map_or(bundle.policy_id(), |(_, id)| *id));
                 Device::check(&device, &bundle, &source)

@@ -1,4 +1,4 @@
-//! Choices that the settings make: engine, cause of a capture, action for a broken frame.
+//! Choices that the settings make: engine, cause of a capture.
 
 use serde::Deserialize;
 
@@ -26,16 +26,6 @@ pub enum Capture {
     },
     /// The source: each frame is a sample, whose id is the wall clock in milliseconds. For a group of one device, without triggers.
     Source,
-}
-
-/// Action for a frame that cannot be read. Such a frame is always logged and counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnBrokenFrame {
-    /// The device does not answer the samples of the frame: its slot counts as missing.
-    Skip,
-    /// The device does not start.
-    Fatal,
 }
 
 impl Capture {

@@ -19,7 +19,7 @@ pub use crate::agent::Ended;
 use crate::agent::{Agent, AgentInputs};
 use crate::answer_batch::AnswerBatch;
 use crate::capture_clock::CaptureClock;
-use crate::config::{Capture, OnBrokenFrame};
+use crate::config::Capture;
 use crate::engine;
 use crate::error::DeviceError;
 use crate::link_setup::{DeviceTopics, LinkSetup, link_config};
@@ -66,8 +66,9 @@ impl Device {
         let clock = DeviceClock::start();
         let source = source.into();
         Self::check(&device, &bundle, &source)?;
-        let report = SharedReport::default();
+        let report = source.report.clone();
         let settings = &device.settings;
+        report.set_device(&settings.id);
         let state_dir = settings.state_dir.as_deref();
         let state = state_dir.map(|dir| StateFolder::open(dir, report.clone())).transpose()?;
         let (state, state_lock) = state.unzip();
@@ -92,14 +93,12 @@ impl Device {
         let PacketSizes { usual, rare } = PacketSizes::of_member(limits.largest_payload());
         link.needs = BrokerNeeds::of_member([usual, rare], false);
         let (link, incoming) = Link::start(link)?;
-        let source = source.start(settings.capture(), settings.name_frames, report.clone())?;
+        let source = source.start(settings.capture(), settings.name_frames)?;
         let (stop, stop_receiver) = watch::channel(false);
         let (policies, policy_receiver) = watch::channel(None);
         let (connected_sender, connected) = watch::channel(false);
         let grace = Duration::from_millis(settings.grace_ms);
         let agent = Agent {
-            device: settings.id.clone(),
-            slot: settings.slot,
             source,
             frame_ids,
             section,
@@ -117,7 +116,6 @@ impl Device {
                 maps,
                 requests: Session::of_network(network),
                 session: Session::of_boot(network, boot),
-                boot,
                 qos: settings.upward_qos,
                 topics,
                 report: report.clone(),
@@ -143,7 +141,7 @@ impl Device {
         Ok(DeviceHandle { status, stop, policies, connected, agent, ended: None, grace, state_lock })
     }
 
-    /// Checks that configuration, bundle and source fit together, and logs broken frames.
+    /// Checks that configuration, bundle and source fit together.
     ///
     /// # Errors
     /// [`DeviceError`] for a slot, policy, capture or frames that do not fit.
@@ -201,18 +199,6 @@ impl Device {
             let mistake =
                 "capture = \"source\": expected a source with its own timing, found an archive or snapshots";
             return unfit(mistake.into());
-        }
-        let (named, broken) = source.broken();
-        if let (Some(first), OnBrokenFrame::Fatal) = (named.first(), settings.on_broken_frame) {
-            return Err(DeviceError::BrokenFrame((*first).clone(), broken));
-        }
-        for frame in named {
-            warn!(
-                frame = frame.name,
-                reason = frame.reason,
-                broken,
-                "broken frame: its samples are not answered"
-            );
         }
         Ok(())
     }

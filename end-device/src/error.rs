@@ -6,7 +6,6 @@ use std::io;
 
 use headwater_link::LinkError;
 use headwater_samples::DataError;
-use headwater_samples::archive::BrokenFrame;
 use thiserror::Error;
 
 /// Reason for which a device does not start.
@@ -25,9 +24,6 @@ pub enum DeviceError {
     /// The frames cannot be read.
     #[error("loading the frames: {0}")]
     Frames(DataError),
-    /// The first broken frame and the number of all broken frames, if `on_broken_frame` is fatal.
-    #[error("{0} ({1} broken in all; to go on without them: on_broken_frame = \"skip\")")]
-    BrokenFrame(BrokenFrame, usize),
     /// The policy has a mistake, or configuration, bundle and source do not fit together.
     #[error("{0}")]
     Unfit(String),

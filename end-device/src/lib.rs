@@ -46,7 +46,7 @@ mod status;
 mod timestamp;
 mod unsettled_answers;
 
-pub use config::{Capture, EngineChoice, OnBrokenFrame};
+pub use config::{Capture, EngineChoice};
 pub use device::{Device, DeviceHandle, Ended};
 pub use error::DeviceError;
 pub use link_setup::subscriptions;

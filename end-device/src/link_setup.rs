@@ -15,32 +15,18 @@ use crate::settings::DeviceSettings;
 /// Topics that the device subscribes or publishes to.
 #[derive(Debug)]
 pub(crate) struct DeviceTopics {
-    pub(crate) trigger: String,
-    pub(crate) request: String,
-    pub(crate) settled: String,
-    pub(crate) status: String,
-    pub(crate) birth: String,
-    pub(crate) summary: String,
-    pub(crate) features: String,
-    pub(crate) decision: String,
-    pub(crate) cmd: String,
+    pub(crate) group: Topics,
+    device: DeviceId,
 }
 
 impl DeviceTopics {
     pub(crate) fn new(settings: &DeviceSettings) -> Self {
-        let topics = Topics::new(&settings.site, &settings.group);
-        let device_topic = |leaf| topics.device(&settings.id, leaf);
-        Self {
-            trigger: topics.name(&Topic::Trigger),
-            request: topics.name(&Topic::Request),
-            settled: topics.name(&Topic::Settled),
-            status: device_topic(DeviceTopic::Status),
-            birth: device_topic(DeviceTopic::Birth),
-            summary: device_topic(DeviceTopic::Summary),
-            features: device_topic(DeviceTopic::Features),
-            decision: device_topic(DeviceTopic::Decision),
-            cmd: device_topic(DeviceTopic::Cmd),
-        }
+        Self { group: Topics::new(&settings.site, &settings.group), device: settings.id.clone() }
+    }
+
+    /// A topic of this device.
+    pub(crate) fn own(&self, leaf: DeviceTopic) -> String {
+        self.group.device(&self.device, leaf)
     }
 }
 
@@ -88,15 +74,17 @@ pub(crate) fn link_config(
         policy,
         capabilities,
     };
-    let status = |state| json(&topics.status, &Status { schema: Schema, state, boot, frozen: None });
+    let status = |state| {
+        let status = Status { schema: Schema, state, boot, frozen: None };
+        json(&topics.own(DeviceTopic::Status), &status)
+    };
     // Nobody who may connect can guess the id and end this connection by it.
     let random = random() as u32;
     let client_id = format!("{}.{}.{}.{random:08x}", settings.site, settings.group, settings.id);
     let mut link = LinkConfig::new(device.broker.clone(), client_id);
-    link.subscriptions =
-        subscriptions(&Topics::new(&settings.site, &settings.group), &settings.id, settings.capture());
+    link.subscriptions = subscriptions(&topics.group, &settings.id, settings.capture());
     // Birth comes before the status, so that a reader of the status knows the device.
-    let (kept_birth, up) = (json(&topics.birth, &birth), status(DeviceState::Up));
+    let (kept_birth, up) = (json(&topics.own(DeviceTopic::Birth), &birth), status(DeviceState::Up));
     let presence = PresenceWatch::new(kept_birth.payload.clone(), up.payload.clone());
     link.retained = vec![kept_birth, up];
     link.last_will = Some(status(DeviceState::Down));

@@ -5,8 +5,8 @@ use headwater_inference::sections::{MapCoder, ScoreCoder};
 use headwater_link::{Link, LinkError, QoS};
 use headwater_protocol::bits::packed_len;
 use headwater_protocol::{
-    BatchEntry, BatchedAnswer, Body, Boot, EncodeError, FrameDetails, HEADER_BYTES, Header, Kind, Limits,
-    Message, SampleId, Session, encode, encode_batch, put_frame_details,
+    BatchEntry, BatchedAnswer, Body, DeviceTopic, EncodeError, FrameDetails, HEADER_BYTES, Header, Kind,
+    Limits, Message, SampleId, Session, encode, encode_batch, put_frame_details,
 };
 use parking_lot::MutexGuard;
 use tracing::error;
@@ -28,7 +28,6 @@ pub(crate) struct Publisher {
     pub(crate) requests: Session,
     /// Session in the header of this device's messages.
     pub(crate) session: Session,
-    pub(crate) boot: Boot,
     pub(crate) qos: QoS,
     pub(crate) topics: DeviceTopics,
     pub(crate) report: SharedReport,
@@ -125,14 +124,14 @@ impl Publisher {
     /// When the link refuses the message.
     pub(crate) fn publish(&self, message: &Encoded) -> Result<(), LinkError> {
         let Encoded { payload, kind, is_late, body_bytes } = message;
-        let topic = match kind {
+        let leaf = match kind {
             // A late `gone` gives up the whole sample, of which the leader requests no features: it goes to the topic of summaries.
-            Kind::Gone if *is_late => &self.topics.summary,
-            Kind::Features | Kind::Gone => &self.topics.features,
-            Kind::Decided => &self.topics.decision,
-            _ => &self.topics.summary,
+            Kind::Gone if *is_late => DeviceTopic::Summary,
+            Kind::Features | Kind::Gone => DeviceTopic::Features,
+            Kind::Decided => DeviceTopic::Decision,
+            _ => DeviceTopic::Summary,
         };
-        self.link.publish(topic.as_str(), payload.clone(), self.qos, false)?;
+        self.link.publish(self.topics.own(leaf), payload.clone(), self.qos, false)?;
         let mut report = self.report();
         report.count_sent(*kind, *body_bytes, payload.len());
         report.late_sent += u64::from(*is_late);

@@ -1,7 +1,7 @@
 //! Counts of a device since its start, each with its metric.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use headwater_link::{Link, LinkError};
@@ -10,6 +10,7 @@ use headwater_telemetry::{DurationCounts, report};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Serialize, Serializer};
 use tokio::sync::watch;
+use tracing::field::{DisplayValue, display};
 use tracing::warn;
 
 use crate::give_up_reason::GiveUpReason;
@@ -168,6 +169,8 @@ pub(crate) struct SharedReport {
     latest: Arc<Mutex<Latest>>,
     /// Why the camera's frames answer nothing.
     pub(crate) frozen: watch::Sender<Option<String>>,
+    /// Name of the device in log lines; unset before the start.
+    device: Arc<OnceLock<DeviceId>>,
 }
 
 /// Values for the status page, each the latest one; times are `None` before the first event.
@@ -190,6 +193,16 @@ pub(crate) struct Latest {
 }
 
 impl SharedReport {
+    /// Names the device in later log lines.
+    pub(crate) fn set_device(&self, id: &DeviceId) {
+        self.device.get_or_init(|| id.clone());
+    }
+
+    /// Name of the device for a log line: a process may have several devices.
+    pub(crate) fn device(&self) -> Option<DisplayValue<&DeviceId>> {
+        self.device.get().map(display)
+    }
+
     /// Locks the report, briefly; never across an await.
     pub(crate) fn lock(&self) -> MutexGuard<'_, DeviceCounts> {
         self.counts.lock()

@@ -30,22 +30,6 @@ gcc_prefix() {
     esac
 }
 
-# Installs the package of every command that is not there: `install_commands COMMAND=PACKAGE...`.
-install_commands() {
-    local pair packages=()
-    command -v apt-get >/dev/null || fail "needs Debian's apt-get"
-    [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null || fail "needs root or sudo to unpack and enter a folder of Debian packages"
-    for pair in "$@"; do
-        command -v "${pair%%=*}" >/dev/null || packages+=("${pair#*=}")
-    done
-    [ -e "$keyring" ] || packages+=(debian-archive-keyring)
-    [ ${#packages[@]} -eq 0 ] && return
-    step "installing ${packages[*]}"
-    as_root apt-get update -qq
-    as_root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
-}
-
 # Unpacks packages into a folder of the cache, unless the folder exists: `unpack NAME SUITE PACKAGES OPTIONS-OF-MMDEBSTRAP...`.
 unpack() {
     local folder=$cache/$1 suite=$2 packages=$3 mirror
@@ -54,6 +38,7 @@ unpack() {
     exec 9>"$folder.lock"
     flock 9
     if [ ! -d "$folder" ]; then
+        scripts/install/debian mmdebstrap=mmdebstrap arch-test=arch-test "$keyring=debian-archive-keyring"
         mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' | awk '$1 == "Debian" && !n++ { print $2 }')}
         [ -n "$mirror" ] || fail "no Debian mirror in this machine's apt sources: name one in DEBIAN_MIRROR"
         as_root rm -rf --one-file-system "$folder.part"
@@ -70,7 +55,6 @@ unpack() {
 unpack_rust() {
     rust_root=$cache/boards-unstable
     [ -d "$rust_root" ] && return
-    install_commands mmdebstrap=mmdebstrap arch-test=arch-test
     step "unpacking Rust for arm64 and armhf from Debian unstable (1.9 GB)"
     local arch packages=base-files,rustc,cargo,gcc,libc6-dev
     for arch in arm64 armhf; do
@@ -85,7 +69,6 @@ unpack_board() {
     board_root=$cache/$release-$1
     emulate "$1"
     [ -d "$board_root" ] && return
-    install_commands mmdebstrap=mmdebstrap arch-test=arch-test
     step "unpacking Debian 12 for $1"
     # shellcheck disable=SC2016
     unpack "$release-$1" "$release" libc6-dev,libgcc-s1,systemd-standalone-sysusers,systemd-standalone-tmpfiles --variant=minbase \
@@ -101,7 +84,7 @@ emulate() {
         *) return 0 ;;
     esac
     [ "$(dpkg --print-architecture)" = "$1" ] && return
-    install_commands "$rule-static=qemu-user-static"
+    scripts/install/debian "$rule-static=qemu-user-static"
     [ -e $rules/register ] || as_root mount -t binfmt_misc binfmt_misc $rules || fail "this machine has no binfmt_misc"
     [ -e "$rules/$rule" ] || as_root cp "/usr/lib/binfmt.d/$rule.conf" $rules/register
 }

@@ -1,4 +1,4 @@
-# Ports on loopback for the programs that a script starts. Other scripts source this file.
+# Ports on loopback, and a broker, for the programs that a script starts. Other scripts source this file.
 # shellcheck shell=bash disable=SC2034
 
 # Holds COUNT ports until the script ends, and puts their numbers into the array `held`: `hold_ports COUNT`. Nobody listens on them, and
@@ -27,4 +27,28 @@ await_listener() {
     done
     echo "nobody listens on port $1 after a minute" >&2
     return 1
+}
+
+# Writes Mosquitto's shipped configuration for a port of this machine: `write_mosquitto_conf FILE PORT`.
+write_mosquitto_conf() {
+    sed "s/^listener .*/listener $2 127.0.0.1/" deploy/mosquitto.conf >"$1"
+    echo "persistence_location ${1%/*}/" >>"$1"
+}
+
+# Starts Mosquitto and waits until it listens: `start_mosquitto FILE PORT`. `mosquitto` is its process id.
+start_mosquitto() {
+    # Started as root, Mosquitto would change to a user who may not read the keys.
+    echo "user root" >>"$1"
+    "$(command -v mosquitto || echo /usr/sbin/mosquitto)" -c "$1" >"${1%.conf}.log" 2>&1 &
+    mosquitto=$!
+    await_listener "$2" "$mosquitto" || { kill "$mosquitto" 2>/dev/null; return 1; }
+}
+
+# Enrolls a site for the demo, whose broker listens on PORT: `enroll_demo HEADWATER FOLDER PORT`.
+enroll_demo() {
+    "$1" enroll --dir "$2" init --site demo --host localhost --listen 127.0.0.1 --port "$3" >/dev/null
+    "$1" enroll --dir "$2" add cloud --host localhost >/dev/null
+    "$1" enroll --dir "$2" add device --group cameras cam-{0..5} >/dev/null
+    "$1" enroll --dir "$2" add leader --group cameras >/dev/null
+    "$1" enroll --dir "$2" add operator --group cameras operator >/dev/null
 }

@@ -11,7 +11,9 @@ use headwater_group::start::{
 };
 use headwater_group::{ClientSettings, GroupClient};
 use headwater_inference::bundle::{Bundle, Networks};
+use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
+use headwater_inference::testing::TinyNetwork;
 use headwater_link::Endpoint;
 use headwater_link::broker::EmbeddedBroker;
 use headwater_protocol::{Decision, Exit, GroupId, NetworkId, SampleId, SiteId, Slot};
@@ -23,9 +25,21 @@ use crate::waits::Waits;
 pub const WAIT_LIMIT: Duration = Duration::from_secs(90);
 
 /// The policy with waits that a busy machine does not reach, and without its promises, which a policy file cannot state.
-#[must_use]
 pub fn patient(policy: Policy) -> Policy {
     Policy { window_ms: 20_000, features_ms: 20_000, deadline_ms: 60_000, promises: Vec::new(), ..policy }
+}
+
+/// A network of the configuration that fits the shipped frames: with six slots, or one if a device decides alone.
+pub fn network(configuration: Configuration) -> TinyNetwork {
+    let slots = if configuration.has(Exit::DEVICE) { 1 } else { 6 };
+    let edges = match configuration {
+        Configuration::D => vec![vec![0]],
+        Configuration::E => vec![(0..6).collect()],
+        Configuration::F => vec![vec![0, 2, 4], vec![1, 3, 5]],
+        _ => Vec::new(),
+    };
+    let policy = patient(Policy::default());
+    TinyNetwork { slots, edges, classes: 10, view: [3, 32, 32], policy, ..TinyNetwork::of(configuration) }
 }
 
 /// Site, group and broker of the tests.
@@ -49,13 +63,11 @@ pub fn embedded_broker() -> Endpoint {
 }
 
 /// Settings of a group with the shipped network and frames, long waits, and a broker of its own.
-#[must_use]
 pub fn shipped_group() -> InProcessSettings {
     group_at(embedded_broker(), shipped::bundle())
 }
 
 /// Settings of a group at `broker`, with the shipped frames and networks that fit them. The current network's policy gets long waits.
-#[must_use]
 pub fn group_at(broker: Endpoint, networks: impl Into<Networks>) -> InProcessSettings {
     let mut settings = InProcessSettings::new(site(broker), networks, shipped::frames());
     settings.policy = Some(patient(settings.networks.current().policy().clone()));
@@ -67,7 +79,6 @@ pub fn group_at(broker: Endpoint, networks: impl Into<Networks>) -> InProcessSet
 ///
 /// # Panics
 /// For a number outside `[0, 1]`.
-#[must_use]
 pub fn with_local_threshold(mut settings: InProcessSettings, threshold: f32) -> InProcessSettings {
     let threshold = ExitThreshold::new(threshold).expect("a threshold in [0, 1]");
     settings.policy.get_or_insert_default().of_mut(Exit::LOCAL).threshold = Threshold::One(threshold);

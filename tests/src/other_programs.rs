@@ -44,14 +44,21 @@ pub fn mosquitto_at(folder: &Path, address: &Endpoint) -> Program {
 /// # Panics
 /// As [`mosquitto`].
 pub fn mosquitto_with(config: &Path, address: &Endpoint) -> Program {
-    let port = address.port();
     let program = Program::start(Command::new(find_mosquitto()).arg("-c").arg(config).stderr(Stdio::null()));
+    until_listens(address.port());
+    program.expect("mosquitto starts")
+}
+
+/// Waits until Mosquitto listens at a port of loopback.
+///
+/// # Panics
+/// When it does not in time.
+pub fn until_listens(port: u16) {
     let until = Instant::now() + WAIT_LIMIT;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         assert!(Instant::now() < until, "mosquitto does not listen on {port}");
         thread::sleep(Duration::from_millis(5));
     }
-    program.expect("mosquitto starts")
 }
 
 /// Starts Mosquitto at an address with further lines of configuration. The configuration file is written into `folder`.

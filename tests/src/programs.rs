@@ -51,7 +51,6 @@ pub fn device(slot: usize, broker: &Endpoint, bundle: &Path) -> Command {
 }
 
 /// Answer of an HTTP server on loopback: head and body. Empty where nobody answers.
-#[must_use]
 pub fn http(port: u16, request: &str, headers: &str, body: &[u8]) -> String {
     let head = format!(
         "{request} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n",
@@ -73,7 +72,6 @@ pub struct Log(PathBuf);
 
 impl Log {
     /// The log `NAME.log` in a folder; the file is written once a program starts.
-    #[must_use]
     pub fn new(folder: &Path, name: &str) -> Self {
         Self(folder.join(format!("{name}.log")))
     }

@@ -54,20 +54,20 @@ async fn answer_call(shared: &Shared, call: &mut GrpcCall) -> Result<Vec<u8>, Re
     }
     let answer = match method {
         "ServerLive" => {
-            let messages::ServerLiveRequest {} = read(shared, call).await?;
-            messages::ServerLiveResponse { live: shared.healths.is_live() }.encode_to_vec()
+            read::<()>(shared, call).await?;
+            shared.healths.is_live().encode_to_vec()
         }
         "ServerReady" => {
-            let messages::ServerReadyRequest {} = read(shared, call).await?;
-            messages::ServerReadyResponse { ready: shared.healths.is_ready() }.encode_to_vec()
+            read::<()>(shared, call).await?;
+            shared.healths.is_ready().encode_to_vec()
         }
         "ModelReady" => {
             let messages::ModelReadyRequest { name, version } = read(shared, call).await?;
             check_model(shared, &name, &version)?;
-            messages::ModelReadyResponse { ready: shared.healths.is_ready() }.encode_to_vec()
+            shared.healths.is_ready().encode_to_vec()
         }
         "ServerMetadata" => {
-            let messages::ServerMetadataRequest {} = read(shared, call).await?;
+            read::<()>(shared, call).await?;
             message::<messages::ServerMetadataResponse>(metadata::server())
         }
         "ModelMetadata" => {

@@ -204,39 +204,25 @@ type Change = fn(&mut ModelInferRequest);
 async fn what_http_refuses_is_refused_with_the_same_words() {
     let (service, client) = started("").await;
     let changes: [(Change, &str, &str); 10] = [
-        (|request| request.model_name = "other".into(), "5", "no model \"other\""),
-        (|request| request.model_version = "2".into(), "5", "no version \"2\""),
+        (|r| r.model_name = "other".into(), "5", "no model \"other\""),
+        (|r| r.model_version = "2".into(), "5", "no version \"2\""),
         (
-            |request| {
-                request.outputs.push(InferRequestedOutputTensor { name: "x".into(), ..Default::default() });
-            },
+            |r| r.outputs.push(InferRequestedOutputTensor { name: "x".into(), ..Default::default() }),
             "3",
             "output \"x\" is unknown",
         ),
+        (|r| _ = r.parameters.insert("sequence_id".into(), number(5)), "3", "found \"sequence_id\": 5"),
+        (|r| r.inputs[0].shape = vec![SLOTS as i64], "3", "expected shape [n, 3, 8] with n from 1 to 64"),
+        (|r| r.inputs[0].shape[0] = -1, "3", "with n from 1 to 64, found [-1,3,8]"),
         (
-            |request| _ = request.parameters.insert("sequence_id".into(), number(5)),
-            "3",
-            "found \"sequence_id\": 5",
-        ),
-        (
-            |request| request.inputs[0].shape = vec![SLOTS as i64],
-            "3",
-            "expected shape [n, 3, 8] with n from 1 to 64",
-        ),
-        (|request| request.inputs[0].shape[0] = -1, "3", "with n from 1 to 64, found [-1,3,8]"),
-        (
-            |request| _ = request.parameters.insert("deadline_ms".into(), number(-1)),
+            |r| _ = r.parameters.insert("deadline_ms".into(), number(-1)),
             "3",
             "parameter `deadline_ms`: expected a whole number of milliseconds, found -1",
         ),
-        (|request| request.raw_input_contents.clear(), "3", "in gRPC `raw_input_contents`), found neither"),
+        (|r| r.raw_input_contents.clear(), "3", "in gRPC `raw_input_contents`), found neither"),
+        (|r| _ = r.raw_input_contents.pop(), "3", "expected one for each of 2 inputs, or none, found 1"),
         (
-            |request| _ = request.raw_input_contents.pop(),
-            "3",
-            "expected one for each of 2 inputs, or none, found 1",
-        ),
-        (
-            |request| request.raw_input_contents[1] = Bytes::from_static(&[7; 3]),
+            |r| r.raw_input_contents[1] = Bytes::from_static(&[7; 3]),
             "3",
             "value 0: expected true, false, 0 or 1, found 7",
         ),
@@ -280,8 +266,7 @@ async fn large_messages_of_one_connection_arrive_one_after_the_other() {
         calls.spawn(async move { client.send("ServerLive", body, &[]).await });
     }
     while let Some(outcome) = calls.join_next().await {
-        let live: inference::ServerLiveResponse = outcome.unwrap().answer();
-        assert!(live.live);
+        assert!(outcome.unwrap().answer::<bool>());
     }
 }
 
@@ -319,7 +304,6 @@ async fn a_message_that_does_not_arrive_is_refused_in_time() {
 
 #[tokio::test]
 async fn the_messages_of_one_connection_have_the_room_of_the_largest() {
-    use inference::{ServerLiveRequest, ServerLiveResponse};
     // The time limit for messages is longer than the test.
     let (_service, client) = started("http.deadline_ms = 600000").await;
     let (_response, mut stream) = client.begin().await;
@@ -331,23 +315,22 @@ async fn the_messages_of_one_connection_have_the_room_of_the_largest() {
     let waiting = tokio::spawn(async move { other.send("ServerLive", framed(0, &padded), &[]).await });
     // The second of these calls begins after the one that waits.
     for _ in 0..2 {
-        let _: ServerLiveResponse = client.call("ServerLive", &ServerLiveRequest {}).await.answer();
+        let _: bool = client.call("ServerLive", &()).await.answer();
     }
     assert!(!waiting.is_finished());
     stream.send_reset(h2::Reason::CANCEL);
-    let _: ServerLiveResponse = waiting.await.unwrap().answer();
+    let _: bool = waiting.await.unwrap().answer();
 }
 
 #[tokio::test]
 async fn a_call_that_does_not_arrive_shuts_nobody_out() {
-    use inference::{ServerLiveRequest, ServerLiveResponse};
     // The time limit for messages is longer than the test.
     let (service, client) = started("http.max_connections = 1\nhttp.deadline_ms = 600000").await;
     let (_response, _stream) = client.begin().await;
     // The connection reads heads in their order, so the answer says that the slow call has begun.
-    let _: ServerLiveResponse = client.call("ServerLive", &ServerLiveRequest {}).await.answer();
+    let _: bool = client.call("ServerLive", &()).await.answer();
     let other = Client::connect(service.grpc_addr().unwrap()).await;
-    let _: ServerLiveResponse = other.call("ServerLive", &ServerLiveRequest {}).await.answer();
+    let _: bool = other.call("ServerLive", &()).await.answer();
     assert_eq!(service.report().closed_connections["connection_limit"], 1);
 }
 
@@ -368,14 +351,12 @@ async fn a_peer_that_does_not_speak_http_2_is_closed_and_nobody_else() {
 async fn server_model_statistics_and_repository_answer() {
     use inference::*;
     let (service, client) = started("").await;
-    let live: ServerLiveResponse = client.call("ServerLive", &ServerLiveRequest {}).await.answer();
-    let ready: ServerReadyResponse = client.call("ServerReady", &ServerReadyRequest {}).await.answer();
-    assert!(live.live && ready.ready);
+    let live: bool = client.call("ServerLive", &()).await.answer();
+    let ready: bool = client.call("ServerReady", &()).await.answer();
+    assert!(live && ready);
     let asked = ModelReadyRequest { name: "headwater".into(), version: String::new() };
-    let ready: ModelReadyResponse = client.call("ModelReady", &asked).await.answer();
-    assert!(ready.ready);
-    let server: ServerMetadataResponse =
-        client.call("ServerMetadata", &ServerMetadataRequest {}).await.answer();
+    assert!(client.call("ModelReady", &asked).await.answer::<bool>());
+    let server: ServerMetadataResponse = client.call("ServerMetadata", &()).await.answer();
     assert_eq!(server.name, "headwater-cloud");
     let asked = ModelMetadataRequest { name: "headwater".into(), version: "1".into() };
     let model: ModelMetadataResponse = client.call("ModelMetadata", &asked).await.answer();
@@ -404,7 +385,7 @@ async fn a_key_is_needed_as_over_http() {
     client.send("ModelInfer", message.clone(), &[]).await.is_refused("16", "expected a key");
     let _: ModelInferResponse =
         client.send("ModelInfer", message, &[("authorization", "bearer 0123456789abcdef")]).await.answer();
-    client.send("ServerLive", framed(0, &[]), &[]).await.answer::<inference::ServerLiveResponse>();
+    client.send("ServerLive", framed(0, &[]), &[]).await.answer::<bool>();
 }
 
 #[tokio::test]

@@ -71,23 +71,6 @@ async fn no_caller_waits_longer_than_the_deadline_of_the_service() {
 }
 
 #[tokio::test]
-async fn a_request_whose_caller_has_left_is_skipped_and_counted() {
-    let cloud = Direct::new().await;
-    cloud.model.stop();
-    let mut first = Box::pin(cloud.infer(1, 1));
-    poll_once(&mut first).await;
-    cloud.model.entered(1).await;
-    let mut dropped = Box::pin(cloud.infer(2, 1));
-    poll_once(&mut dropped).await;
-    drop(dropped);
-    cloud.model.run();
-    assert_eq!(first.await.status, StatusCode::OK);
-    assert_eq!(cloud.infer(3, 1).await.status, StatusCode::OK);
-    let model = cloud.counts();
-    assert_eq!((model.skipped("caller_gone"), model.samples), (1, 2));
-}
-
-#[tokio::test]
 async fn a_panic_in_the_model_is_an_error_at_once_and_the_service_is_not_ready() {
     let cloud = Direct::new().await;
     cloud.model.stop();

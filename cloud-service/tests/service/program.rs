@@ -18,63 +18,37 @@ use headwater_protocol::NetworkId;
 use headwater_protocol::v2::InferRequest;
 use headwater_transport::tls::{ClientIdentity, IdentityFiles};
 use headwater_transport::{Connector, Endpoint, Scheme};
+use tempfile::TempDir;
 
 use crate::calls::{infer, over_http, request};
 
 /// Longer than any step of a program takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A file with the bundle of a network made from the seed.
-fn bundle_file(folder: &Path, name: &str, seed: u64) -> String {
-    let path = folder.join(name);
-    std::fs::write(&path, TinyNetwork { seed, ..TinyNetwork::default() }.bundle()).unwrap();
-    path.to_str().unwrap().to_owned()
+/// A new folder, and a bundle in it.
+fn bundled() -> (TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("a.hwb");
+    std::fs::write(&bundle, TinyNetwork::default().bundle()).unwrap();
+    (folder, bundle.display().to_string())
 }
 
-fn cloud(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+fn cloud(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_headwater-cloud"))
         .args(["--http-listen", "127.0.0.1:0", "--engine", "tract"])
         .args(arguments)
-        .env_remove("HEADWATER_CLOUD_NEXT_BUNDLE")
-        .envs(environment.iter().copied())
         .output()
         .unwrap()
 }
 
 #[test]
-fn the_next_bundle_is_named_by_flag_environment_or_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let [of_file, of_environment, of_flag] =
-        ["of-file.hwb", "of-environment.hwb", "of-flag.hwb"].map(|name| bundle_file(folder.path(), name, 2));
-    let bundle = bundle_file(folder.path(), "a.hwb", 1);
-    let file = folder.path().join("cloud.toml");
-    std::fs::write(&file, format!("next_bundle = \"{of_file}\"\n")).unwrap();
-    let base = ["--check-config", "--bundle", &bundle, "--config", file.to_str().unwrap()];
-    let with_flag = [&base[..], &["--next-bundle", &of_flag]].concat();
-    let environment = [("HEADWATER_CLOUD_NEXT_BUNDLE", of_environment.as_str())];
-    for (arguments, environment, value, origin) in [
-        (&base[..], &[][..], of_file.as_str(), "# file"),
-        (&base, &environment, &of_environment, "# environment HEADWATER_CLOUD_NEXT_BUNDLE"),
-        (&with_flag, &environment, &of_flag, "# flag --next-bundle"),
-        (&base[..3], &[], "is not set", "# default"),
-    ] {
-        let output = cloud(arguments, environment);
-        assert!(output.status.success(), "{output:?}");
-        let text = String::from_utf8(output.stdout).unwrap();
-        let line = text.lines().find(|line| line.contains("next_bundle")).unwrap();
-        assert!(line.contains(value) && line.contains(origin), "{line}");
-    }
-}
-
-#[test]
 fn checked_settings_are_a_file_that_the_program_accepts() {
-    let folder = tempfile::tempdir().unwrap();
-    let bundle = bundle_file(folder.path(), "a.hwb", 1);
-    let first = cloud(&["--check-config", "--bundle", &bundle, "--http-max-samples", "3"], &[]);
+    let (folder, bundle) = bundled();
+    let first = cloud(&["--check-config", "--bundle", &bundle, "--http-max-samples", "3"]);
     assert!(first.status.success(), "{first:?}");
     let file = folder.path().join("cloud.toml");
     std::fs::write(&file, &first.stdout).unwrap();
-    let second = cloud(&["--check-config", "--config", file.to_str().unwrap()], &[]);
+    let second = cloud(&["--check-config", "--config", file.to_str().unwrap()]);
     assert!(second.status.success(), "{second:?}");
     let text = String::from_utf8_lossy(&first.stdout);
     for finding in ["# ok    bundle: network ", "# ok    configuration: headwater-cloud takes every setting"]
@@ -88,20 +62,10 @@ fn checked_settings_are_a_file_that_the_program_accepts() {
 #[test]
 fn checked_settings_name_every_file_that_cannot_be_opened() {
     let arguments = ["--check-config", "--bundle", "none.hwb", "--next-bundle", "no-next.hwb"];
-    let output = cloud(&arguments, &[]);
+    let output = cloud(&arguments);
     let log = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{log}");
     assert!(log.contains("none.hwb") && log.contains("no-next.hwb"), "{log}");
-}
-
-#[test]
-fn the_same_network_twice_ends_with_2() {
-    let folder = tempfile::tempdir().unwrap();
-    let [current, next] = ["a.hwb", "b.hwb"].map(|name| bundle_file(folder.path(), name, 1));
-    let output = cloud(&["--bundle", &current, "--next-bundle", &next], &[]);
-    let log = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{log}");
-    assert!(log.contains("next_bundle: expected the bundle of another network"), "{log}");
 }
 
 /// A running program; killed when dropped.
@@ -175,8 +139,7 @@ impl Drop for Running {
 
 #[tokio::test]
 async fn sighup_is_answered_by_a_line_and_ends_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let bundle = bundle_file(folder.path(), "a.hwb", 1);
+    let (_folder, bundle) = bundled();
     let cloud = Running::start(&["--bundle", &bundle]);
     cloud.signal("HUP");
     cloud.log_line("SIGHUP: nothing to do");
@@ -211,8 +174,7 @@ fn sighup_ends_no_program_that_still_starts() {
 
 #[tokio::test]
 async fn a_stopped_program_is_not_ready_before_it_refuses_connections() {
-    let folder = tempfile::tempdir().unwrap();
-    let bundle = bundle_file(folder.path(), "a.hwb", 1);
+    let (_folder, bundle) = bundled();
     let mut cloud = Running::start(&["--bundle", &bundle]);
     let ready = async || {
         over_http(cloud.address, Request::get("/v2/health/ready").body(Bytes::new()).unwrap())
@@ -238,8 +200,7 @@ async fn a_stopped_program_is_not_ready_before_it_refuses_connections() {
 
 #[tokio::test]
 async fn a_request_for_another_network_is_named_with_its_client() {
-    let folder = tempfile::tempdir().unwrap();
-    let bundle = bundle_file(folder.path(), "a.hwb", 1);
+    let (_folder, bundle) = bundled();
     let cloud = Running::start(&["--bundle", &bundle]);
     let theirs = InferRequest { network: Some(NetworkId([9; 32])), ..request(1, 1) };
     over_http(cloud.address, infer(&theirs)).await.unwrap().is_refused(409, "wrong_network");
@@ -262,13 +223,12 @@ fn enrolled(folder: &Path, days: u32) -> Vec<String> {
 
 #[test]
 fn a_certificate_that_has_expired_is_a_warning_of_the_start_and_fails_the_check() {
-    let folder = tempfile::tempdir().unwrap();
-    let bundle = bundle_file(folder.path(), "a.hwb", 1);
+    let (folder, bundle) = bundled();
     // A certificate ends at a whole second, so a certificate for 0 days has expired when it is made.
     let flags = enrolled(folder.path(), 0);
     let base = ["--check-config", "--bundle", &bundle];
     let arguments: Vec<&str> = base.into_iter().chain(flags.iter().map(String::as_str)).collect();
-    let output = cloud(&arguments, &[]);
+    let output = cloud(&arguments);
     let log = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{log}");
     let expected = ["found one that expired 0 days ago", "it has expired"];
@@ -277,8 +237,7 @@ fn a_certificate_that_has_expired_is_a_warning_of_the_start_and_fails_the_check(
 
 #[tokio::test]
 async fn a_failed_handshake_is_named_with_its_client_and_its_reason() {
-    let folder = tempfile::tempdir().unwrap();
-    let bundle = bundle_file(folder.path(), "a.hwb", 1);
+    let (folder, bundle) = bundled();
     let flags = enrolled(folder.path(), 30);
     let arguments: Vec<&str> =
         ["--bundle", &bundle].into_iter().chain(flags.iter().map(String::as_str)).collect();
@@ -295,8 +254,7 @@ async fn a_failed_handshake_is_named_with_its_client_and_its_reason() {
 
 #[test]
 fn secrets_that_others_may_read_are_named_once_and_are_no_mistake() {
-    let folder = tempfile::tempdir().unwrap();
-    let bundle = bundle_file(folder.path(), "a.hwb", 1);
+    let (folder, bundle) = bundled();
     let keys = folder.path().join("keys").display().to_string();
     std::fs::write(&keys, "0123456789abcdef\n").unwrap();
     let flags = enrolled(folder.path(), 30);
@@ -306,7 +264,7 @@ fn secrets_that_others_may_read_are_named_once_and_are_no_mistake() {
         for file in [&keys, &flags[5]] {
             std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
         }
-        let output = cloud(&arguments, &[]);
+        let output = cloud(&arguments);
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{log}");
         log

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::StatusCode;
 use headwater_cloud_service::{CloudService, CloudState};
-use headwater_inference::bundle::{Bundle, Networks, NetworksError, SectionBytes};
+use headwater_inference::bundle::{Bundle, Networks, SectionBytes};
 use headwater_inference::engine::{Engine, EngineError, Section, TractEngine};
 use headwater_inference::sections::CloudSection;
 use headwater_inference::testing::TinyNetwork;
@@ -216,18 +216,6 @@ async fn metadata_and_metrics_name_both_networks() {
     types.sort_unstable();
     types.dedup();
     assert_eq!(types.len(), text.matches("# TYPE").count(), "each metric once:\n{text}");
-}
-
-#[tokio::test]
-async fn metadata_of_one_network_names_no_next_one() {
-    let parameters = &Direct::new().await.get("/v2/models/headwater").await.json()["parameters"];
-    assert!(parameters["network"].is_string() && parameters["next_network"].is_null(), "{parameters}");
-}
-
-#[tokio::test]
-async fn the_same_network_twice_is_a_mistake_in_the_settings() {
-    let error = Networks::both(bundle(), bundle()).unwrap_err();
-    assert_eq!(error, NetworksError::Same(bundle().network_id()));
 }
 
 /// Writes the current bundle, and `next` as the next one, into files; the files are deleted when the returned folder is dropped.

@@ -216,18 +216,6 @@ impl ExitThreshold {
         let is_in_range = (0.0..=1.0).contains(&value) || value == Self::NEVER.0;
         if is_in_range { Ok(Self(value)) } else { Err(PolicyError::Threshold(value)) }
     }
-
-    /// The number.
-    pub fn get(self) -> f32 {
-        self.0
-    }
-}
-
-impl TryFrom<f32> for ExitThreshold {
-    type Error = PolicyError;
-    fn try_from(value: f32) -> Result<Self, PolicyError> {
-        Self::new(value)
-    }
 }
 
 /// A confidence in `[0, 1]`: one minus an uncertainty.
@@ -246,18 +234,6 @@ impl Confidence {
     pub fn new(value: f32) -> Result<Self, PolicyError> {
         if (0.0..=1.0).contains(&value) { Ok(Self(value)) } else { Err(PolicyError::Confidence(value)) }
     }
-
-    /// The number.
-    pub fn get(self) -> f32 {
-        self.0
-    }
-}
-
-impl TryFrom<f32> for Confidence {
-    type Error = PolicyError;
-    fn try_from(value: f32) -> Result<Self, PolicyError> {
-        Self::new(value)
-    }
 }
 
 /// Divisor of the logits before the softmax (Guo et al. 2017, section 4.2), finite and above 0.
@@ -274,19 +250,28 @@ impl Temperature {
     pub fn new(value: f32) -> Result<Self, PolicyError> {
         if value.is_finite() && value > 0.0 { Ok(Self(value)) } else { Err(PolicyError::Temperature(value)) }
     }
-
-    /// The number.
-    pub fn get(self) -> f32 {
-        self.0
-    }
 }
 
-impl TryFrom<f32> for Temperature {
-    type Error = PolicyError;
-    fn try_from(value: f32) -> Result<Self, PolicyError> {
-        Self::new(value)
-    }
+/// The number of each type, and its reading from JSON by the type's `new`.
+macro_rules! checked_numbers {
+    ($($number:ident),+) => {$(
+        impl $number {
+            /// The number.
+            pub fn get(self) -> f32 {
+                self.0
+            }
+        }
+
+        impl TryFrom<f32> for $number {
+            type Error = PolicyError;
+            fn try_from(value: f32) -> Result<Self, PolicyError> {
+                Self::new(value)
+            }
+        }
+    )+};
 }
+
+checked_numbers!(ExitThreshold, Confidence, Temperature, Weight);
 
 impl Policy {
     /// Id: the first eight bytes of the SHA-256 of the values as JSON.

@@ -34,21 +34,6 @@ mod tests {
         words
     }
 
-    #[track_caller]
-    fn check(a: &[bool], b: &[bool]) {
-        assert_eq!(dot(&pack(a), &pack(b), a.len()), reference::dot(a, b), "{} values", a.len());
-    }
-
-    #[test]
-    fn lengths_around_a_word_agree_with_the_reference() {
-        for len in [0, 1, 63, 64, 65, 127, 128, 129] {
-            let a: Vec<bool> = (0..len).map(|i| i % 3 == 0).collect();
-            let b: Vec<bool> = (0..len).map(|i| i % 5 < 2).collect();
-            check(&a, &b);
-            check(&a, &a);
-        }
-    }
-
     #[test]
     fn bits_after_the_last_value_do_not_count() {
         assert_eq!(dot(&[u64::MAX], &[0b101], 3), 1);

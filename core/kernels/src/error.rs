@@ -4,16 +4,19 @@ use core::fmt;
 use core::ops::RangeInclusive;
 
 /// A fault in the bytes of a packed section, in the parts that are to be packed, or in the memory for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PackedError {
     /// The bytes do not begin with `HWpk`.
+    #[error("packed section: expected it to begin with `HWpk`")]
     Magic,
     /// This build does not read the version.
+    #[error("packed section: expected version {}, found {found}; export the network again", crate::VERSION)]
     Version {
         /// The version found.
         found: u8,
     },
     /// The header implies another number of bytes.
+    #[error("packed section: expected {expected} bytes, found {found}")]
     Length {
         /// Bytes expected.
         expected: usize,
@@ -21,6 +24,7 @@ pub enum PackedError {
         found: usize,
     },
     /// A number is out of its range.
+    #[error("packed section{}, {what}: expected {min} to {max}, found {found}", of_block(*.block))]
     Range {
         /// Which number it is, as messages name it, such as `blocks`.
         what: &'static str,
@@ -34,11 +38,13 @@ pub enum PackedError {
         found: i64,
     },
     /// Bits after the last one in use are not zero.
+    #[error("packed section, {what}: expected zero bits after the last, found bits set")]
     SpareBits {
         /// Name of the bits, such as `weights`.
         what: &'static str,
     },
     /// The unit of the scores is not a positive, finite number.
+    #[error("packed section, unit of the scores: expected a positive, finite number")]
     Scale,
 }
 
@@ -76,27 +82,7 @@ pub(crate) fn check_equal(
     check_range(what, block, expected as i64..=expected as i64, found)
 }
 
-impl fmt::Display for PackedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("packed section")?;
-        match *self {
-            Self::Magic => f.write_str(": expected it to begin with `HWpk`"),
-            Self::Version { found } => {
-                write!(f, ": expected version {}, found {found}; export the network again", crate::VERSION)
-            }
-            Self::Length { expected, found } => write!(f, ": expected {expected} bytes, found {found}"),
-            Self::Range { what, block, min, max, found } => {
-                if let Some(block) = block {
-                    write!(f, ", block {block}")?;
-                }
-                write!(f, ", {what}: expected {min} to {max}, found {found}")
-            }
-            Self::SpareBits { what } => {
-                write!(f, ", {what}: expected zero bits after the last, found bits set")
-            }
-            Self::Scale => f.write_str(", unit of the scores: expected a positive, finite number"),
-        }
-    }
+/// The block of a number, as messages name it.
+fn of_block(block: Option<u8>) -> impl fmt::Display {
+    fmt::from_fn(move |f| block.map_or(Ok(()), |block| write!(f, ", block {block}")))
 }
-
-impl core::error::Error for PackedError {}

@@ -1,9 +1,8 @@
 //! Why a shape, a table, a map or a body is refused.
 
-use core::fmt;
-
 /// Why the coder does not support a shape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("shape of a coded map, {what}: expected 1 to {max}, found {found}")]
 pub struct ShapeError {
     /// Which number is out of its range: `channels`, `height`, `width` or `bits`.
     pub what: &'static str,
@@ -14,7 +13,8 @@ pub struct ShapeError {
 }
 
 /// A table that does not belong to the shape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("context table: expected {expected} bytes, found {found}")]
 pub struct TableError {
     /// Bytes that the shape's channels need.
     pub expected: usize,
@@ -23,9 +23,10 @@ pub struct TableError {
 }
 
 /// Why a map cannot be encoded or counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
     /// The map has another number of bytes than the shape.
+    #[error("packed map: expected {expected} bytes, found {found}")]
     MapLength {
         /// Bytes expected.
         expected: usize,
@@ -33,8 +34,10 @@ pub enum MapError {
         found: usize,
     },
     /// Bits after the map's last bit are not zero.
+    #[error("packed map: expected zero bits after the last, found bits set")]
     TailBits,
     /// The body's buffer is shorter than the packed map.
+    #[error("packed map: expected room for a body of {needed} bytes, found {found}")]
     BodyRoom {
         /// Bytes needed.
         needed: usize,
@@ -44,9 +47,10 @@ pub enum MapError {
 }
 
 /// Why a body cannot be decoded: no map of this shape has it under this table, or the buffer for the map has the wrong length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The buffer for the map has another number of bytes than the shape: a fault of the caller.
+    #[error("coded map: expected room for a map of {expected} bytes, found {found}")]
     MapLength {
         /// Bytes expected.
         expected: usize,
@@ -54,8 +58,10 @@ pub enum DecodeError {
         found: usize,
     },
     /// The body has no bytes.
+    #[error("coded map: expected at least 1 byte, found none")]
     Empty,
     /// The body is longer than the packed map.
+    #[error("coded map: expected at most {max} bytes, found {found}")]
     TooLong {
         /// Bytes of the packed map.
         max: usize,
@@ -63,12 +69,16 @@ pub enum DecodeError {
         found: usize,
     },
     /// The body is the map itself, and bits after its last bit are not zero.
+    #[error("coded map: expected zero bits after the last, found bits set")]
     TailBits,
     /// The body is the map itself, but encoding gives a shorter body.
+    #[error("coded map: expected a shorter body, found the map itself")]
     NotShortest,
     /// The code is not the one that encoding gives: it was cut, padded or altered, or made with another table.
+    #[error("coded map: expected the code of a map under this table, found a cut, padded or altered one")]
     Code,
     /// The check byte is not the check byte of the decoded map: the body was altered, or made with another table.
+    #[error("coded map: expected check byte {expected:#04x}, found {found:#04x}")]
     Check {
         /// Check byte of the decoded map.
         expected: u8,
@@ -76,56 +86,3 @@ pub enum DecodeError {
         found: u8,
     },
 }
-
-impl fmt::Display for ShapeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, max, found } = self;
-        write!(f, "shape of a coded map, {what}: expected 1 to {max}, found {found}")
-    }
-}
-
-impl fmt::Display for TableError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { expected, found } = self;
-        write!(f, "context table: expected {expected} bytes, found {found}")
-    }
-}
-
-impl fmt::Display for MapError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("packed map: ")?;
-        match self {
-            Self::MapLength { expected, found } => write!(f, "expected {expected} bytes, found {found}"),
-            Self::TailBits => f.write_str("expected zero bits after the last, found bits set"),
-            Self::BodyRoom { needed, found } => {
-                write!(f, "expected room for a body of {needed} bytes, found {found}")
-            }
-        }
-    }
-}
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("coded map: ")?;
-        match self {
-            Self::MapLength { expected, found } => {
-                write!(f, "expected room for a map of {expected} bytes, found {found}")
-            }
-            Self::Empty => f.write_str("expected at least 1 byte, found none"),
-            Self::TooLong { max, found } => write!(f, "expected at most {max} bytes, found {found}"),
-            Self::TailBits => f.write_str("expected zero bits after the last, found bits set"),
-            Self::NotShortest => f.write_str("expected a shorter body, found the map itself"),
-            Self::Code => {
-                f.write_str("expected the code of a map under this table, found a cut, padded or altered one")
-            }
-            Self::Check { expected, found } => {
-                write!(f, "expected check byte {expected:#04x}, found {found:#04x}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for ShapeError {}
-impl core::error::Error for TableError {}
-impl core::error::Error for MapError {}
-impl core::error::Error for DecodeError {}

@@ -62,12 +62,6 @@ impl<'a> ContextTable<'a> {
         Some(1 + code_bytes)
     }
 
-    /// Whether the code of a map fits into a body that is shorter than the map.
-    fn is_shorter(&self, map: &[u8]) -> bool {
-        let code = self.code_room().and_then(|room| self.encode_with(Encoder::new(&mut [], room), map));
-        code.is_some()
-    }
-
     /// Encodes a map and returns the result of [`Encoder::finish`]; `None` if the code is longer than its room.
     fn encode_with(&self, mut encoder: Encoder<'_>, map: &[u8]) -> Option<usize> {
         for (channel, probabilities) in self.channels.iter().enumerate() {
@@ -104,20 +98,16 @@ impl<'a> ContextTable<'a> {
         }
         if body.len() == packed_bytes {
             map.copy_from_slice(body);
-            return self.check_uncoded(map);
+            if !self.shape.tail_is_clear(map) {
+                return Err(DecodeError::TailBits);
+            }
+            let code = self.code_room().and_then(|room| self.encode_with(Encoder::new(&mut [], room), map));
+            return if code.is_some() { Err(DecodeError::NotShortest) } else { Ok(()) };
         }
         let (&found, code) = body.split_first().ok_or(DecodeError::Empty)?;
         self.decode_code(code, map).ok_or(DecodeError::Code)?;
         let expected = check_byte(map);
         if found == expected { Ok(()) } else { Err(DecodeError::Check { expected, found }) }
-    }
-
-    /// Checks a map that is its own body.
-    fn check_uncoded(&self, map: &[u8]) -> Result<(), DecodeError> {
-        if !self.shape.tail_is_clear(map) {
-            return Err(DecodeError::TailBits);
-        }
-        if self.is_shorter(map) { Err(DecodeError::NotShortest) } else { Ok(()) }
     }
 
     /// Decodes a map; `None` if encoding the map does not give `code`.

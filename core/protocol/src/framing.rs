@@ -168,11 +168,7 @@ impl fmt::Display for Framing {
 
 impl fmt::Display for Fit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Stretch => "stretch",
-            Self::Crop => "crop",
-            Self::Letterbox => "letterbox",
-        })
+        self.serialize(f)
     }
 }
 

@@ -6,14 +6,13 @@ use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
 use crate::policy_command::{DeviceCommand, PolicyAnswer, PolicyCommand};
-use crate::{Birth, Decision, EdgeStatus, LeaderClaim, ResultMessage, SettledNotice, Status, TriggerMessage};
+use crate::{Birth, EdgeStatus, LeaderClaim, ResultMessage, SettledNotice, Status, TriggerMessage};
 
 /// The schema of each JSON message, under the name of its file in `docs/schemas/`.
-pub fn schemas() -> [(&'static str, Value); 11] {
+pub fn schemas() -> [(&'static str, Value); 10] {
     [
         ("trigger", schema::<TriggerMessage>("Message on `trigger`")),
-        ("result", schema::<ResultMessage>("Message on `result`")),
-        ("revision", schema::<Decision>("Message on `revision`")),
+        ("result", schema::<ResultMessage>("Message on `result` or `revision`")),
         ("settled", schema::<SettledNotice>("Message on `settled`")),
         ("leader", schema::<LeaderClaim>("Message on `leader`")),
         ("birth", schema::<Birth>("Message on `dev/{id}/birth`")),

@@ -82,7 +82,7 @@ pub struct DeviceBroker {
 }
 
 /// State of a connection to the broker.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokerStatus {
     /// Whether the connection stands.
     pub connected: bool,
@@ -230,11 +230,12 @@ impl GroupStatus {
     }
 }
 
-/// State of a process in a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// State of a process in a group. The metric of a leader's state counts the variants from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupState {
     /// The process connects to the broker, or asks who leads.
+    #[default]
     Starting,
     /// The process leads.
     Leading,
@@ -277,7 +278,7 @@ pub struct LeaderStatus {
 }
 
 /// Claim of a process that leads or waits to lead.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LeadStatus {
     /// Name of this process as a leader, which stays with its journal; `None` while there is none.
     pub instance: Option<InstanceId>,

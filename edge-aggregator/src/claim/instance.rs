@@ -1,9 +1,8 @@
 //! The name of a leader: a random number in a file beside its journal, so that a restart is the same leader.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use headwater_protocol::InstanceId;
 use headwater_transport::{PUBLIC_MODE, random, replace_file};
@@ -15,7 +14,9 @@ const MAX_BYTES: u64 = 64;
 /// The name of the leader with this journal; without a journal, a new name for each process. If the name cannot be kept in its file, the
 /// leader starts all the same, but its restart is another leader.
 pub(crate) fn instance_of_journal(journal: Option<&Path>) -> InstanceId {
-    let Some(path) = journal.map(beside) else { return InstanceId(random()) };
+    let Some(path) = journal.map(|journal| journal.with_added_extension("instance")) else {
+        return InstanceId(random());
+    };
     match read(&path) {
         Ok(Some(known)) => return known,
         Ok(None) => {}
@@ -28,13 +29,6 @@ pub(crate) fn instance_of_journal(journal: Option<&Path>) -> InstanceId {
         warn!(file = %path.display(), %error, "the name of this leader cannot be kept; a restart waits like another leader");
     }
     name
-}
-
-/// Path of the file: the journal's with `.instance` at its end.
-fn beside(journal: &Path) -> PathBuf {
-    let mut path = OsString::from(journal);
-    path.push(".instance");
-    path.into()
 }
 
 /// Reads a name; `None` if there is no file.
@@ -60,7 +54,7 @@ mod tests {
         assert_eq!(instance_of_journal(Some(&journal)), first);
         assert_ne!(instance_of_journal(Some(&folder.path().join("other"))), first);
         for damaged in [&b""[..], b"\0\0\0\0", b"not a name\n", &[0xff; 1000]] {
-            std::fs::write(beside(&journal), damaged).unwrap();
+            std::fs::write(journal.with_added_extension("instance"), damaged).unwrap();
             let next = instance_of_journal(Some(&journal));
             assert_ne!(next, first);
             assert_eq!(instance_of_journal(Some(&journal)), next);

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
+use headwater_protocol::status::GroupState;
 use headwater_protocol::{DeviceState, InstanceId, LeaderClaim};
 use tokio::time::Instant;
 
 use super::*;
-use crate::report::LeadState;
 
 const OWN: InstanceId = InstanceId(5);
 const SMALLER: InstanceId = InstanceId(4);
@@ -90,11 +90,11 @@ fn a_claim_that_is_down_or_an_own_one_is_followed_at_once() {
 fn a_leader_waits_for_another_until_it_is_down() {
     let mut leader = Starting::new(false);
     assert_eq!(leader.receives(&up(LARGER, 7, 3)), Step::Wait);
-    assert_eq!(leader.waiting.state(leader.now), (LeadState::Waiting, Some(LARGER)));
+    assert_eq!(leader.waiting.state(leader.now), (GroupState::Waiting, Some(LARGER)));
     assert_eq!(leader.after(SILENT * 3), Step::Wait, "a silent leader of another journal is not replaced");
-    assert_eq!(leader.waiting.state(leader.now), (LeadState::WaitingForSilent, Some(LARGER)));
+    assert_eq!(leader.waiting.state(leader.now), (GroupState::WaitingForSilent, Some(LARGER)));
     assert_eq!(leader.receives(&up(LARGER, 7, 4)), Step::Wait);
-    assert_eq!(leader.waiting.state(leader.now), (LeadState::Waiting, Some(LARGER)));
+    assert_eq!(leader.waiting.state(leader.now), (GroupState::Waiting, Some(LARGER)));
     assert_eq!(leader.receives(&down(LARGER, 6)), Step::Wait, "the last will of an earlier process");
     assert_eq!(leader.receives(&down(SMALLER, 7)), Step::Wait, "the last will of another one");
     assert_eq!(leader.receives(&down(LARGER, 7)), Step::Claim { term: 8 });
@@ -108,9 +108,9 @@ fn a_claim_whose_beat_stands_still_is_that_of_a_silent_leader() {
         leader.after(SILENT / 4);
         assert_eq!(leader.receives(&up(LARGER, 7, 3)), Step::Wait, "somebody publishes it again");
     }
-    assert_eq!(leader.waiting.state(leader.now), (LeadState::WaitingForSilent, Some(LARGER)));
+    assert_eq!(leader.waiting.state(leader.now), (GroupState::WaitingForSilent, Some(LARGER)));
     leader.receives(&up(LARGER, 7, 4));
-    assert_eq!(leader.waiting.state(leader.now), (LeadState::Waiting, Some(LARGER)));
+    assert_eq!(leader.waiting.state(leader.now), (GroupState::Waiting, Some(LARGER)));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn of_two_claims_of_one_term_the_first_one_counts() {
     assert_eq!(leader.after(LISTEN), Step::Claim { term: 1 });
     assert_eq!(leader.receives(&up(SMALLER, 1, 0)), Step::Wait);
     assert_eq!(leader.receives(&up(OWN, 1, 0)), Step::Wait, "it came second");
-    assert_eq!(leader.waiting.state(leader.now), (LeadState::Waiting, Some(SMALLER)));
+    assert_eq!(leader.waiting.state(leader.now), (GroupState::Waiting, Some(SMALLER)));
     let mut first = Starting::new(false);
     assert_eq!(first.after(LISTEN), Step::Claim { term: 1 });
     assert_eq!(first.receives(&up(OWN, 1, 0)), led(1, false));
@@ -285,7 +285,7 @@ fn of_two_processes_with_copies_of_one_journal_that_claim_at_once_the_first_one_
         assert_eq!(first.receives(&claims[0]), led(term, false));
         assert_eq!(second.receives(&claims[0]), Step::Wait);
         assert_eq!(second.receives(&claims[1]), Step::Wait, "it came second");
-        assert_eq!(second.waiting.state(second.now), (LeadState::Waiting, Some(OWN)));
+        assert_eq!(second.waiting.state(second.now), (GroupState::Waiting, Some(OWN)));
         assert_eq!(second.after(SILENT - MOMENT), Step::Wait);
         let last_will = LeaderClaim {
             state: DeviceState::Down,

@@ -1,5 +1,6 @@
 //! A process that does not lead yet: reads the claims on the topic `leader`, and decides when to publish its own.
 
+use headwater_protocol::status::GroupState;
 use headwater_protocol::{DeviceState, InstanceId, LeaderClaim};
 use headwater_transport::LogLimit;
 use tokio::time::Instant;
@@ -7,7 +8,6 @@ use tracing::field::display;
 use tracing::{info, warn};
 
 use super::{LISTEN, Process, RETRY, SILENT, read_claim};
-use crate::report::LeadState;
 
 /// State of a process that waits to lead.
 #[derive(Debug)]
@@ -176,13 +176,13 @@ impl Waiting {
     }
 
     /// State for the report, and the leader that this process waits for.
-    pub(crate) fn state(&self, now: Instant) -> (LeadState, Option<InstanceId>) {
+    pub(crate) fn state(&self, now: Instant) -> (GroupState, Option<InstanceId>) {
         match self.known.as_ref().filter(|known| self.is_anothers(&known.claim)) {
-            None => (LeadState::Starting, None),
+            None => (GroupState::Starting, None),
             Some(known) if now >= known.heard + SILENT => {
-                (LeadState::WaitingForSilent, Some(known.claim.instance))
+                (GroupState::WaitingForSilent, Some(known.claim.instance))
             }
-            Some(known) => (LeadState::Waiting, Some(known.claim.instance)),
+            Some(known) => (GroupState::Waiting, Some(known.claim.instance)),
         }
     }
 

@@ -303,14 +303,16 @@ mod tests {
     use super::*;
     use crate::devices::inbox::tests::{birth, format, status};
     use crate::devices::message_format::Arrival;
+    use crate::devices::registry::DeviceIndex;
 
     const LIVE: Arrival = Arrival { now: Micros(0), is_retained: false };
 
-    /// A group of two slots whose only device has started.
+    /// A group of two slots whose only device has started, with a connection to the broker.
     struct Group {
         watch: DeviceWatch,
         registry: Registry,
         leader: Leader,
+        index: DeviceIndex,
         devices: BTreeMap<DeviceId, ReportedDevice>,
     }
 
@@ -322,13 +324,13 @@ mod tests {
             let now = Now { since_start: Micros(0), wall_ms: 1_782_864_000_000 };
             let numbering = Numbering::Clock { period_ms: 100 };
             leader.handle(now, Generation::Current, Event::Numbering(numbering), &mut Vec::new());
-            let id = DeviceId::new("a").unwrap();
-            let index = registry.device(&id, Micros(0));
+            let index = registry.device(&DeviceId::new("a").unwrap(), Micros(0));
             let birth = Birth { numbering: Some(numbering), ..birth("a", 0, network) };
             registry.set_birth(index, &birth, LIVE, &mut Vec::new());
             registry.set_status(index, status(DeviceState::Up, Boot(1)), LIVE, &mut Vec::new());
-            let devices = BTreeMap::new();
-            Self { watch: DeviceWatch::new(), registry, leader, devices }
+            let mut watch = DeviceWatch::new();
+            watch.connected(Micros(0));
+            Self { watch, registry, leader, index, devices: BTreeMap::new() }
         }
 
         /// State and reason of the device after a check at `seconds` of the group's time.
@@ -351,7 +353,6 @@ mod tests {
     #[test]
     fn a_device_that_is_up_names_the_far_trigger_that_it_does_not_answer_yet() {
         let mut group = Group { leader: leader(), ..Group::new() };
-        group.watch.connected(Micros(0));
         let waits = "its answer to sample 2000 waits for a second trigger near it";
         for (sample, reason) in [(1, ""), (2000, waits), (2001, "")] {
             let trigger = Event::Trigger { sample: SampleId(sample) };
@@ -363,7 +364,6 @@ mod tests {
     #[test]
     fn without_a_connection_to_the_broker_the_states_stay() {
         let mut group = Group::new();
-        group.watch.connected(Micros(0));
         assert_eq!(group.checks(0).0, Up);
         group.watch.disconnected();
         assert_eq!(group.checks(60), (Up, String::new()), "no answer can come");
@@ -377,11 +377,9 @@ mod tests {
     #[test]
     fn a_device_of_which_the_broker_kept_a_status_is_not_called_connected() {
         let mut group = Group::new();
-        group.watch.connected(Micros(0));
-        let index = group.registry.device(&DeviceId::new("a").unwrap(), Micros(0));
         let up = status(DeviceState::Up, Boot(1));
         let kept = Arrival { is_retained: true, ..LIVE };
-        group.registry.set_status(index, up, kept, &mut Vec::new());
+        group.registry.set_status(group.index, up, kept, &mut Vec::new());
         let (state, reason) = group.checks(60);
         assert_eq!(state, Silent);
         assert!(reason.ends_with("s; the broker has an earlier message that it is up"), "{reason}");
@@ -390,8 +388,6 @@ mod tests {
     #[test]
     fn a_device_that_says_that_it_is_frozen_is_named_with_its_reason_and_not_waited_for() {
         let mut group = Group::new();
-        group.watch.connected(Micros(0));
-        let index = group.registry.device(&DeviceId::new("a").unwrap(), Micros(0));
         let up = status(DeviceState::Up, Boot(1));
         let why = "100 equal frames";
         let frozen = Status { frozen: Some(format!("\u{7}{why}")), ..up.clone() };
@@ -403,7 +399,7 @@ mod tests {
             (&up, Some(Event::DeviceUp { slot })),
             (&frozen, Some(Event::DeviceDown { slot })),
         ] {
-            group.registry.set_status(index, status.clone(), LIVE, &mut changes);
+            group.registry.set_status(group.index, status.clone(), LIVE, &mut changes);
             let expected: Vec<_> = change.into_iter().map(|change| (Generation::Current, change)).collect();
             assert_eq!(std::mem::take(&mut changes), expected);
         }
@@ -411,9 +407,9 @@ mod tests {
         assert_eq!(group.registry.filled().len(), 1, "it keeps its slot");
         // It starts again, with a status before its birth.
         let again = Status { boot: Boot(2), ..frozen };
-        group.registry.set_status(index, again, LIVE, &mut changes);
+        group.registry.set_status(group.index, again, LIVE, &mut changes);
         let birth = Birth { boot: Boot(2), ..birth("a", 0, NetworkId([7; 32])) };
-        group.registry.set_birth(index, &birth, LIVE, &mut changes);
+        group.registry.set_birth(group.index, &birth, LIVE, &mut changes);
         let ups = changes.iter().filter(|(_, change)| matches!(change, Event::DeviceUp { .. }));
         assert_eq!((ups.count(), group.checks(60).0), (0, Frozen));
     }
@@ -421,13 +417,11 @@ mod tests {
     #[test]
     fn a_refusal_is_never_hidden_behind_flapping_or_the_end_of_a_connection() {
         let mut group = Group::new();
-        group.watch.connected(Micros(0));
-        let index = group.registry.device(&DeviceId::new("a").unwrap(), Micros(0));
         let runs = |group: &mut Group, boot: u16, numbering| {
             let (boot, numbering) = (Boot(boot), Some(numbering));
             let birth = Birth { boot, numbering, ..birth("a", 0, NetworkId([7; 32])) };
-            group.registry.set_birth(index, &birth, LIVE, &mut Vec::new());
-            group.registry.set_status(index, status(DeviceState::Up, boot), LIVE, &mut Vec::new());
+            group.registry.set_birth(group.index, &birth, LIVE, &mut Vec::new());
+            group.registry.set_status(group.index, status(DeviceState::Up, boot), LIVE, &mut Vec::new());
         };
         let own = Numbering::Clock { period_ms: 100 };
         (2..=4).for_each(|boot| runs(&mut group, boot, own));
@@ -436,7 +430,7 @@ mod tests {
         let (state, reason) = group.checks(1);
         assert!(state == Refused && reason.starts_with("numbering: expected clock"), "{state:?} {reason}");
         assert!(reason.ends_with(FLAPPING), "{reason}");
-        group.registry.set_status(index, status(DeviceState::Down, Boot(5)), LIVE, &mut Vec::new());
+        group.registry.set_status(group.index, status(DeviceState::Down, Boot(5)), LIVE, &mut Vec::new());
         for (seconds, expected) in [(1, Flapping), (120, Down)] {
             let (state, reason) = group.checks(seconds);
             assert!(

@@ -321,8 +321,8 @@ impl Registry {
     fn wrong_numbering(&self, found: Option<Numbering>) -> Option<Refusal> {
         let (ours, found) = self.state.numbering.zip(found).filter(|(ours, found)| ours != found)?;
         let why = format!(
-            "numbering: expected {ours}, found {found}: give it the group's, or start the aggregator once with \
-             --new-numbering and the group's name"
+            "numbering: expected {ours}, found {found}: give it the group's, or begin a new numbering \
+             (`headwater-aggregator --new-numbering GROUP`, or `headwater up --new-numbering`)"
         );
         Some((Fault::WrongNumbering, why))
     }

@@ -8,6 +8,7 @@ use headwater_inference::engine::TractEngine;
 use headwater_inference::leader::journal::Recovered;
 use headwater_inference::leader::{Exits, Generation, Leader, LeaderConfig};
 use headwater_link::{Incoming, Link, RetainedMessage};
+use headwater_protocol::status::GroupState;
 use headwater_protocol::{DeviceState, EdgeIndex, InstanceId, LeaderClaim, SlotSet, Topic, Topics};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
@@ -32,7 +33,7 @@ use crate::journal::Journal;
 use crate::publishing::broker_answers::BrokerAnswers;
 use crate::publishing::outbox::Outbox;
 use crate::publishing::settled_schedule::SettledSchedule;
-use crate::report::{LeadState, LeaderReport};
+use crate::report::LeaderReport;
 use crate::settings::config::OpenedGroup;
 use crate::settings::group::Role;
 
@@ -171,10 +172,10 @@ impl LedGroup {
 
     fn report_waiting(&self, waiting: &Waiting, now: Instant) {
         let mut report = self.report.lock();
-        (report.lead, report.waits_for) = waiting.state(now);
-        if report.waits_for.is_some() {
+        (report.lead, report.claim.waits_for) = waiting.state(now);
+        if report.claim.waits_for.is_some() {
             // A process that waits for another leader claims nothing, so an earlier refusal is over.
-            report.claim_refused = None;
+            report.claim.claim_refused = None;
         }
     }
 
@@ -223,8 +224,9 @@ impl LedGroup {
         );
         {
             let mut report = self.report.lock();
-            (report.lead, report.waits_for, report.term) = (LeadState::Leading, None, won.term);
-            report.instance = Some(self.process.instance);
+            report.lead = GroupState::Leading;
+            (report.claim.waits_for, report.claim.term) = (None, won.term);
+            report.claim.instance = Some(self.process.instance);
         }
         let settings = &self.config.settings;
         let answers = BrokerAnswers::new(&self.topics, Arc::clone(&self.report));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_link::{Link, WireBytes};
+use headwater_protocol::status::BrokerStatus;
 use headwater_protocol::{EdgeSet, SlotSet};
 use headwater_telemetry::ReportMetric;
 use parking_lot::Mutex;
@@ -61,12 +62,13 @@ impl Connections {
     fn state(&self) -> BrokerLink {
         let current = self.current.lock();
         let links = &current.links;
-        let is_connected = !links.is_empty() && links.iter().all(Link::is_connected);
-        let mut failures = links.iter().filter(|_| !is_connected).filter_map(|link| {
+        let connected = !links.is_empty() && links.iter().all(Link::is_connected);
+        let mut failures = links.iter().filter(|_| !connected).filter_map(|link| {
             link.failures().borrow().as_ref().map(|failure| (failure.to_string(), failure.is_refusal()))
         });
-        let (failure, is_refused) = failures.next_back().unwrap_or_default();
-        BrokerLink { is_connected, failure, is_refused, wire: sum(current.earlier, links) }
+        let (reason, is_refused) = failures.next_back().unzip();
+        let (is_refused, wire) = (is_refused.unwrap_or(false), sum(current.earlier, links));
+        BrokerLink { status: BrokerStatus { connected, reason }, is_refused, wire }
     }
 }
 
@@ -162,7 +164,7 @@ impl<R: MemberReport> Member<R> {
 
     /// Whether every event loop is connected to the broker.
     pub fn is_connected(&self) -> bool {
-        self.connections.state().is_connected
+        self.connections.state().status.connected
     }
 
     /// Stops, each step within the grace time: accepts no new samples, finishes the open ones, lets the broker take the last messages.

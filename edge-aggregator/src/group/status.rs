@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use headwater_protocol::DeviceId;
 use headwater_protocol::status::{
-    BrokerStatus, CloudRequests, EdgeCounts, EdgeRoleStatus, GroupDevice, GroupState, GroupStatus,
-    JournalStatus, LeadStatus, LeaderStatus, RoleStatus, SampleCounts,
+    CloudRequests, EdgeCounts, EdgeRoleStatus, GroupDevice, GroupState, GroupStatus, JournalStatus,
+    LeaderStatus, RoleStatus, SampleCounts,
 };
 use tokio::time::Instant;
 
 use crate::devices::device_watch::ReportedDevice;
-use crate::report::{BrokerLink, EdgeReport, GroupReport, LeadState, LeaderReport};
+use crate::report::{EdgeReport, GroupReport, LeaderReport};
 use crate::settings::config::OpenedGroup;
 use crate::settings::group::Role;
 
@@ -67,6 +67,11 @@ impl WatchedGroup {
         self.failure.get().map(|failure| format!("{}: {failure}", self.name()))
     }
 
+    /// Site and name of the group.
+    pub(crate) fn labels(&self) -> [String; 2] {
+        [self.blank.site.to_string(), self.blank.group.to_string()]
+    }
+
     fn name(&self) -> String {
         format!("group {}/{}", self.blank.site, self.blank.group)
     }
@@ -75,17 +80,17 @@ impl WatchedGroup {
     pub(crate) fn unready_reason(&self) -> Option<String> {
         let (broker, lead) = match self.report()? {
             GroupReport::Leader(report) => {
-                let LeaderReport { claim_refused, broker, lead, waits_for, .. } = *report;
-                if claim_refused.is_some() {
-                    return claim_refused;
+                let LeaderReport { claim, broker, lead, .. } = *report;
+                if claim.claim_refused.is_some() {
+                    return claim.claim_refused;
                 }
-                (broker, waits_for.filter(|_| lead == LeadState::WaitingForSilent))
+                (broker, claim.waits_for.filter(|_| lead == GroupState::WaitingForSilent))
             }
             GroupReport::Edge(report) => (report.broker, None),
         };
         let group = self.name();
         if broker.is_refused {
-            return Some(format!("{group}: {}", broker.failure));
+            return Some(format!("{group}: {}", broker.status.reason.unwrap_or_default()));
         }
         lead.map(|leader| {
             format!(
@@ -100,12 +105,12 @@ impl WatchedGroup {
         let mut status = self.blank.clone();
         match self.report() {
             Some(GroupReport::Leader(report)) => {
-                status.state = Some(lead_state(report.lead));
+                status.state = Some(report.lead);
                 status.counts = Some(RoleStatus::Leader(Box::new(self.leader_status(*report))));
             }
             Some(GroupReport::Edge(report)) => {
-                status.state =
-                    Some(if report.broker.is_connected { GroupState::Up } else { GroupState::Starting });
+                let is_connected = report.broker.status.connected;
+                status.state = Some(if is_connected { GroupState::Up } else { GroupState::Starting });
                 status.counts = Some(RoleStatus::Edge(edge_status(*report)));
             }
             None => {}
@@ -122,14 +127,9 @@ impl WatchedGroup {
         let empty = report.slots - report.filled_slots;
         let LeaderReport { cloud, journal, .. } = report;
         LeaderStatus {
-            leader: LeadStatus {
-                instance: report.instance,
-                term: report.term,
-                waits_for: report.waits_for,
-                claim_refused: report.claim_refused,
-            },
-            broker: broker_status(report.broker),
-            policy: (report.lead == LeadState::Leading).then_some(report.policy),
+            leader: report.claim,
+            broker: report.broker.status,
+            policy: (report.lead == GroupState::Leading).then_some(report.policy),
             numbering: report.numbering,
             samples: SampleCounts {
                 open: report.open,
@@ -165,7 +165,7 @@ impl WatchedGroup {
 fn edge_status(report: EdgeReport) -> EdgeRoleStatus {
     let EdgeReport { answered, gone, section_failures, .. } = report;
     let samples = EdgeCounts { answered, gone, section_failures };
-    EdgeRoleStatus { broker: broker_status(report.broker), samples }
+    EdgeRoleStatus { broker: report.broker.status, samples }
 }
 
 fn device_status(now: Instant, name: DeviceId, device: ReportedDevice) -> GroupDevice {
@@ -181,27 +181,15 @@ fn device_status(now: Instant, name: DeviceId, device: ReportedDevice) -> GroupD
     }
 }
 
-fn broker_status(broker: BrokerLink) -> BrokerStatus {
-    let reason = Some(broker.failure).filter(|failure| !failure.is_empty());
-    BrokerStatus { connected: broker.is_connected, reason }
-}
-
-fn lead_state(lead: LeadState) -> GroupState {
-    match lead {
-        LeadState::Starting => GroupState::Starting,
-        LeadState::Leading => GroupState::Leading,
-        LeadState::Waiting => GroupState::Waiting,
-        LeadState::WaitingForSilent => GroupState::WaitingForSilent,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use headwater_inference::bundle::Bundle;
     use headwater_inference::testing::TinyNetwork;
+    use headwater_protocol::status::{BrokerStatus, LeadStatus};
     use headwater_protocol::{GroupId, InstanceId, SiteId};
 
     use super::*;
+    use crate::report::BrokerLink;
 
     fn unready_reason(report: LeaderReport) -> Option<String> {
         let bundle = Arc::new(Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap());
@@ -212,19 +200,23 @@ mod tests {
 
     #[test]
     fn a_group_that_only_a_person_can_help_is_not_ready_and_says_what_helps() {
-        let waits = |lead| LeaderReport { lead, waits_for: Some(InstanceId(5)), ..LeaderReport::default() };
+        let waits = |lead| {
+            let claim = LeadStatus { waits_for: Some(InstanceId(5)), ..LeadStatus::default() };
+            LeaderReport { lead, claim, ..LeaderReport::default() }
+        };
         let broker = |is_refused| {
-            let broker = BrokerLink { failure: "QoS 0 alone".into(), is_refused, ..BrokerLink::default() };
+            let status = BrokerStatus { connected: false, reason: Some("QoS 0 alone".into()) };
+            let broker = BrokerLink { status, is_refused, ..BrokerLink::default() };
             LeaderReport { broker, ..LeaderReport::default() }
         };
         for (report, words) in [
-            (waits(LeadState::WaitingForSilent), ["group plant/gate waits for the leader", "--take-over"]),
+            (waits(GroupState::WaitingForSilent), ["group plant/gate waits for the leader", "--take-over"]),
             (broker(true), ["group plant/gate", "QoS 0 alone"]),
         ] {
             let reason = unready_reason(report).expect("a reason");
             assert!(words.iter().all(|word| reason.contains(word)), "{reason}");
         }
-        for report in [LeaderReport::default(), waits(LeadState::Waiting), broker(false)] {
+        for report in [LeaderReport::default(), waits(GroupState::Waiting), broker(false)] {
             assert_eq!(unready_reason(report), None, "it goes on by itself");
         }
     }

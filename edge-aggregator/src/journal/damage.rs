@@ -6,9 +6,10 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use headwater_transport::folder_of;
 use tracing::warn;
 
-use super::disk::{Disk, beside, replace};
+use super::disk::{Disk, replace};
 use super::reader::Damage;
 use super::store::{ClosedLine, Store};
 
@@ -59,7 +60,7 @@ fn keep_and_replace(
 ) -> io::Result<(PathBuf, File, u64)> {
     let mut kept = kept_files(path)?;
     let number = kept.last().map_or(1, |(number, _)| number.saturating_add(1));
-    let name = beside(path, &format!(".damaged-{number}"));
+    let name = path.with_added_extension(format!("damaged-{number}"));
     if fs::hard_link(path, &name).is_err() {
         // Some file systems have no hard links.
         fs::copy(path, &name).inspect_err(|_| _ = fs::remove_file(&name))?;
@@ -77,10 +78,9 @@ fn keep_and_replace(
 
 /// The damaged files that are kept, oldest first, with their numbers.
 fn kept_files(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let prefix = beside(Path::new(path.file_name().unwrap_or_default()), ".damaged-");
+    let prefix = Path::new(path.file_name().unwrap_or_default()).with_added_extension("damaged-");
     let mut kept = Vec::new();
-    for file in fs::read_dir(folder)? {
+    for file in fs::read_dir(folder_of(path))? {
         let file = file?;
         let name = file.file_name();
         let number = name.as_encoded_bytes().strip_prefix(prefix.as_os_str().as_encoded_bytes());

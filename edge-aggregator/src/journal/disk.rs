@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use headwater_transport::random;
 
 /// Bytes of the reserve file: room for more than a thousand decisions.
 pub(super) const RESERVE_BYTES: u64 = 1 << 20;
@@ -57,15 +59,7 @@ impl Disk for SystemDisk {
 
 /// Writes bytes that no file system can compress, so that the file takes its full room.
 fn write_noise(file: &mut File, length: u64) -> io::Result<()> {
-    let mut state = 1u64;
-    let mut block = Vec::with_capacity(1 << 16);
-    for _ in 0..block.capacity() / 8 {
-        // Xorshift (Marsaglia 2003, "Xorshift RNGs", section 3).
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        block.extend(state.to_le_bytes());
-    }
+    let block: Vec<u8> = std::iter::repeat_with(random).take(1 << 13).flat_map(u64::to_le_bytes).collect();
     for _ in 0..length / block.len() as u64 {
         file.write_all(&block)?;
     }
@@ -77,20 +71,13 @@ pub(super) fn is_out_of_room(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
-/// The path with `addition` at the end of its file name.
-pub(super) fn beside(path: &Path, addition: &str) -> PathBuf {
-    let mut name = path.to_owned().into_os_string();
-    name.push(addition);
-    name.into()
-}
-
 /// Writes a new file beside the old one, locks it and renames it over the old one. A failure leaves the old file as it was.
 pub(super) fn replace(
     path: &Path,
     is_synced: bool,
     write: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<File> {
-    let new = beside(path, ".new");
+    let new = path.with_added_extension("new");
     let file = OpenOptions::new().read(true).append(true).create(true).truncate(false).open(&new)?;
     file.try_lock()?;
     let fill = || {

@@ -12,7 +12,7 @@ use headwater_protocol::{Dropped, SampleId, Settled};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use super::disk::{Disk, beside, is_out_of_room, replace};
+use super::disk::{Disk, is_out_of_room, replace};
 use super::{Flush, MAX_WHOLE_LINES, RETRY};
 use crate::settings::group::{JournalSettings, JournalSync};
 
@@ -123,7 +123,7 @@ impl Store {
 
     /// Makes the reserve file, and notes the outcome in `room`.
     pub(super) fn reserve(&mut self, now: Instant) {
-        let path = beside(&self.path, ".reserve");
+        let path = self.path.with_added_extension("reserve");
         let was_full = matches!(self.room, Room::Used { .. });
         self.room = match self.disk.reserve(&path) {
             Ok(()) => Room::Reserved,
@@ -152,7 +152,7 @@ impl Store {
                 "the journal cannot be written: open samples are finished with the room in reserve, and the group takes no new \
                  samples until there is more; free room on this disk"
             );
-            self.disk.release(&beside(&self.path, ".reserve"));
+            self.disk.release(&self.path.with_added_extension("reserve"));
             self.room = Room::Used { retry_at: Instant::now() + RETRY };
             written = self.write(buffer).await;
         }

@@ -107,7 +107,7 @@ impl BrokerAnswers {
             }
         };
         self.claim = None;
-        self.report.lock().claim_refused = refused;
+        self.report.lock().claim.claim_refused = refused;
     }
 
     /// The broker refused a result.

@@ -85,9 +85,8 @@ pub(crate) struct QueuedResult {
 }
 
 impl QueuedResult {
-    fn new(decision: &Decision) -> Option<Self> {
-        let payload = json(decision)?;
-        Some(Self { sample: decision.sample, payload, ended: 0, is_repeat: false })
+    fn new(decision: &Decision) -> Self {
+        Self { sample: decision.sample, payload: json(decision), ended: 0, is_repeat: false }
     }
 
     /// The message with the mark of a repeat.
@@ -139,7 +138,7 @@ impl Outbox {
 
     /// Publishes a request for features. A lost request costs only the wait for features.
     pub(crate) fn request(&self, payload: Vec<u8>) {
-        self.publish(&self.request_topic, Some(payload.into()), self.request_qos, false);
+        self.publish(&self.request_topic, payload.into(), self.request_qos, false);
     }
 
     /// Publishes a decision now, or when the broker is back.
@@ -149,11 +148,10 @@ impl Outbox {
 
     /// Publishes a decision of an earlier process, marked as a repeat.
     pub(crate) fn repeat(&mut self, decision: &Decision, now: Instant) {
-        self.send(QueuedResult::new(decision).map(QueuedResult::marked), now);
+        self.send(QueuedResult::new(decision).marked(), now);
     }
 
-    fn send(&mut self, message: Option<QueuedResult>, now: Instant) {
-        let Some(message) = message else { return };
+    fn send(&mut self, message: QueuedResult, now: Instant) {
         if self.waiting.len() == MAX_WAITING {
             self.waiting.pop_front();
             self.answers.count(|report| report.results_unsent += 1);
@@ -182,21 +180,20 @@ impl Outbox {
     /// Publishes the answer to a command of a member, also beside a result that goes alone: nobody sends it again.
     pub(crate) fn policy_answer(&self, member: &MemberName, answer: &PolicyAnswer) {
         let topic = self.topics.name(&Topic::PolicyAnswer(member.clone()));
-        if let Some(answer) = json(answer).filter(|_| self.is_open) {
-            self.put(&topic, answer, QoS::AtLeastOnce, false);
+        if self.is_open {
+            self.put(&topic, json(answer), QoS::AtLeastOnce, false);
         }
     }
 
     /// Clears the retained birth of a device; returns whether the link took the message.
     pub(crate) fn clear_birth(&self, device: &DeviceId) -> bool {
         let topic = self.topics.device(device, DeviceTopic::Birth);
-        self.publish(&topic, Some(Bytes::new()), QoS::AtLeastOnce, true)
+        self.publish(&topic, Bytes::new(), QoS::AtLeastOnce, true)
     }
 
-    /// Publishes a message that is useless later; returns whether the link took it. `None` is a message that could not be encoded.
-    fn publish(&self, topic: &str, payload: Option<Bytes>, qos: QoS, retain: bool) -> bool {
-        let payload = payload.filter(|_| self.is_open && !self.is_alone);
-        payload.is_some_and(|payload| self.put(topic, payload, qos, retain))
+    /// Publishes a message that is useless later; returns whether the link took it.
+    fn publish(&self, topic: &str, payload: Bytes, qos: QoS, retain: bool) -> bool {
+        self.is_open && !self.is_alone && self.put(topic, payload, qos, retain)
     }
 
     /// Publishes a message; returns whether the link took it.
@@ -326,14 +323,8 @@ impl Outbox {
     }
 }
 
-fn json(value: &impl serde::Serialize) -> Option<Bytes> {
-    match serde_json::to_vec(value) {
-        Ok(text) => Some(text.into()),
-        Err(error) => {
-            warn!(%error, "a message cannot be encoded");
-            None
-        }
-    }
+fn json(value: &impl serde::Serialize) -> Bytes {
+    serde_json::to_vec(value).expect("names, numbers and lists have a JSON form").into()
 }
 
 #[cfg(test)]

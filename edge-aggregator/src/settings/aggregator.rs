@@ -10,7 +10,6 @@ use headwater_transport::tls::Certificate;
 
 use crate::settings::config::{AggregatorConfig, OpenedGroup, SharedConfig};
 use crate::settings::group::{GroupSettings, Role};
-use crate::settings::live::ListedDevices;
 
 settings! {
     /// Leads the decisions of groups of devices, or runs an edge section for a leader (--role edge).
@@ -31,21 +30,6 @@ settings! {
 }
 
 impl AggregatorSettings {
-    /// Setting `devices` of each leader and edge.
-    pub fn devices(&self) -> Vec<ListedDevices> {
-        let of = |group: &GroupSettings| {
-            // Loaded settings have a role without mistakes.
-            let role = group.role().ok()?;
-            Some(ListedDevices {
-                site: group.site.clone(),
-                group: group.group.clone(),
-                edge: role.edge_index(),
-                devices: group.devices.clone(),
-            })
-        };
-        self.groups.all.iter().filter_map(of).collect()
-    }
-
     /// Opens every file that the settings name, and checks what the start of the aggregator would refuse.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -101,11 +101,6 @@ struct AuditLine<'a> {
     why: String,
 }
 
-/// Path of the audit file, which lies beside the policy file.
-fn audit_file(policy_file: &Path) -> PathBuf {
-    policy_file.with_added_extension("audit.jsonl")
-}
-
 /// Checks a command and writes its changes to the policy file; returns the new policy. Reads and writes files.
 ///
 /// # Errors
@@ -155,8 +150,9 @@ fn execute(
         differences: &policy.differences(&new.0),
         why: command.why.chars().take(MAX_WHY).collect(),
     };
-    // The audit line is written first: no change holds without its line.
-    append(&audit_file(file), &line).map_err(|error| format!("writing the audit file: {error}"))?;
+    // The audit file lies beside the policy file. Its line is written first: no change holds without its line.
+    append(&file.with_added_extension("audit.jsonl"), &line)
+        .map_err(|error| format!("writing the audit file: {error}"))?;
     rewrite_file(file, &text, PUBLIC_MODE).map_err(|error| of_file(&error))?;
     Ok(new)
 }

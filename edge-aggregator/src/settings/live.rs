@@ -15,6 +15,7 @@ use tracing::field::display;
 use tracing::{info, warn};
 
 use crate::settings::config::OpenedGroup;
+use crate::settings::group::GroupSettings;
 use crate::settings::group_policy::{GroupPolicy, SharedPolicy};
 
 /// Channel of policies of a group's current network; only the newest policy is kept.
@@ -48,19 +49,6 @@ pub(crate) fn start_policy(config: &mut OpenedGroup) -> Option<SharedPolicy> {
     Some(policy)
 }
 
-/// Setting `devices` of the leader or of one edge of a group; leader and edges may have different lists.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListedDevices {
-    /// Site of the group.
-    pub site: SiteId,
-    /// Name of the group.
-    pub group: GroupId,
-    /// Position of the edge in the network; `None` for the leader.
-    pub edge: Option<EdgeIndex>,
-    /// Ids of the devices by slot; empty if any device may claim any slot.
-    pub devices: Vec<DeviceId>,
-}
-
 /// The list of one member's devices, and the channel by which its event loops learn of a new list.
 #[derive(Debug)]
 pub(crate) struct GroupDevices {
@@ -85,24 +73,28 @@ impl GroupDevices {
         Self { site, group, edge, slots, updates }
     }
 
-    /// Gives the event loops this member's list out of `lists`, and logs a change or a mistake in one line.
-    pub(crate) fn update(&self, lists: &[ListedDevices]) {
+    /// Gives the event loops this member's list out of the settings of all groups, and logs a change or a mistake in one line.
+    pub(crate) fn update(&self, groups: &[GroupSettings]) {
         let (site, group, edge) = (&self.site, &self.group, self.edge.map(display));
-        let is_own = |list: &&ListedDevices| (&list.site, &list.group, list.edge) == (site, group, self.edge);
-        let Some(list) = lists.iter().find(is_own) else {
+        // Leader and edges of one group may have different lists.
+        let is_own = |of: &&GroupSettings| {
+            let edge = of.role().map(|role| role.edge_index());
+            (&of.site, &of.group, edge.ok()) == (site, group, Some(self.edge))
+        };
+        let Some(GroupSettings { devices, .. }) = groups.iter().find(is_own) else {
             warn!(%site, %group, edge, "SIGHUP: the settings have no such group any more, and its `devices` stay");
             return;
         };
-        let found = list.devices.len();
+        let found = devices.len();
         if let Some(slots) = self.slots.iter().find(|slots| found != 0 && **slots != found) {
             warn!(%site, %group, edge, "SIGHUP: devices: expected an id for each of {slots} slots, found {found}: the earlier ones stay");
             return;
         }
-        if *self.updates.borrow() == list.devices {
+        if *self.updates.borrow() == *devices {
             return;
         }
-        let earlier = self.updates.send_replace(list.devices.clone());
-        let (added, removed) = (names(&list.devices, &earlier), names(&earlier, &list.devices));
+        let earlier = self.updates.send_replace(devices.clone());
+        let (added, removed) = (names(devices, &earlier), names(&earlier, devices));
         info!(%site, %group, edge, added, removed, "SIGHUP: the group has other `devices`");
     }
 }
@@ -117,9 +109,10 @@ fn names(list: &[DeviceId], other: &[DeviceId]) -> Option<String> {
 mod tests {
     use headwater_inference::bundle::Bundle;
     use headwater_inference::testing::TinyNetwork;
+    use headwater_settings::defaults;
 
     use super::*;
-    use crate::settings::group::Role;
+    use crate::settings::group::{Role, RoleName};
 
     fn ids(names: &[&str]) -> Vec<DeviceId> {
         names.iter().map(|name| DeviceId::new(*name).unwrap()).collect()
@@ -134,7 +127,8 @@ mod tests {
         let devices = GroupDevices::start(&mut config);
         let mut updates = config.device_updates.unwrap();
         let list = |group: &GroupId, names: &[&str]| {
-            [ListedDevices { site: site.clone(), group: group.clone(), edge: None, devices: ids(names) }]
+            let (site, group) = (site.clone(), group.clone());
+            [GroupSettings { site, group, devices: ids(names), ..defaults() }]
         };
         devices.update(&list(&group, &["a", "b", "c"]));
         devices.update(&list(&group, &["a", "b"]));
@@ -160,14 +154,12 @@ mod tests {
         let edge = EdgeIndex::new(0).unwrap();
         let (leader, leader_updates) = start(Role::Leader { local_edges: None });
         let (of_edge, edge_updates) = start(Role::edge(edge));
-        let list = |edge, devices: &[DeviceId]| ListedDevices {
-            site: site.clone(),
-            group: group.clone(),
-            edge,
-            devices: devices.to_vec(),
+        let list = |role, edge, devices: &[DeviceId]| {
+            let (site, group, devices) = (site.clone(), group.clone(), devices.to_vec());
+            GroupSettings { site, group, role, edge, devices, ..defaults() }
         };
         // The table of the edge stands first in the file.
-        let lists = [list(Some(edge), &[]), list(None, &owners)];
+        let lists = [list(RoleName::Edge, Some(0), &[]), list(RoleName::Leader, None, &owners)];
         leader.update(&lists);
         of_edge.update(&lists);
         assert!(!leader_updates.has_changed().unwrap(), "{:?}", leader_updates.borrow());

@@ -1,18 +1,8 @@
 //! From summaries to published decisions.
 
-use std::time::{Duration, Instant};
+use headwater_protocol::{BATCHES, Degraded, Exit, Presence, SampleId, Session, Slot, SlotPresence, SlotSet};
 
-use headwater_edge_aggregator::AggregatorError;
-use headwater_edge_aggregator::{GroupLeader, OpenedGroup, Role, Shared};
-use headwater_link::Endpoint;
-use headwater_link::broker::EmbeddedBroker;
-use headwater_protocol::{
-    Degraded, DeviceId, Exit, NetworkId, Presence, SampleId, Session, Slot, SlotPresence, SlotSet,
-};
-use headwater_transport::held_port;
-use tokio::time::{sleep, timeout};
-
-use crate::group::{Group, LIMIT, filled};
+use crate::group::{Group, filled, until};
 
 const SURE: f32 = 1.0;
 const NEVER_SURE: f32 = 0.0;
@@ -29,9 +19,7 @@ fn views(views: [SlotPresence; 3]) -> Presence {
 async fn a_sure_sample_is_decided_locally_when_every_device_has_answered() {
     let group = Group::new(SURE);
     let leader = group.leader().await;
-    let mut observer = group.observer().await;
-    let cameras = [group.camera(0).await, group.camera(1).await, group.camera(2).await];
-    filled(&leader, 3).await;
+    let (mut observer, cameras) = group.joined(&leader, 3).await;
     cameras[0].sees(7, 2);
     cameras[1].sees(7, 2);
     cameras[2].sees_nothing(7);
@@ -54,36 +42,10 @@ async fn a_sure_sample_is_decided_locally_when_every_device_has_answered() {
 }
 
 #[tokio::test]
-async fn a_device_whose_camera_is_frozen_is_missing_and_not_waited_for() {
-    let group = Group::new(SURE);
-    let leader = group.leader().await;
-    let mut observer = group.observer().await;
-    let cameras = [group.camera(0).await, group.camera(1).await, group.camera(2).await];
-    filled(&leader, 3).await;
-    let started = Instant::now();
-    cameras[2].says_frozen("100 equal frames");
-    cameras[..2].iter().for_each(|camera| camera.sees(7, 2));
-    let decision = observer.result().await;
-    let waited_ms = started.elapsed().as_millis();
-    assert!(
-        waited_ms < u128::from(group.bundle.policy().window_ms),
-        "{waited_ms} ms: the window ended by time"
-    );
-    assert_eq!(
-        decision.presence,
-        views([SlotPresence::Present, SlotPresence::Present, SlotPresence::Missing])
-    );
-    assert_eq!(leader.report().filled_slots, SlotSet::first(3), "it keeps its slot");
-    leader.shutdown().await.unwrap();
-}
-
-#[tokio::test]
 async fn an_unsure_sample_needs_features_and_without_a_cloud_is_decided_degraded() {
     let group = Group::new(NEVER_SURE);
     let leader = group.leader().await;
-    let mut observer = group.observer().await;
-    let mut cameras = [group.camera(0).await, group.camera(1).await];
-    filled(&leader, 2).await;
+    let (mut observer, mut cameras) = group.joined(&leader, 2).await;
     cameras.iter().for_each(|camera| camera.sees(3, 1));
     for camera in &mut cameras {
         assert_eq!(camera.request().await, (SlotSet::first(2), SampleId(3)));
@@ -129,7 +91,7 @@ async fn a_batch_is_decided_as_messages_of_their_own_and_notices_allow_batches_t
     earlier.sees(2, 1);
     assert_eq!(observer.notice().await.batch_ms, None, "no device sends batches");
 
-    let batching = group.batching_camera(1).await;
+    let batching = group.camera_as(1, |birth| birth.capabilities = vec![BATCHES.into()]).await;
     filled(&leader, 2).await;
     let classes = [(3, 2), (4, 0), (7, 3)];
     classes.iter().for_each(|(sample, class)| earlier.sees(*sample, *class));
@@ -146,76 +108,16 @@ async fn a_batch_is_decided_as_messages_of_their_own_and_notices_allow_batches_t
 }
 
 #[tokio::test]
-async fn garbage_and_another_network_are_counted_and_the_other_devices_still_decide() {
-    let group = Group::new(SURE);
-    let leader = group.leader().await;
-    let mut observer = group.observer().await;
-    let good = group.camera(0).await;
-    let noisy = group.camera(1).await;
-    let foreign = group.camera_of(2, NetworkId([9; 32])).await;
-    filled(&leader, 2).await;
-    noisy.sends_garbage();
-    foreign.sees(5, 0);
-    good.sees(5, 3);
-    noisy.sees(5, 3);
-    let decision = observer.result().await;
-    assert_eq!(
-        (decision.class.unwrap(), decision.presence),
-        (3, views([SlotPresence::Present, SlotPresence::Present, SlotPresence::Missing]))
-    );
-    let refused =
-        |id: &str| leader.report().inbox.refused.remove(&DeviceId::new(id).unwrap()).unwrap_or_default();
-    // The birth of this device may come after the decision.
-    let counted = async {
-        while !refused("cam-2").contains_key("wrong_network") {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(LIMIT, counted).await.expect("a device of another network is refused");
-    assert_eq!(refused("cam-1")["oversize"], 1);
-    assert!(refused("cam-0").is_empty());
-    leader.shutdown().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_leader_waits_for_an_absent_broker() {
-    let port = held_port().unwrap();
-    let group = Group::named("gate", Endpoint::mqtt("127.0.0.1", port).unwrap(), SURE);
-    let leader = group.leader().await;
-    let _broker = EmbeddedBroker::start_at(port).unwrap();
-    let camera = group.camera(0).await;
-    filled(&leader, 1).await;
-    let mut observer = group.observer().await;
-    camera.sees(1, 0);
-    assert_eq!(observer.result().await.class.unwrap(), 0);
-    leader.shutdown().await.unwrap();
-}
-
-#[tokio::test]
 async fn shutdown_decides_open_samples_and_accepts_no_new_ones() {
     let group = Group::new(SURE);
     let leader = group.leader().await;
-    let mut observer = group.observer().await;
-    let cameras = [group.camera(0).await, group.camera(1).await];
-    filled(&leader, 2).await;
+    let (mut observer, cameras) = group.joined(&leader, 2).await;
     cameras[0].sees(1, 0);
-    while leader.report().open == 0 {
-        tokio::task::yield_now().await;
-    }
+    until(&leader, "an open sample", |report| report.open > 0).await;
     let stopping = tokio::spawn(leader.shutdown());
     cameras[0].sees(2, 0);
     cameras[1].sees(1, 0);
     assert_eq!(observer.result().await.sample, SampleId(1));
     let report = stopping.await.unwrap().unwrap();
     assert!(report.open <= 1 && report.decided >= 1, "{report:?}");
-}
-
-#[tokio::test]
-async fn a_local_edge_that_the_network_does_not_have_is_refused() {
-    let group = Group::named("gate", "mqtt://127.0.0.1:1".parse().unwrap(), SURE);
-    let role = Role::Leader { local_edges: Some(vec![2]) };
-    let config = OpenedGroup { role, ..group.config() };
-    let error = GroupLeader::start(&Shared::new(group.shared()).unwrap(), config).await.unwrap_err();
-    let AggregatorError::Config(mistakes) = error else { panic!("{error}") };
-    assert_eq!(mistakes, ["local_edges: expected edges below 0, found 2"]);
 }

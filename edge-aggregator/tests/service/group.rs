@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_edge_aggregator::{GroupLeader, OpenedGroup, Shared, SharedConfig};
+use headwater_edge_aggregator::{GroupLeader, LeaderReport, OpenedGroup, Shared, SharedConfig};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{ExitPolicy, ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_link::broker::EmbeddedBroker;
 use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS, RetainedMessage};
+use headwater_protocol::testing::birth;
 use headwater_protocol::{
-    BATCHES, BatchEntry, BatchedAnswer, Birth, Body, Boot, Decision, DeviceId, DeviceState, DeviceTopic,
-    Exit, GroupId, Header, Limits, Message, NetworkId, Numbering, SampleId, Schema, Session, Settled,
-    SettledNotice, SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode, encode_batch,
+    BatchEntry, BatchedAnswer, Birth, Body, Boot, Decision, DeviceId, DeviceState, DeviceTopic, Exit,
+    GroupId, Header, Limits, Message, NetworkId, SampleId, Schema, Session, Settled, SettledNotice, SiteId,
+    SlotSet, Status, Topic, Topics, decode, encode, encode_batch,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -109,35 +110,25 @@ impl Group {
         Observer { incoming, topics: self.topics.clone(), _link: link }
     }
 
+    /// An observer, and devices in the first slots, once this leader has them.
+    pub(crate) async fn joined(&self, leader: &GroupLeader, cameras: u8) -> (Observer, Vec<Camera>) {
+        let (observer, mut all) = (self.observer().await, Vec::new());
+        for slot in 0..cameras {
+            all.push(self.camera(slot).await);
+        }
+        filled(leader, all.len()).await;
+        (observer, all)
+    }
+
     /// A device that is up, with its birth published.
     pub(crate) async fn camera(&self, slot: u8) -> Camera {
-        self.camera_of(slot, self.bundle.network_id()).await
+        self.camera_as(slot, |_| {}).await
     }
 
-    pub(crate) async fn camera_of(&self, slot: u8, network: NetworkId) -> Camera {
-        self.named_camera(&format!("cam-{slot}"), slot, network).await
-    }
-
-    /// A device with a name of its own.
-    pub(crate) async fn named_camera(&self, id: &str, slot: u8, network: NetworkId) -> Camera {
-        self.camera_with(birth(&DeviceId::new(id).unwrap(), slot, network)).await
-    }
-
-    /// A device that is up and tells how it numbers its samples.
-    pub(crate) async fn numbered_camera(&self, slot: u8, numbering: Numbering) -> Camera {
-        let id = DeviceId::new(format!("cam-{slot}")).unwrap();
-        let birth = birth(&id, slot, self.bundle.network_id());
-        self.camera_with(Birth { numbering: Some(numbering), ..birth }).await
-    }
-
-    /// A device that sends batches if the leader reads batches.
-    pub(crate) async fn batching_camera(&self, slot: u8) -> Camera {
-        let id = DeviceId::new(format!("cam-{slot}")).unwrap();
-        let birth = birth(&id, slot, self.bundle.network_id());
-        self.camera_with(Birth { capabilities: vec![BATCHES.into()], ..birth }).await
-    }
-
-    async fn camera_with(&self, birth: Birth) -> Camera {
+    /// A device that is up, with a changed birth.
+    pub(crate) async fn camera_as(&self, slot: u8, change: impl FnOnce(&mut Birth)) -> Camera {
+        let mut birth = birth(&format!("cam-{slot}"), slot, self.bundle.network_id());
+        change(&mut birth);
         let (id, network) = (birth.device.clone(), birth.network);
         let mut config = LinkConfig::new(self.broker.clone(), format!("{}-{id}", self.group))
             .subscribe(self.topics.name(&Topic::Request), QoS::AtLeastOnce);
@@ -153,48 +144,30 @@ impl Group {
     }
 }
 
-pub(crate) fn birth(id: &DeviceId, slot: u8, network: NetworkId) -> Birth {
-    Birth {
-        schema: Schema,
-        device: id.clone(),
-        slot: Slot::new(slot).unwrap(),
-        boot: Boot(1),
-        software: "test".into(),
-        network,
-        numbering: None,
-        policy: None,
-        capabilities: Vec::new(),
-    }
-}
-
 pub(crate) fn status(state: DeviceState) -> Vec<u8> {
     serde_json::to_vec(&Status { schema: Schema, state, boot: Boot(1), frozen: None }).unwrap()
 }
 
 impl Camera {
+    /// Bytes of scores that favour one class.
+    fn scores(&self, class: usize) -> Vec<u8> {
+        let scores = (0..self.limits.classes).map(|c| if c == class { 9.0f32 } else { 0.0 });
+        scores.flat_map(f32::to_le_bytes).collect()
+    }
+
     /// Sends scores that favour one class.
     pub(crate) fn sees(&self, sample: u64, class: usize) {
-        let scores = (0..self.limits.classes).map(|c| if c == class { 9.0f32 } else { 0.0 });
-        let bytes: Vec<u8> = scores.flat_map(f32::to_le_bytes).collect();
-        self.send(DeviceTopic::Summary, sample, Body::Summary(&bytes));
+        self.send(DeviceTopic::Summary, sample, Body::Summary(&self.scores(class)));
     }
 
     /// Sends, in one message, scores that favour one class for each of these samples.
     pub(crate) fn sees_together(&self, samples: &[(u64, usize)]) {
-        let scores =
-            |class: usize| (0..self.limits.classes).map(move |c| if c == class { 9.0f32 } else { 0.0 });
-        let bodies: Vec<Vec<u8>> =
-            samples.iter().map(|(_, class)| scores(*class).flat_map(f32::to_le_bytes).collect()).collect();
-        let entry = |(&(sample, _), body): (&(u64, usize), &'_ Vec<u8>)| (SampleId(sample), body.clone());
-        let entries: Vec<_> = samples.iter().zip(&bodies).map(entry).collect();
-        let entries: Vec<_> = entries
-            .iter()
-            .map(|(sample, body)| BatchEntry {
-                sample: *sample,
-                age_ms: 0,
-                answer: BatchedAnswer::Summary(body),
-            })
-            .collect();
+        let bodies: Vec<_> = samples.iter().map(|(sample, class)| (*sample, self.scores(*class))).collect();
+        let entries = bodies.iter().map(|(sample, body)| {
+            let answer = BatchedAnswer::Summary(body);
+            BatchEntry { sample: SampleId(*sample), age_ms: 0, answer }
+        });
+        let entries: Vec<_> = entries.collect();
         let mut payload = Vec::new();
         let taken =
             encode_batch(Session::of_boot(self.network, Boot(1)), &entries, &self.limits, &mut payload);
@@ -233,14 +206,6 @@ impl Camera {
                 return payload;
             }
         }
-    }
-
-    /// Says why the device gives no answers though it is up.
-    pub(crate) fn says_frozen(&self, reason: &str) {
-        let frozen = Some(reason.to_owned());
-        let status = Status { schema: Schema, state: DeviceState::Up, boot: Boot(1), frozen };
-        let topic = self.topics.device(&self.id, DeviceTopic::Status);
-        self.link.publish(topic, serde_json::to_vec(&status).unwrap(), QoS::AtLeastOnce, true).unwrap();
     }
 
     fn send(&self, leaf: DeviceTopic, sample: u64, body: Body<'_>) {
@@ -318,10 +283,23 @@ impl Observer {
 
 /// Waits until exactly the first `count` slots are filled.
 pub(crate) async fn filled(leader: &GroupLeader, count: usize) {
+    until(leader, "births of all devices", |report| report.filled_slots == SlotSet::first(count)).await;
+}
+
+/// Waits until the report of a leader is as it must be, and returns the report. `expected` says in words how it must be.
+pub(crate) async fn until(
+    leader: &GroupLeader,
+    expected: &str,
+    is_so: impl Fn(&LeaderReport) -> bool,
+) -> LeaderReport {
     let wait = async {
-        while leader.report().filled_slots != SlotSet::first(count) {
+        loop {
+            let report = leader.report();
+            if is_so(&report) {
+                return report;
+            }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(LIMIT, wait).await.expect("births of all devices");
+    timeout(LIMIT, wait).await.unwrap_or_else(|_| panic!("expected {expected}, found {:?}", leader.report()))
 }

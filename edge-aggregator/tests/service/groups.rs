@@ -1,19 +1,19 @@
 //! Several groups in one process.
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use headwater_edge_aggregator::{
-    Aggregator, AggregatorConfig, AggregatorError, GroupReport, LeaderReport, OpenedGroup, Role,
-};
+use headwater_edge_aggregator::{Aggregator, AggregatorConfig, AggregatorError, GroupReport, LeaderReport};
 use headwater_link::Endpoint;
 use headwater_link::broker::EmbeddedBroker;
-use headwater_protocol::{EdgeId, EdgeIndex, SampleId, SlotSet};
+use headwater_protocol::{SampleId, SlotSet};
 use headwater_transport::held_port;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use crate::group::{Camera, Group, LIMIT, Observer};
@@ -99,7 +99,7 @@ async fn each_group_decides_its_own_samples(broker: &Endpoint) {
         assert_eq!(observer.settled(SAMPLES).await.highest, SampleId(SAMPLES));
     }
     let address = aggregator.admin_address().expect("an admin listener");
-    let metrics = tokio::task::spawn_blocking(move || metrics(address)).await.unwrap();
+    let metrics = get(address, "/metrics").await;
     for group in ["north", "south"] {
         let line =
             format!("headwater_aggregator_decisions_total{{group=\"{group}\",site=\"plant\"}} {SAMPLES}");
@@ -114,18 +114,13 @@ async fn each_group_decides_its_own_samples(broker: &Endpoint) {
     }
 }
 
-/// Text of the metrics of an admin listener.
-fn metrics(address: std::net::SocketAddr) -> String {
-    get(address, "/metrics")
-}
-
 /// Body of the answer of an admin listener to a request for `path`.
-pub(crate) fn get(address: std::net::SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
+pub(crate) async fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    stream.read_to_string(&mut answer).await.unwrap();
     answer.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()
 }
 
@@ -135,59 +130,74 @@ async fn two_groups_decide_their_own_samples_on_the_embedded_broker() {
     each_group_decides_its_own_samples(&broker.address()).await;
 }
 
+/// Access rules that allow everything.
+pub(crate) const ANYTHING: &str = "topic readwrite #\n";
+
 /// A Mosquitto of the test; killed when dropped.
-pub(crate) struct Mosquitto(Child, pub(crate) Endpoint);
+pub(crate) struct Mosquitto {
+    child: Child,
+    pub(crate) address: Endpoint,
+    folder: TempDir,
+}
 
 impl Mosquitto {
-    /// A broker whose access rules allow everything; `None` if no Mosquitto is installed.
-    pub(crate) async fn start(folder: &TempDir, port: u16) -> Option<Self> {
-        Self::start_with(folder, port, "topic readwrite #\n").await
+    /// A broker with these access rules and further lines of configuration; `None` if no Mosquitto is installed.
+    pub(crate) async fn start(rules: &str, lines: &str) -> Option<Self> {
+        let (folder, port) = (TempDir::new().unwrap(), held_port().unwrap());
+        let child = mosquitto(folder.path(), port, rules, lines).await?;
+        Some(Self { child, address: Endpoint::mqtt("127.0.0.1", port).unwrap(), folder })
     }
 
-    /// A broker with these access rules; `None` if no Mosquitto is installed.
-    pub(crate) async fn start_with(folder: &TempDir, port: u16, rules: &str) -> Option<Self> {
-        let access = folder.path().join("access.rules");
-        std::fs::write(&access, rules).unwrap();
-        Self::start_of(folder, port, &format!("acl_file {}\n", access.display())).await
+    /// Sends SIGKILL to the broker, and starts it again at its port with access rules that allow everything. It keeps nothing on disk.
+    pub(crate) async fn restart(&mut self) {
+        self.kill();
+        let child = mosquitto(self.folder.path(), self.address.port(), ANYTHING, "").await;
+        self.child = child.expect("it was installed before");
     }
 
-    /// A broker with these further lines of configuration; `None` if no Mosquitto is installed.
-    pub(crate) async fn start_of(folder: &TempDir, port: u16, lines: &str) -> Option<Self> {
-        let address = Endpoint::mqtt("127.0.0.1", port).unwrap();
-        let file = folder.path().join("mosquitto.conf");
-        // Without `user root`, a Mosquitto started by root runs as a user who may not read the folder.
-        let common = format!("user root\nlistener {port} 127.0.0.1\nallow_anonymous true\n");
-        std::fs::write(&file, common + lines).unwrap();
-        let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
-        let mut command = Command::new("mosquitto");
-        command.arg("-c").arg(file).env("PATH", path).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().ok()?;
-        let wait = async {
-            while TcpStream::connect(("127.0.0.1", port)).is_err() {
-                sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let broker = Self(child, address);
-        timeout(LIMIT, wait).await.expect("mosquitto listens");
-        Some(broker)
+    fn kill(&mut self) {
+        // A process that has ended already needs no signal.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
 impl Drop for Mosquitto {
     fn drop(&mut self) {
-        // A process that has ended already needs no signal.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.kill();
     }
+}
+
+/// Starts Mosquitto, and waits until it listens; `None` if it is not installed.
+async fn mosquitto(folder: &Path, port: u16, rules: &str, lines: &str) -> Option<Child> {
+    let [access, file] = ["access.rules", "mosquitto.conf"].map(|name| folder.join(name));
+    std::fs::write(&access, rules).unwrap();
+    // Without `user root`, a Mosquitto started by root runs as a user who may not read the folder.
+    let config = format!(
+        "user root\nlistener {port} 127.0.0.1\nallow_anonymous true\nacl_file {}\n{lines}",
+        access.display()
+    );
+    std::fs::write(&file, config).unwrap();
+    let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new("mosquitto");
+    command.arg("-c").arg(file).env("PATH", path).stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(child) = command.spawn() else {
+        eprintln!("skipped: mosquitto is not installed (scripts/install/test-tools)");
+        return None;
+    };
+    let wait = async {
+        while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(LIMIT, wait).await.expect("mosquitto listens");
+    Some(child)
 }
 
 #[tokio::test]
 async fn two_groups_decide_their_own_samples_on_mosquitto() {
-    let (folder, port) = (TempDir::new().unwrap(), held_port().unwrap());
-    match Mosquitto::start(&folder, port).await {
-        Some(broker) => each_group_decides_its_own_samples(&broker.1).await,
-        None => eprintln!("skipped: mosquitto is not installed (scripts/install/test-tools)"),
-    }
+    let Some(broker) = Mosquitto::start(ANYTHING, "").await else { return };
+    each_group_decides_its_own_samples(&broker.address).await;
 }
 
 #[tokio::test]
@@ -202,7 +212,7 @@ async fn a_group_whose_journal_cannot_be_opened_does_not_stop_the_other() {
     cameras.iter().for_each(|camera| camera.sees(1, 2));
     assert_eq!(south.result().await.class.unwrap(), 2);
     let address = aggregator.admin_address().expect("an admin listener");
-    let live = tokio::task::spawn_blocking(move || get(address, "/live")).await.unwrap();
+    let live = get(address, "/live").await;
     assert!(live.contains("group plant/north: journal "), "{live}");
     let ends = aggregator.shutdown().await;
     let failed = ends.iter().find(|end| end.group.as_str() == "north").unwrap();
@@ -231,50 +241,4 @@ async fn a_group_whose_journal_cannot_be_compacted_goes_on_with_the_old_file() {
     let report = leader(end.outcome.as_ref().unwrap());
     assert_eq!((report.decided, report.journal.compactions), (SAMPLES, 0));
     assert_eq!(report.journal.failed_compactions, 1, "not tried again for each sample");
-}
-
-#[tokio::test]
-async fn one_group_twice_and_one_client_id_twice_are_refused() {
-    let two = TwoGroups::new(&"mqtt://127.0.0.1:1".parse().unwrap());
-    let mut config = two.config();
-    config.groups.iter_mut().for_each(|group| group.settings.client_id = Some("leader".into()));
-    config.groups.push(config.groups[0].clone());
-    config.groups[2].settings.client_id = None;
-    let error = Aggregator::start(config).await.err().expect("a refusal");
-    let AggregatorError::Config(mistakes) = error else { panic!("{error}") };
-    assert_eq!(
-        mistakes,
-        [
-            "group[1].client_id: expected another id for each group, found leader again",
-            "group[2].group: expected each role of a group once, found north again",
-        ]
-    );
-}
-
-#[tokio::test]
-async fn two_edges_of_one_group_with_one_name_are_refused() {
-    let two = TwoGroups::new(&"mqtt://127.0.0.1:1".parse().unwrap());
-    let edge = |edge, id: Option<&str>| {
-        let default = Role::edge(EdgeIndex::new(edge).unwrap());
-        match (default, id) {
-            (Role::Edge { edge, .. }, Some(id)) => Role::Edge { edge, id: EdgeId::new(id).unwrap() },
-            (default, _) => default,
-        }
-    };
-    // The last edge has the name `edge-0`, which the first edge gets from its position.
-    let roles = [edge(0, None), edge(1, Some("yard")), edge(2, Some("yard")), edge(3, Some("edge-0"))];
-    let mut config = two.config();
-    let north = config.groups[0].clone();
-    config.groups = roles.map(|role| OpenedGroup { role, ..north.clone() }).into();
-    // The name of an edge in another group is no mistake.
-    config.groups.push(OpenedGroup { role: edge(0, Some("yard")), ..two.config().groups[1].clone() });
-    let error = Aggregator::start(config).await.err().expect("a refusal");
-    let AggregatorError::Config(mistakes) = error else { panic!("{error}") };
-    assert_eq!(
-        mistakes,
-        [
-            "group[2].edge_id: expected another name for each edge, found yard again",
-            "group[3].edge_id: expected another name for each edge, found edge-0 again",
-        ]
-    );
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use headwater_edge_aggregator::{GroupLeader, Shared};
+use headwater_edge_aggregator::{GroupLeader, LeaderReport, Shared};
 use headwater_link::{Incoming, Link, LinkConfig, QoS};
+use headwater_protocol::testing::birth;
 use headwater_protocol::{DeviceId, DeviceState, DeviceTopic, SampleId};
 use tokio::time::{sleep, timeout};
 
-use crate::group::{Group, LIMIT, birth, filled, status};
+use crate::group::{Group, LIMIT, filled, status, until};
 
 const SURE: f32 = 1.0;
 
@@ -15,7 +16,7 @@ const SURE: f32 = 1.0;
 async fn ghost(group: &Group, id: &str, slot: u8) {
     let link = group.link("ghost").await;
     let id = DeviceId::new(id).unwrap();
-    let birth = serde_json::to_vec(&birth(&id, slot, group.bundle.network_id())).unwrap();
+    let birth = serde_json::to_vec(&birth(id.as_str(), slot, group.bundle.network_id())).unwrap();
     for (leaf, payload) in [(DeviceTopic::Birth, birth), (DeviceTopic::Status, status(DeviceState::Up))] {
         let topic = group.topics.device(&id, leaf);
         link.publish_when_free(topic, payload, QoS::AtLeastOnce, true).await.unwrap();
@@ -30,7 +31,7 @@ async fn a_new_camera_gets_the_slot_of_a_ghost() {
     let leader = group.leader().await;
     filled(&leader, 1).await;
     let mut observer = group.observer().await;
-    let camera = group.named_camera("new", 0, group.bundle.network_id()).await;
+    let camera = group.camera_as(0, |birth| birth.device = DeviceId::new("new").unwrap()).await;
     let mut sample = 0;
     let decision = loop {
         sample += 1;
@@ -48,12 +49,10 @@ async fn a_new_camera_gets_the_slot_of_a_ghost() {
 async fn an_empty_birth_does_not_lock_a_device_out() {
     let group = Group::new(SURE);
     let leader = group.leader().await;
-    let mut observer = group.observer().await;
-    let camera = group.camera(0).await;
-    filled(&leader, 1).await;
+    let (mut observer, cameras) = group.joined(&leader, 1).await;
     let topic = group.topics.device(&DeviceId::new("cam-0").unwrap(), DeviceTopic::Birth);
-    camera.link.publish(topic, "", QoS::AtLeastOnce, true).unwrap();
-    camera.sees(1, 2);
+    cameras[0].link.publish(topic, "", QoS::AtLeastOnce, true).unwrap();
+    cameras[0].sees(1, 2);
     assert_eq!(observer.result().await.sample, SampleId(1));
     leader.shutdown().await.unwrap();
 }
@@ -78,12 +77,8 @@ async fn the_birth_of_a_device_that_the_settings_do_not_name_is_cleared_at_the_b
         panic!("the link ends");
     };
     timeout(LIMIT, cleared).await.expect("the leader clears the birth");
-    let forgotten = async {
-        while leader.report().devices.keys().any(|id| id.as_str() == "stolen") {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(LIMIT, forgotten).await.expect("the status does not list the device any more");
+    let is_forgotten = |report: &LeaderReport| report.devices.keys().all(|id| id.as_str() != "stolen");
+    until(&leader, "a status that does not list the device", is_forgotten).await;
     leader.shutdown().await.unwrap();
 }
 
@@ -99,17 +94,11 @@ async fn made_up_names_take_no_room_from_a_device() {
         let topic = group.topics.device(&DeviceId::new(format!("no-{name}")).unwrap(), DeviceTopic::Summary);
         link.publish_when_free(topic, "x", QoS::AtLeastOnce, false).await.unwrap();
     }
-    let counted = async {
-        loop {
-            let report = leader.report();
-            let named: u64 = report.inbox.refused.values().flat_map(|codes| codes.values()).sum();
-            if named + report.inbox.refused_forgotten.values().sum::<u64>() == 2000 {
-                return report;
-            }
-            sleep(Duration::from_millis(5)).await;
-        }
+    let are_counted = |report: &LeaderReport| {
+        let named: u64 = report.inbox.refused.values().flat_map(|codes| codes.values()).sum();
+        named + report.inbox.refused_forgotten.values().sum::<u64>() == 2000
     };
-    let report = timeout(LIMIT, counted).await.expect("every message is counted");
+    let report = until(&leader, "2000 messages that are counted", are_counted).await;
     assert!(report.inbox.refused.len() <= 128, "{} names are remembered", report.inbox.refused.len());
     let camera = group.camera(1).await;
     filled(&leader, 2).await;

@@ -3,11 +3,10 @@
 use headwater_edge_aggregator::{GroupLeader, Shared, SharedConfig};
 use headwater_link::testing::TcpProxy;
 use headwater_protocol::{Dropped, SampleId};
-use headwater_transport::held_port;
 use tempfile::TempDir;
 
-use crate::group::{Group, filled};
-use crate::groups::Mosquitto;
+use crate::group::{Group, filled, until};
+use crate::groups::{ANYTHING, Mosquitto};
 use crate::restart::journalled;
 
 const SURE: f32 = 1.0;
@@ -18,25 +17,17 @@ async fn a_result_that_the_broker_acknowledged_is_not_sent_again_after_a_reconne
     let proxy = TcpProxy::to(group.broker.clone()).await.unwrap();
     let shared = Shared::new(SharedConfig::new(proxy.address())).unwrap();
     let leader = GroupLeader::start(&shared, group.config()).await.unwrap();
-    let mut observer = group.observer().await;
-    let camera = group.camera(0).await;
-    filled(&leader, 1).await;
+    let (mut observer, cameras) = group.joined(&leader, 1).await;
     for round in 0..5 {
         for sample in 10 * round + 1..=10 * round + 10 {
-            camera.sees(sample, 1);
+            cameras[0].sees(sample, 1);
             let (decision, marked) = observer.marked_result().await;
             assert_eq!((decision.sample, marked), (SampleId(sample), false), "round {round}");
         }
-        while leader.report().results_unacknowledged > 0 {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        }
+        until(&leader, "no open acknowledgement", |report| report.results_unacknowledged == 0).await;
         proxy.cut();
-        while leader.is_connected() {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        }
-        while !leader.is_connected() {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        }
+        until(&leader, "the end of the connection", |_| !leader.is_connected()).await;
+        until(&leader, "a new connection", |_| leader.is_connected()).await;
     }
     leader.shutdown().await.unwrap();
 }
@@ -44,18 +35,14 @@ async fn a_result_that_the_broker_acknowledged_is_not_sent_again_after_a_reconne
 /// Mosquitto answers a message that is longer than its `message_size_limit` with a reason code that MQTT 5 does not list for PUBACK.
 #[tokio::test]
 async fn a_result_that_the_broker_refuses_is_a_drop_in_the_account_and_the_group_goes_on() {
-    let (folder, port) = (TempDir::new().unwrap(), held_port().unwrap());
-    let Some(broker) = Mosquitto::start_of(&folder, port, "message_size_limit 300\n").await else {
-        return eprintln!("skipped: mosquitto is not installed (scripts/install/test-tools)");
-    };
-    let group = Group::named("gate", broker.1.clone(), SURE);
+    let folder = TempDir::new().unwrap();
+    let Some(broker) = Mosquitto::start(ANYTHING, "message_size_limit 300\n").await else { return };
+    let group = Group::named("gate", broker.address.clone(), SURE);
     let leader = journalled(&group, &folder).await.unwrap();
-    let mut observer = group.observer().await;
-    let camera = group.camera(0).await;
-    filled(&leader, 1).await;
+    let (mut observer, cameras) = group.joined(&leader, 1).await;
     let written = leader.report().broker.wire;
     for sample in 1..=3 {
-        camera.sees(sample, 1);
+        cameras[0].sees(sample, 1);
         let settled = loop {
             let settled = observer.settled(0).await;
             if settled.dropped.values().sum::<u64>() == sample {
@@ -66,7 +53,8 @@ async fn a_result_that_the_broker_refuses_is_a_drop_in_the_account_and_the_group
     }
     let report = leader.report();
     assert_eq!((report.results_unsent, report.refused_by_broker["result"]), (3, 3));
-    assert!(report.broker.is_connected && report.broker.wire.sent - written.sent < 64 * 1024, "{report:?}");
+    assert!(report.broker.status.connected, "{report:?}");
+    assert!(report.broker.wire.sent - written.sent < 64 * 1024, "{report:?}");
     leader.shutdown().await.unwrap();
 }
 
@@ -74,17 +62,15 @@ async fn a_result_that_the_broker_refuses_is_a_drop_in_the_account_and_the_group
 async fn a_result_that_a_restart_sends_again_is_marked() {
     let (group, folder) = (Group::new(SURE), TempDir::new().unwrap());
     let leader = journalled(&group, &folder).await.unwrap();
-    let mut observer = group.observer().await;
-    let camera = group.camera(0).await;
-    filled(&leader, 1).await;
-    camera.sees(1, 2);
+    let (mut observer, cameras) = group.joined(&leader, 1).await;
+    cameras[0].sees(1, 2);
     let (first, marked) = observer.marked_result().await;
     assert!(!marked);
     leader.kill().await;
     let leader = journalled(&group, &folder).await.unwrap();
     assert_eq!(observer.marked_result().await, (first, true));
     filled(&leader, 1).await;
-    camera.sees(2, 2);
+    cameras[0].sees(2, 2);
     let (second, marked) = observer.marked_result().await;
     assert_eq!((second.sample, marked), (SampleId(2), false));
     leader.shutdown().await.unwrap();

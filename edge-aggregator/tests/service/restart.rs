@@ -1,12 +1,12 @@
 //! A leader that is killed and started again: the journal keeps every sample decided once.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use headwater_edge_aggregator::{AggregatorError, GroupLeader, JournalError, OpenedGroup, Shared};
+use headwater_edge_aggregator::{AggregatorError, GroupLeader, LeaderReport, OpenedGroup, Shared};
 use headwater_protocol::{DeviceId, Numbering, SampleId};
 use tempfile::TempDir;
 
-use crate::group::{Group, filled};
+use crate::group::{Group, filled, until};
 
 pub(crate) async fn journalled(group: &Group, folder: &TempDir) -> Result<GroupLeader, AggregatorError> {
     let config = group.config().with_journal(folder.path().join("journal"));
@@ -17,15 +17,11 @@ pub(crate) async fn journalled(group: &Group, folder: &TempDir) -> Result<GroupL
 async fn a_killed_leader_publishes_its_decisions_again_and_decides_open_samples_that_devices_send_again() {
     let (group, folder) = (Group::new(1.0), TempDir::new().unwrap());
     let leader = journalled(&group, &folder).await.unwrap();
-    let mut observer = group.observer().await;
-    let cameras = [group.camera(0).await, group.camera(1).await];
-    filled(&leader, 2).await;
+    let (mut observer, cameras) = group.joined(&leader, 2).await;
     cameras.iter().for_each(|camera| camera.sees(1, 2));
     let first = observer.result().await;
     cameras[0].sees(2, 2);
-    while leader.report().open == 0 {
-        tokio::task::yield_now().await;
-    }
+    until(&leader, "an open sample", |report| report.open > 0).await;
     leader.kill().await;
 
     let leader = journalled(&group, &folder).await.unwrap();
@@ -47,52 +43,34 @@ async fn a_killed_leader_publishes_its_decisions_again_and_decides_open_samples_
 async fn a_device_with_another_numbering_is_refused_over_restarts_until_a_new_one_begins() {
     let (group, folder) = (Group::new(1.0), TempDir::new().unwrap());
     let leader = journalled(&group, &folder).await.unwrap();
-    let first = group.numbered_camera(0, Numbering::Trigger).await;
+    let first = group.camera_as(0, |birth| birth.numbering = Some(Numbering::Trigger)).await;
     filled(&leader, 1).await;
     drop(first);
     leader.shutdown().await.unwrap();
 
-    let refused = |leader: &GroupLeader| {
-        let of_camera =
-            leader.report().inbox.refused.remove(&DeviceId::new("cam-0").unwrap()).unwrap_or_default();
-        of_camera.get("wrong_numbering").copied().unwrap_or(0)
+    let refused = |report: &LeaderReport, code: &str| {
+        let of_camera = report.inbox.refused.get(&DeviceId::new("cam-0").unwrap());
+        of_camera.and_then(|codes| codes.get(code)).copied().unwrap_or(0)
     };
     let leader = journalled(&group, &folder).await.unwrap();
-    let other = group.numbered_camera(0, Numbering::Clock { period_ms: 100 }).await;
-    let until = Instant::now() + Duration::from_secs(30);
-    while refused(&leader) == 0 {
-        assert!(Instant::now() < until, "{:?}", leader.report());
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    assert!(leader.report().filled_slots.is_empty());
+    let clock = Numbering::Clock { period_ms: 100 };
+    let other = group.camera_as(0, |birth| birth.numbering = Some(clock)).await;
+    let report = until(&leader, "a refusal", |report| refused(report, "wrong_numbering") > 0).await;
+    assert!(report.filled_slots.is_empty());
     leader.shutdown().await.unwrap();
 
     let config = group.config().with_journal(folder.path().join("journal"));
     let config = OpenedGroup { new_numbering: true, ..config };
     let leader = GroupLeader::start(&Shared::new(group.shared()).unwrap(), config).await.unwrap();
     filled(&leader, 1).await;
-    assert_eq!(refused(&leader), 0);
+    assert_eq!(refused(&leader.report(), "wrong_numbering"), 0);
     // The device numbers by clock: an id from 1970 is refused and counted, an id of the present time is accepted.
     other.sees(600, 1);
-    while leader.report().leader.implausible == 0 {
-        assert!(Instant::now() < until, "{:?}", leader.report());
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(&leader, "an implausible sample", |report| report.leader.implausible > 0).await;
     let mut observer = group.observer().await;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64 / 100;
     other.sees(now, 1);
     assert_eq!(observer.result().await.sample, SampleId(now));
-    let of_camera =
-        leader.report().inbox.refused.remove(&DeviceId::new("cam-0").unwrap()).unwrap_or_default();
-    assert_eq!(of_camera["implausible"], 1);
+    assert_eq!(refused(&leader.report(), "implausible"), 1);
     leader.shutdown().await.unwrap();
-}
-
-#[tokio::test]
-async fn two_leaders_cannot_share_a_journal() {
-    let (group, folder) = (Group::new(1.0), TempDir::new().unwrap());
-    let first = journalled(&group, &folder).await.unwrap();
-    let error = journalled(&group, &folder).await.unwrap_err();
-    assert!(matches!(error, AggregatorError::Journal(JournalError::Locked { .. })), "{error}");
-    first.shutdown().await.unwrap();
 }

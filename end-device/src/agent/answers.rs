@@ -6,7 +6,6 @@ use std::time::Instant;
 use headwater_inference::sections::TierOutput;
 use headwater_link::LinkError;
 use headwater_protocol::{Body, JudgedTrigger, SampleId};
-use headwater_samples::View;
 use headwater_samples::archive::{BrokenFrame, Frame};
 use tracing::{debug, error, warn};
 
@@ -17,15 +16,13 @@ use crate::give_up_reason::GiveUpReason;
 use crate::publisher::Encoded;
 use crate::reply_rule::Reply;
 use crate::section_runner::{JobResult, Submitted};
-#[cfg(feature = "http")]
-use crate::source::Snapshot;
 use crate::source::{NamedView, SourceEvent};
 use crate::timestamp::since_1970;
 
 /// Why a trigger is not answered ([`TriggeredIds`](headwater_protocol::TriggeredIds)).
 const FAR_AHEAD: &str = "its id is more than 1,000 above the newest one: it waits for a second trigger with an id within 1,000 of it";
 const BELOW: &str = "its id is not above the newest one: ids of a group only grow; after a wrong trigger the leader's account puts the device back, \
-                     and `headwater-aggregator --new-numbering GROUP` begins with any id";
+                     and a new numbering (`headwater-aggregator --new-numbering GROUP`, or `headwater up --new-numbering`) begins with any id";
 const TOO_HIGH: &str =
     "its id is above 2^64 - 2^30 - 1, and no ids would be left: send small ids, or milliseconds of a clock";
 
@@ -95,20 +92,19 @@ impl Agent {
 
     /// Handles an event of the source: a frame that is a sample, or a requested snapshot.
     pub(super) fn on_source(&mut self, event: SourceEvent) {
-        match event {
-            SourceEvent::OwnSample(NamedView { view, name: frame }) => {
-                let Some(ids) = &mut self.frame_ids else { return };
+        let SourceEvent::Frame { capture, frame: NamedView { view, name: frame } } = event else { return };
+        let (sample, captured_us) = match (capture, &mut self.frame_ids) {
+            (Some(capture), _) => capture,
+            (None, Some(ids)) => {
                 let sample = ids.next(since_1970());
                 self.recent.remember(sample);
                 self.count_capture();
-                self.run_section(Captured { sample, captured_us: self.now().us, frame }, view);
+                (sample, self.now().us)
             }
-            #[cfg(feature = "http")]
-            SourceEvent::Snapshot(Snapshot { sample, captured_us, view }) => {
-                self.run_section(Captured { sample, captured_us, frame: None }, view);
-            }
-            SourceEvent::Ended { .. } => {}
-        }
+            (None, None) => return,
+        };
+        let submitted = self.section.submit(Captured { sample, captured_us, frame }, Cow::Owned(view));
+        self.on_submitted(submitted);
     }
 
     /// Captures by the clock if a capture is due, and counts the captures that were missed before it.
@@ -136,21 +132,20 @@ impl Agent {
                 "captures missed: the device was later than half a period (a busy machine, or a period too short for it)"
             );
         }
-        match due.step {
-            Some(ClockStep::Forward { by_us }) => warn!(
-                by_ms = by_us / 1000, missed = due.missed, newest = %due.sample,
-                "the clock was set forward: the ids between are missed"
+        let (by_us, step) = match due.step {
+            Some(ClockStep::Forward { by_us }) => {
+                (by_us, "the clock was set forward: the ids between are missed")
+            }
+            Some(ClockStep::Back { by_us }) => (
+                by_us,
+                "the clock was set back to a time whose ids are used: captures go on half as often, and ids run ahead until it catches up",
             ),
-            Some(ClockStep::Back { by_us }) => warn!(
-                by_ms = by_us / 1000, newest = %due.sample,
-                "the clock was set back to a time whose ids are used: captures go on half as often, and ids run ahead until it catches up"
-            ),
-            Some(ClockStep::BackToUnused { by_us }) => warn!(
-                by_ms = by_us / 1000, newest = %due.sample,
-                "the clock was set back to a time that it had passed over: captures go on there"
-            ),
-            None => {}
-        }
+            Some(ClockStep::BackToUnused { by_us }) => {
+                (by_us, "the clock was set back to a time that it had passed over: captures go on there")
+            }
+            None => return,
+        };
+        warn!(by_ms = by_us / 1000, missed = due.missed, newest = %due.sample, "{step}");
     }
 
     /// Time of the next capture by the clock. The caller computes it once per capture: computing it again after a message
@@ -244,11 +239,6 @@ impl Agent {
                 Ok(())
             }
         }
-    }
-
-    fn run_section(&mut self, captured: Captured, view: View) {
-        let submitted = self.section.submit(captured, Cow::Owned(view));
-        self.on_submitted(submitted);
     }
 
     fn on_submitted(&mut self, submitted: Submitted) {

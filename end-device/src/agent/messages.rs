@@ -7,8 +7,8 @@ use headwater_inference::policy::{ExitPolicy, Policy};
 use headwater_link::{Incoming, PublishRefusal};
 use headwater_protocol::policy_command::{DeviceCommand, read_command};
 use headwater_protocol::{
-    Body, DeviceState, Exit, Fault, Message, PolicyId, SampleId, Schema, SettledNotice, Status, Trigger,
-    decode,
+    Body, DeviceState, DeviceTopic, Exit, Fault, Message, PolicyId, SampleId, Schema, SettledNotice, Status,
+    Topic, Trigger, decode,
 };
 use tracing::{debug, info, warn};
 
@@ -40,29 +40,26 @@ impl Agent {
     }
 
     fn on_message(&mut self, topic: &str, payload: &Bytes, is_retained: bool) {
-        let topics = &self.publisher.topics;
-        if is_retained
-            && [&topics.trigger, &topics.request, &topics.cmd].into_iter().any(|live| live == topic)
-        {
-            let reason = "expected a live message, found a retained one: publish it without the retain flag and clear the topic";
-            self.refuse(Fault::Malformed, topic, reason);
-        } else if topic == self.publisher.topics.settled {
-            self.on_settled(payload);
-        } else if topic == self.publisher.topics.status {
-            self.presence.status(payload, self.now().us);
-        } else if topic == self.publisher.topics.birth {
-            if let Some(disturbance) = self.presence.birth(payload, self.now().us) {
-                self.log_disturbance(&disturbance);
+        let Ok(found) = self.publisher.topics.group.parse(topic) else { return };
+        match found {
+            Topic::Trigger | Topic::Request | Topic::Device(_, DeviceTopic::Cmd) if is_retained => {
+                let reason = "expected a live message, found a retained one: publish it without the retain flag and clear the topic";
+                self.refuse(Fault::Malformed, topic, reason);
             }
-            if self.presence.birth_taken(payload) {
-                info!(topic, "the broker takes this device's birth now");
+            Topic::Settled => self.on_settled(topic, payload),
+            Topic::Device(_, DeviceTopic::Status) => self.presence.status(payload, self.now().us),
+            Topic::Device(_, DeviceTopic::Birth) => {
+                if let Some(disturbance) = self.presence.birth(payload, self.now().us) {
+                    self.log_disturbance(&disturbance);
+                }
+                if self.presence.birth_taken(payload) {
+                    info!(topic, "the broker takes this device's birth now");
+                }
             }
-        } else if topic == self.publisher.topics.trigger {
-            self.on_trigger(topic, payload);
-        } else if topic == self.publisher.topics.request {
-            self.on_request_message(topic, payload);
-        } else if topic == self.publisher.topics.cmd {
-            self.on_command(topic, payload);
+            Topic::Trigger => self.on_trigger(topic, payload),
+            Topic::Request => self.on_request_message(topic, payload),
+            Topic::Device(_, DeviceTopic::Cmd) => self.on_command(topic, payload),
+            _ => {}
         }
     }
 
@@ -95,23 +92,24 @@ impl Agent {
             return;
         }
         self.birth.policy = self.reply_rule.policy();
-        let Publisher { topics, link, .. } = &self.publisher;
-        let birth = json(&topics.birth, &self.birth).payload;
-        self.presence.birth = birth.clone();
-        if let Err(error) = link.replace_retained(&topics.birth, birth) {
+        let topic = self.publisher.topics.own(DeviceTopic::Birth);
+        self.presence.birth = json(&topic, &self.birth).payload;
+        self.replace_retained(&topic, &self.presence.birth);
+    }
+
+    /// Gives the broker another birth or status to keep.
+    fn replace_retained(&self, topic: &str, payload: &Bytes) {
+        if let Err(error) = self.publisher.link.replace_retained(topic, payload.clone()) {
             self.publisher.report().count_dropped(&error);
         }
     }
 
     /// Says in the status why the camera gives no answers, or that it answers again.
     pub(super) fn set_frozen(&mut self, frozen: Option<String>) {
-        let Publisher { topics, link, boot, .. } = &self.publisher;
-        let status = Status { schema: Schema, state: DeviceState::Up, boot: *boot, frozen };
-        let status = json(&topics.status, &status).payload;
-        self.presence.status = status.clone();
-        if let Err(error) = link.replace_retained(&topics.status, status) {
-            self.publisher.report().count_dropped(&error);
-        }
+        let status = Status { schema: Schema, state: DeviceState::Up, boot: self.birth.boot, frozen };
+        let topic = self.publisher.topics.own(DeviceTopic::Status);
+        self.presence.status = json(&topic, &status).payload;
+        self.replace_retained(&topic, &self.presence.status);
     }
 
     /// Captures a sample, whichever network the trigger names.
@@ -127,8 +125,8 @@ impl Agent {
         debug!(topic, payload_bytes = payload.len(), "message");
         match decode(payload, &self.publisher.limits) {
             Ok(Message { header, body: Body::Request(slots) }) => {
-                if slots.contains(self.slot) {
-                    self.on_request(header.sample, header.session == self.publisher.requests);
+                if slots.contains(self.birth.slot) {
+                    self.on_request(topic, header.sample, header.session == self.publisher.requests);
                 }
             }
             Ok(message) => {
@@ -139,10 +137,10 @@ impl Agent {
         }
     }
 
-    fn on_request(&mut self, sample: SampleId, is_our_network: bool) {
+    fn on_request(&mut self, topic: &str, sample: SampleId, is_our_network: bool) {
         if !is_our_network {
             let reason = "a request for features of another network";
-            self.refuse(Fault::WrongNetwork, &self.publisher.topics.request, reason);
+            self.refuse(Fault::WrongNetwork, topic, reason);
         }
         let now = self.now();
         let answer = self.unsettled.answer(sample, now);
@@ -153,7 +151,7 @@ impl Agent {
         }
     }
 
-    fn on_settled(&mut self, payload: &[u8]) {
+    fn on_settled(&mut self, topic: &str, payload: &[u8]) {
         match serde_json::from_slice::<SettledNotice>(payload) {
             Ok(notice) => {
                 self.note_leader(&notice);
@@ -166,13 +164,13 @@ impl Agent {
                 self.send_passed_over(&notice);
                 self.report_unsettled();
             }
-            Err(error) => self.refuse(Fault::Malformed, &self.publisher.topics.settled, &error.to_string()),
+            Err(error) => self.refuse(Fault::Malformed, topic, &error.to_string()),
         }
     }
 
     /// Notes the time of the leader's notice, and whether the leader refuses this device; a change is logged.
     fn note_leader(&mut self, notice: &SettledNotice) {
-        let refusal = notice.refused.get(&self.device);
+        let refusal = notice.refused.get(&self.birth.device);
         let mut latest = self.publisher.report.latest();
         latest.notice = Some(Instant::now());
         if latest.refusal.as_ref() == refusal {
@@ -205,8 +203,8 @@ impl Agent {
     fn publish_presence(&self) {
         // Birth comes before the status, so that a reader of the status knows the device.
         let Publisher { topics, link, .. } = &self.publisher;
-        for topic in [&topics.birth, &topics.status] {
-            if let Err(error) = link.restore(topic, &[]) {
+        for leaf in [DeviceTopic::Birth, DeviceTopic::Status] {
+            if let Err(error) = link.restore(&topics.own(leaf), &[]) {
                 self.publisher.report().count_dropped(&error);
             }
         }
@@ -215,10 +213,10 @@ impl Agent {
     /// Counts a message that the broker refused, and logs it at most once a minute. A refused birth or status is published again later.
     fn on_refused(&mut self, topic: &str, reason: &PublishRefusal) {
         let now_us = self.now().us;
-        if topic == self.publisher.topics.birth {
-            self.presence.birth_refused(now_us);
-        } else if topic == self.publisher.topics.status {
-            self.presence.status_refused(now_us);
+        match self.publisher.topics.group.parse(topic) {
+            Ok(Topic::Device(_, DeviceTopic::Birth)) => self.presence.birth_refused(now_us),
+            Ok(Topic::Device(_, DeviceTopic::Status)) => self.presence.status_refused(now_us),
+            _ => {}
         }
         let refused = {
             let mut report = self.publisher.report();
@@ -250,7 +248,7 @@ impl Agent {
                 warn!("this device's birth was removed from the broker: it is published again");
             }
             Disturbance::OtherBirth(boot) => warn!(
-                own_boot = self.publisher.boot.0,
+                own_boot = self.birth.boot.0,
                 other_boot = boot.map(|boot| boot.0),
                 "the broker has another birth under this device's id: its own is published again; is there a second device with this id?"
             ),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use headwater_inference::policy::ExitPolicy;
 use headwater_link::Incoming;
-use headwater_protocol::{Birth, DeviceId, PolicyId, Slot};
+use headwater_protocol::{Birth, PolicyId};
 use headwater_transport::LogLimit;
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info};
@@ -32,8 +32,6 @@ const FRAME_EVERY: Duration = Duration::from_millis(1);
 
 /// State of the device's task.
 pub(crate) struct Agent {
-    pub(crate) device: DeviceId,
-    pub(crate) slot: Slot,
     pub(crate) source: RunningSource,
     /// Ids of samples if each frame of the source is a sample.
     pub(crate) frame_ids: Option<FrameIds>,

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use headwater_link::QoS;
 use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
 use headwater_settings::{
-    AdminSettings, BrokerSettings, CommandLine, Loaded, LogSettings, Misfit, Mistake, Program,
+    AdminSettings, BrokerSettings, CommandLine, Loaded, LogSettings, Misfit, Mistake, Outside, Program,
     SecuritySettings, Sources, Stop, Value, default, flat, optional, required, section, settings, switch,
     within,
 };
 use serde::Deserialize;
 
-use crate::config::{Capture, EngineChoice, OnBrokenFrame};
+use crate::config::{Capture, EngineChoice};
 pub(crate) use source::CARRY_SIZE;
 #[cfg(not(feature = "http"))]
 pub(crate) use source::WITHOUT_HTTP;
@@ -40,7 +40,8 @@ settings! {
         pub site: SiteId = required("home"),
         /// Group whose samples the device sees; one level of its topics.
         pub group: GroupId = required("demo"),
-        /// Name of the device, unique in its group.
+        /// Name of the device, unique in its group. For several devices that see parts of one camera, which one process opens once, a table
+        /// `[[devices]]` of the file for each: id, slot, state_dir, source.roi, source.fit, tls, broker.user, admin.listen (docs/sources.md).
         pub id: DeviceId = required("cam-0"),
         /// Slot of the network that the device fills, from 0; each slot has its own weights.
         pub slot: Slot = required("0").by(slot),
@@ -62,8 +63,6 @@ settings! {
         /// Library of ONNX Runtime (libonnxruntime.so, 1.24 or later), for the engine ort. Left out: the usual places. A library that is
         /// named must load.
         pub onnxruntime: Option<PathBuf> = optional("/opt/onnxruntime/lib/libonnxruntime.so").or_variable("ORT_DYLIB_PATH"),
-        /// Action for a frame of an archive that cannot be read: "skip" (no answer for its samples) or "fatal" (the device does not start).
-        pub on_broken_frame: OnBrokenFrame = default("skip").word(),
         /// Folder of the files that outlive a restart: the boot number, the last sample id of capture "source", and the spool. Each device
         /// needs a folder of its own. Left out: the clock gives both numbers, and the spool is in memory.
         pub state_dir: Option<PathBuf> = optional("/var/lib/headwater"),
@@ -162,7 +161,32 @@ impl Program for DeviceSettings {
     }
 }
 
+/// Keys of a table `[[devices]]`, and what a value outside the tables is for each device.
+const OWN_KEYS: [(&str, Outside); 10] = [
+    ("id", Outside::Distinct),
+    ("slot", Outside::Distinct),
+    ("state_dir", Outside::Folder),
+    ("source.roi", Outside::Distinct),
+    ("source.fit", Outside::Shared),
+    ("tls.certificate_file", Outside::Distinct),
+    ("tls.key_file", Outside::Distinct),
+    ("broker.user", Outside::Shared),
+    ("broker.password_file", Outside::Shared),
+    ("admin.listen", Outside::Address),
+];
+
 impl DeviceSettings {
+    /// Reads the settings of each device of a process, as [`DeviceSettings::load`] does: of one, or of every table `[[devices]]`, whose
+    /// devices see parts of one camera.
+    ///
+    /// # Errors
+    /// [`Stop`]: help that was asked for, or every mistake.
+    pub fn load_each(sources: Sources) -> Result<Vec<Loaded<Self>>, Stop> {
+        let mut devices = headwater_settings::load_each(sources, "devices", &OWN_KEYS)?;
+        devices.iter_mut().for_each(source::hide);
+        Ok(devices)
+    }
+
     /// Reads the settings. Keys of another kind of source than the chosen one are mistakes.
     ///
     /// # Errors
@@ -424,12 +448,5 @@ mod tests {
             let Err(Stop::Mistakes(mistakes)) = found else { panic!("{id:?} was accepted") };
             assert!(mistakes[0].starts_with("id: "), "{mistakes:?}");
         }
-    }
-
-    #[test]
-    fn text_that_is_no_toml_is_named() {
-        let found = DeviceSettings::load(Sources::default().with_file("site = "));
-        let Err(Stop::Mistakes(mistakes)) = found else { panic!("it was accepted") };
-        assert!(mistakes[0].contains("line 1"), "{mistakes:?}");
     }
 }

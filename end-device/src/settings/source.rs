@@ -1,5 +1,6 @@
 //! Section `[source]`: the source of frames. A key of one kind of source is a mistake with another.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,9 +8,9 @@ use std::time::Duration;
 use headwater_samples::image_codec::MAX_PIXELS;
 use headwater_samples::roi::{Fit, Roi};
 use headwater_settings::{
-    Finding, Loaded, Misfit, Mistake, Origin, Value, default, optional, secret, section, settings, word,
+    Loaded, Misfit, Mistake, Origin, Value, default, optional, secret, section, settings, word,
 };
-use headwater_transport::{Endpoint, EndpointError};
+use headwater_transport::{Endpoint, EndpointError, Secret};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -30,7 +31,7 @@ settings! {
         /// Part of each frame that becomes the view, before it is resized: x, y, width and height in pixels ("40,0,320,240") or percent
         /// ("10%,0%,50%,100%"). Left out: the slot's region in training, mostly the whole frame; of an archive, whose frames are cut, the whole frame.
         pub roi: Option<Roi> = optional("40,0,320,240"),
-        /// How the frame or its part gets the size of the view: "stretch", "crop" (its middle, with the view's ratio of sides) or "letterbox" (all
+        /// Fit of the frame or its part to the size of the view: "stretch", "crop" (its middle, with the view's ratio of sides) or "letterbox" (all
         /// of it, black around it). Left out: as in training, mostly "stretch".
         pub fit: Option<Fit> = optional("letterbox").word(),
         /// Milliseconds for which the newest frame answers (of every kind but archive and http); then the slot is missing. Longer bridges
@@ -100,7 +101,7 @@ pub enum Existing {
 
 settings! {
     /// Section `[source.http]`.
-    #[derive(Clone)]
+    #[derive(Clone, Debug)]
     pub struct HttpSettings {
         /// Snapshot URL, `http://host[:port]/path`, without user and password.
         pub url: Option<Endpoint> = optional("http://camera.local/snapshot.jpg").by(snapshot_url),
@@ -109,7 +110,7 @@ settings! {
         /// File whose first line is user:password of the snapshot URL; or give them in the environment, `HEADWATER_DEVICE_SOURCE_HTTP_AUTH`.
         pub auth_file: Option<PathBuf> = optional("/etc/headwater/camera"),
         /// user:password of the snapshot URL.
-        pub auth: Option<String> = secret(),
+        pub auth: Option<Secret> = secret().by(|text: &str| Ok::<_, Infallible>(Secret::of_text(text))),
     }
 }
 
@@ -234,17 +235,20 @@ impl SourceSettings {
     /// Checks settings that must fit each other.
     pub(super) fn check(&self, capture: Capture, mistakes: &mut Vec<Misfit>) {
         let kind = json!(self.kind);
-        let mut missing = |key: &str, is_missing: bool| {
-            let reason = || format!("missing, and source.kind is {kind}");
-            mistakes.extend(is_missing.then(|| Misfit::new(key, reason()).with("source.kind")));
-        };
-        match self.kind {
+        let (key, is_missing) = match self.kind {
             SourceWord::Archive | SourceWord::Folder | SourceWord::Watch | SourceWord::File => {
-                missing("source.path", self.path.is_none());
+                ("source.path", self.path.is_none())
             }
-            SourceWord::Command => missing("source.command.run", self.command.run.is_none()),
-            SourceWord::Http => self.http.check(capture, mistakes),
-            SourceWord::Stdin => {}
+            SourceWord::Command => ("source.command.run", self.command.run.is_none()),
+            SourceWord::Http => ("source.http.url", self.http.url.is_none()),
+            SourceWord::Stdin => ("", false),
+        };
+        if is_missing {
+            let reason = format!("missing, and source.kind is {kind}");
+            mistakes.push(Misfit::new(key, reason).with("source.kind"));
+        }
+        if self.kind == SourceWord::Http {
+            self.http.check(capture, mistakes);
         }
         let is_stream = matches!(self.kind, SourceWord::Stdin | SourceWord::Command | SourceWord::File);
         mistakes.extend(is_stream.then(|| self.stdin.misfit()).flatten());
@@ -258,19 +262,6 @@ impl SourceSettings {
                 format!("\"source\" goes with every source.kind but \"archive\" and \"http\", found {kind}");
             mistakes.push(Misfit::new("capture", reason).with("source.kind"));
         }
-    }
-
-    /// Warns of standard input without format and size: raw pixels of earlier versions had the view's size there.
-    pub(crate) fn untold_format(&self) -> Option<Finding> {
-        let is_untold = self.stdin.format == StdinFormat::Auto && self.stdin.size.is_none();
-        (is_untold && self.kind == SourceWord::Stdin).then(|| {
-            Finding::warn(
-                "source.stdin",
-                "format and size are left out, so the first bytes must tell the format, and raw pixels are refused",
-                "nothing is to be done for y4m, PPM, PGM, JPEG, PNG and WebP; for raw pixels set source.stdin.format = \"rgb24\" or \"gray\", \
-                 and source.stdin.size to that of the frames",
-            )
-        })
     }
 
     /// Longest age of a frame that answers: as set, or two periods (the longer one of the clock and of what is played), or a second without a
@@ -295,7 +286,7 @@ impl fmt::Debug for CommandSettings {
 
 impl StdinSettings {
     /// The mistake of raw frames without a size, or of a size for frames that carry theirs.
-    fn misfit(self) -> Option<Misfit> {
+    pub(crate) fn misfit(self) -> Option<Misfit> {
         let reason = match (self.format, self.size) {
             (StdinFormat::Mjpeg, Some(_)) => {
                 "only with source.stdin.format = \"rgb24\" or \"gray\"".to_owned()
@@ -314,25 +305,8 @@ impl StdinSettings {
     }
 }
 
-impl fmt::Debug for HttpSettings {
-    /// Hides user and password, and the query of the URL.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpSettings")
-            .field("url", &self.url.as_ref().map(ToString::to_string))
-            .field("timeout_ms", &self.timeout_ms)
-            .field("auth_file", &self.auth_file)
-            .field("auth", &self.auth.as_ref().map(|_| "***"))
-            .finish()
-    }
-}
-
 impl HttpSettings {
     fn check(&self, capture: Capture, mistakes: &mut Vec<Misfit>) {
-        if self.url.is_none() {
-            mistakes.push(
-                Misfit::new("source.http.url", "missing, and source.kind is \"http\"").with("source.kind"),
-            );
-        }
         if let (Some(period_ms), Some(timeout_ms)) = (capture.period_ms(), self.timeout_ms)
             && timeout_ms >= period_ms
         {
@@ -457,21 +431,5 @@ mod tests {
             let command = CommandSettings { run: Some(run.to_owned()), end: CommandEnd::End };
             assert!(!format!("{command:?}").contains("s3cret"), "{command:?}");
         }
-    }
-
-    #[test]
-    fn standard_input_without_format_and_size_is_a_warning() {
-        let warning = |kind, format, size| {
-            let stdin = StdinSettings { format, size };
-            SourceSettings { kind, stdin, ..headwater_settings::defaults() }.untold_format()
-        };
-        let found = warning(SourceWord::Stdin, StdinFormat::Auto, None).expect("a warning").line("");
-        assert!(
-            found.starts_with("warn  source.stdin: ") && found.contains("set source.stdin.format"),
-            "{found}"
-        );
-        assert_eq!(warning(SourceWord::Stdin, StdinFormat::Auto, Some([8, 8])), None);
-        assert_eq!(warning(SourceWord::Stdin, StdinFormat::Mjpeg, None), None);
-        assert_eq!(warning(SourceWord::Command, StdinFormat::Auto, None), None);
     }
 }

@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use headwater_inference::manifest::Preprocessing;
 use headwater_protocol::{FrameName, SampleId, Slot};
-use headwater_samples::archive::{Archive, ArchiveOptions, BrokenFrame, Frame};
+use headwater_samples::archive::{Archive, ArchiveOptions, Frame};
 use headwater_samples::roi::Framing;
+use tracing::warn;
 
 use super::preprocess::Preprocessor;
 use crate::error::DeviceError;
+
+/// Broken frames that the log names.
+const MAX_NAMED: usize = 5;
 
 /// Frames of one slot. The sample id modulo the number of samples picks the frame, so a recording repeats with new ids.
 #[derive(Clone)]
@@ -20,7 +24,7 @@ pub struct Frames {
 
 impl Frames {
     /// Reads the frames of one slot from a `.tar.gz` archive or a folder of the same layout, and converts each
-    /// to a view.
+    /// to a view. Broken frames are logged.
     ///
     /// # Errors
     /// [`DeviceError::Frames`] when the frames cannot be read, [`DeviceError::Unusable`] when there is no sample.
@@ -31,14 +35,23 @@ impl Frames {
         framing: Framing,
     ) -> Result<Self, DeviceError> {
         let shape = Some(Preprocessor::new(view, framing).shape);
-        let options =
-            ArchiveOptions { slot: Some(slot.index()), shape, framing, ..ArchiveOptions::default() };
+        let options = ArchiveOptions { slot: Some(slot.index()), shape, framing };
         let archive = Archive::open_with(path, &options)?;
         if archive.is_empty() {
             let reason = "expected at least one sample, found none";
             return Err(DeviceError::unusable("loading the frames:", path.display(), reason));
         }
+        Self::warn_of_broken(&archive);
         Ok(Self { archive: Arc::new(archive), slot })
+    }
+
+    /// Logs the broken frames of an archive.
+    pub fn warn_of_broken(archive: &Archive) {
+        let broken = archive.broken().count();
+        for frame in archive.broken().take(MAX_NAMED) {
+            let (frame, reason) = (&frame.name, &frame.reason);
+            warn!(frame, reason, broken, "broken frame: its samples are not answered");
+        }
     }
 
     /// The frames of one slot in an archive in memory; `None` when there is no sample or no such slot.
@@ -58,17 +71,5 @@ impl Frames {
         let index = sample.0 % self.archive.len() as u64;
         let file = self.archive.file_name(index as usize, self.slot.index());
         FrameName::new(index, file.unwrap_or_default())
-    }
-
-    /// At most five of the slot's broken frames, and the number of all of them.
-    pub(crate) fn broken(&self) -> (Vec<&BrokenFrame>, usize) {
-        const MAX_NAMED: usize = 5;
-        // The archive may hold other slots too; the file name shows whose frame it is.
-        let prefix = format!("cam{}.", self.slot);
-        let is_ours = |frame: &&BrokenFrame| {
-            frame.name.rsplit('/').next().is_some_and(|name| name.starts_with(&prefix))
-        };
-        let broken = || self.archive.broken().filter(is_ours);
-        (broken().take(MAX_NAMED).collect(), broken().count())
     }
 }

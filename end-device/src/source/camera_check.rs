@@ -76,9 +76,10 @@ impl CameraCheck {
         if report.set_frozen(frozen.clone())
             && let Some(not_logged) = runs.log.take(Instant::now())
         {
+            let device = report.device();
             match &frozen {
-                Some(reason) => warn!(reason, not_logged, "frames answer nothing from now on"),
-                None => info!(not_logged, "frames answer again"),
+                Some(reason) => warn!(device, reason, not_logged, "frames answer nothing from now on"),
+                None => info!(device, not_logged, "frames answer again"),
             }
         }
         frozen.map_or(Ok(view), |reason| Err((FrameFault::FROZEN, reason)))

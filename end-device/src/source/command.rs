@@ -97,7 +97,8 @@ impl FrameProducer for CommandSource {
             let Ran { sent, status, last_line } = ran.map_err(|error| format!("starting sh: {error}"))?;
             let succeeded = sent.is_ok() && status.success();
             // Output of which not even one frame was ever read has another format than the settings say, and will have it again.
-            let is_unusable = sent.is_err() && frames.faults.latest().format.is_none();
+            let is_unusable =
+                sent.is_err() && frames.reports().all(|report| report.latest().format.is_none());
             let reason = match sent {
                 Err(reason) => reason,
                 Ok(()) if last_line.is_empty() => format!("the command ended ({status})"),
@@ -113,7 +114,7 @@ impl FrameProducer for CommandSource {
             }
             let waits = format!("{reason}; it starts again in {} s", wait.as_secs_f64());
             warn!(reason = waits, "no frames");
-            frames.faults.note_waits(waits);
+            frames.reports().for_each(|report| report.note_waits(waits.clone()));
             if !frames.sleep_until(Instant::now() + wait) {
                 return Ok(());
             }

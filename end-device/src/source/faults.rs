@@ -79,10 +79,15 @@ impl SharedReport {
             latest.away_faults
         };
         if away_faults >= MAX_AWAY_FAULTS && self.set_frozen(None) {
-            info!(fault = fault.0, "the camera gives no frames any more, so it is away and not frozen");
+            info!(
+                device = self.device(),
+                fault = fault.0,
+                "the camera gives no frames any more, so it is away and not frozen"
+            );
         }
         if count_first(&mut self.lock().frame_faults, fault.0) {
-            warn!(fault = fault.0, %detail, "no frame; later faults of this kind are only counted");
+            let device = self.device();
+            warn!(device, fault = fault.0, %detail, "no frame; later faults of this kind are only counted");
         }
     }
 
@@ -103,7 +108,8 @@ impl SharedReport {
         counts.values_mut().for_each(|count| *count = 0);
         for (reason, (count, path)) in passed_over {
             if counts.insert(reason, *count).is_none() {
-                warn!(reason, count, path = %path.display(), "entries of the folder are passed over; only counted from now on");
+                let device = self.device();
+                warn!(device, reason, count, path = %path.display(), "entries of the folder are passed over; only counted from now on");
             }
         }
         self.lock().passed_over = counts;
@@ -116,12 +122,9 @@ impl SharedReport {
         (latest.away_faults, latest.waits) = (0, None);
     }
 
-    /// Notes size and format of the first frame that tells them.
-    pub(crate) fn note_format(&self, of_frame: impl FnOnce() -> Option<([u32; 2], &'static str)>) {
-        let mut latest = self.latest();
-        if latest.format.is_none() {
-            latest.format = of_frame().map(|([width, height], kind)| format!("{width}x{height} {kind}"));
-        }
+    /// Notes size and format of the first frame that can be decoded.
+    pub(crate) fn note_format(&self, [width, height]: [u32; 2], kind: &str) {
+        self.latest().format.get_or_insert_with(|| format!("{width}x{height} {kind}"));
     }
 
     /// Notes why no frames come now, until the next one comes.

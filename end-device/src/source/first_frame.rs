@@ -7,7 +7,6 @@ use tokio::time::sleep;
 
 use super::Source;
 use crate::config::Capture;
-use crate::report::SharedReport;
 
 /// Time between two looks whether a frame has come.
 const POLL: Duration = Duration::from_millis(10);
@@ -22,20 +21,22 @@ impl Source {
         if !self.is_live() {
             return Ok(None);
         }
-        let (report, is_asked) = (SharedReport::default(), !self.has_own_timing());
-        let running = self.start(Capture::Trigger, false, report.clone());
+        let (report, is_asked) = (self.report.clone(), !self.has_own_timing());
+        let running = self.start(Capture::Trigger, false);
         let mut running = running.map_err(|error| error.to_string())?;
         // A camera with a snapshot URL sends a frame only when it is asked.
         running.capture(SampleId(0), 0);
+        let faults = || {
+            let counts = report.lock();
+            counts.frame_faults.keys().copied().filter(|fault| *fault != "none_yet").collect::<Vec<_>>()
+        };
+        let is_told = || {
+            let has_frame = report.lock().source_frames > 0;
+            let has_ended = report.latest().waits.is_some();
+            has_frame || has_ended || is_asked && !faults().is_empty()
+        };
         let looks = async {
-            loop {
-                let (has_frame, has_fault) = {
-                    let counts = report.lock();
-                    (counts.source_frames > 0, counts.frame_faults.keys().any(|fault| *fault != "none_yet"))
-                };
-                if has_frame || is_asked && has_fault || report.latest().waits.is_some() {
-                    return;
-                }
+            while !is_told() {
                 sleep(POLL).await;
             }
         };
@@ -49,12 +50,10 @@ impl Source {
         if report.lock().source_frames > 0 {
             return Ok(Some(report.latest().format.clone().unwrap_or_else(|| "a frame".into())));
         }
-        let faults: Vec<_> =
-            report.lock().frame_faults.keys().copied().filter(|fault| *fault != "none_yet").collect();
-        let waits = report.latest().waits.clone();
-        let reasons =
-            waits.into_iter().chain((!faults.is_empty()).then(|| format!("faults: {}", faults.join(", "))));
-        let reasons: Vec<_> = reasons.chain((!ended.is_empty()).then(|| ended.to_owned())).collect();
+        let mut reasons: Vec<_> = report.latest().waits.clone().into_iter().collect();
+        let faults = faults();
+        reasons.extend((!faults.is_empty()).then(|| format!("faults: {}", faults.join(", "))));
+        reasons.extend((!ended.is_empty()).then(|| ended.to_owned()));
         Err(reasons.join("; "))
     }
 }

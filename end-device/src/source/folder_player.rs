@@ -1,13 +1,12 @@
 //! A folder of images, with those below it, played in the order of their names at a fixed rate.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use headwater_samples::roi::{self, RoiError};
+use headwater_samples::roi::{self, Roi};
 
-use super::frame_channel::{FrameProducer, FrameSender};
+use super::frame_channel::{FrameProducer, FrameSender, Pace};
 use super::image_files::{self, MAX_FILES, MAX_FOLDERS};
-use super::preprocess::Preprocessor;
 use crate::error::DeviceError;
 use crate::settings::{FolderEnd, FolderSettings};
 
@@ -16,7 +15,6 @@ pub(crate) struct FolderPlayer {
     path: PathBuf,
     period: Duration,
     end: FolderEnd,
-    preprocessor: Preprocessor,
 }
 
 impl FolderPlayer {
@@ -24,7 +22,7 @@ impl FolderPlayer {
     pub(crate) fn open(
         path: PathBuf,
         settings: &FolderSettings,
-        preprocessor: Preprocessor,
+        roi: Option<Roi>,
     ) -> Result<Self, DeviceError> {
         let fail = |reason: &str| DeviceError::source_of_frames(path.display(), reason);
         let files = image_files::list(&path).map_err(|(_, reason)| fail(&reason))?;
@@ -33,38 +31,32 @@ impl FolderPlayer {
             return Err(fail(&format!("expected at most {bounds}, found more; split the folder")));
         }
         let first = files.paths.first().ok_or_else(|| fail(&files.none_found()))?;
-        if preprocessor.framing.roi.is_some() {
-            // Other faults of the first image are counted when it is played.
-            if let Ok(bytes) = image_files::read(first)
-                && let Err(error @ RoiError::Region(_)) =
-                    roi::decode(&bytes, preprocessor.shape, preprocessor.framing)
-            {
-                return Err(DeviceError::source_of_frames(first.display(), error));
-            }
+        // Other faults of the first image are counted when it is played.
+        if let Some(roi) = roi
+            && let Ok(bytes) = image_files::read(first)
+            && let Ok([width, height]) = roi::size(&bytes)
+        {
+            let within = roi.within(width, height);
+            within.map_err(|error| DeviceError::source_of_frames(first.display(), error))?;
         }
         let period = Duration::from_millis(settings.period_ms);
-        Ok(Self { path, period, end: settings.end, preprocessor })
+        Ok(Self { path, period, end: settings.end })
     }
 }
 
 impl FrameProducer for FolderPlayer {
     fn run(self: Box<Self>, frames: &FrameSender) -> Result<(), String> {
-        let mut due = Instant::now();
+        let mut pace = Pace::new(self.period);
         loop {
             // A new list in each round takes files into account that were added or removed meanwhile.
             let files = image_files::list(&self.path);
             let files = files.map_err(|(_, reason)| format!("{}: {reason}", self.path.display()))?;
-            frames.faults.note_passed_over(&files.passed_over);
+            frames.reports().for_each(|report| report.note_passed_over(&files.passed_over));
             if files.paths.is_empty() {
                 return Err(format!("{}: there are no images any more", self.path.display()));
             }
             for file in files.paths {
-                if !frames.sleep_until(due) {
-                    return Ok(());
-                }
-                // A player that is behind moves its schedule to the present instead of sending a burst.
-                due = (due + self.period).max(Instant::now());
-                if !image_files::send_file(&file, &self.path, &self.preprocessor, frames) {
+                if !pace.wait(frames) || !image_files::send_file(&file, &self.path, frames) {
                     return Ok(());
                 }
             }

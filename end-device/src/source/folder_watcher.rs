@@ -9,7 +9,6 @@ use super::camera_check::hash_of;
 use super::faults::{FrameFault, Missing};
 use super::frame_channel::{FrameProducer, FrameSender};
 use super::image_files::{self, LeftOut, MAX_FILES, MAX_FOLDERS};
-use super::preprocess::Preprocessor;
 use crate::error::DeviceError;
 use crate::report::SharedReport;
 use crate::settings::{Existing, WatchSettings};
@@ -19,36 +18,34 @@ pub(crate) struct FolderWatcher {
     path: PathBuf,
     poll: Duration,
     scan: FolderScan,
-    preprocessor: Preprocessor,
 }
 
 impl FolderWatcher {
     /// Scans the folder once, and skips the files in it if the settings say so.
-    pub(crate) fn open(
-        path: PathBuf,
-        settings: &WatchSettings,
-        preprocessor: Preprocessor,
-    ) -> Result<Self, DeviceError> {
+    pub(crate) fn open(path: PathBuf, settings: &WatchSettings) -> Result<Self, DeviceError> {
         let files = image_files::list(&path)
             .map_err(|(_, reason)| DeviceError::source_of_frames(path.display(), reason))?;
         let scan = match settings.existing {
             Existing::Skip => FolderScan::skipping(&stamped(files.paths), files.left_out, SystemTime::now()),
             Existing::Take => FolderScan::default(),
         };
-        Ok(Self { path, poll: Duration::from_millis(settings.poll_ms), scan, preprocessor })
+        Ok(Self { path, poll: Duration::from_millis(settings.poll_ms), scan })
     }
 
     /// Scans the folder; returns the new files. A scan that fails leaves the known files as they are.
-    fn new_files(&mut self, report: &SharedReport) -> Result<Vec<PathBuf>, Missing> {
+    fn new_files<'a>(
+        &mut self,
+        reports: impl Iterator<Item = &'a SharedReport> + Clone,
+    ) -> Result<Vec<PathBuf>, Missing> {
         let files = image_files::list(&self.path)?;
-        report.note_passed_over(&files.passed_over);
+        reports.clone().for_each(|report| report.note_passed_over(&files.passed_over));
         if let Some(path) = files.left_out.any() {
             let bounds = format!("{MAX_FILES} images or {MAX_FOLDERS} folders");
             let detail = format!(
                 "more than {bounds}: those with the lowest names are left out, such as {}",
                 path.display()
             );
-            report.count_fault(FrameFault::TOO_MANY_FILES, detail);
+            reports.for_each(|report| report.count_fault(FrameFault::TOO_MANY_FILES, &detail));
         }
         Ok(self.scan.complete_files(&stamped(files.paths), files.left_out, SystemTime::now()))
     }
@@ -57,12 +54,17 @@ impl FolderWatcher {
 impl FrameProducer for FolderWatcher {
     fn run(mut self: Box<Self>, frames: &FrameSender) -> Result<(), String> {
         while frames.is_open() {
-            let found = self.new_files(&frames.faults);
-            // A missing folder, such as a share that is not mounted, may come back.
-            let files = frames.faults.counted(self.path.display(), found).unwrap_or_default();
-            let send = |file: &PathBuf| image_files::send_file(file, &self.path, &self.preprocessor, frames);
-            if !files.iter().all(send) {
-                break;
+            match self.new_files(frames.reports()) {
+                Ok(files) => {
+                    if !files.iter().all(|file| image_files::send_file(file, &self.path, frames)) {
+                        break;
+                    }
+                }
+                // A missing folder, such as a share that is not mounted, may come back.
+                Err((fault, reason)) => {
+                    let detail = format!("{}: {reason}", self.path.display());
+                    frames.reports().for_each(|report| report.count_fault(fault, &detail));
+                }
             }
             frames.sleep_until(Instant::now() + self.poll);
         }
@@ -138,9 +140,6 @@ impl FolderScan {
 
 #[cfg(test)]
 mod tests {
-    use headwater_samples::Shape;
-    use headwater_samples::roi::Framing;
-
     use super::*;
 
     fn at(ms: u64) -> SystemTime {
@@ -202,15 +201,13 @@ mod tests {
         fs::create_dir(folder(0)).unwrap();
         fs::write(folder(0).join("old.jpg"), b"").unwrap();
         let settings = headwater_settings::defaults::<WatchSettings>();
-        let preprocessor =
-            Preprocessor { shape: Shape::rgb(2, 2), framing: Framing::default(), camera: None };
-        let mut watcher = FolderWatcher::open(dir.path().into(), &settings, preprocessor).unwrap();
+        let mut watcher = FolderWatcher::open(dir.path().into(), &settings).unwrap();
         (1..=MAX_FOLDERS).for_each(|at| fs::create_dir(folder(at)).unwrap());
         let report = SharedReport::default();
-        assert_eq!(watcher.new_files(&report), Ok(Vec::new()));
+        assert_eq!(watcher.new_files(std::iter::once(&report)), Ok(Vec::new()));
         assert_eq!(report.lock().frame_faults["too_many_files"], 1);
         (1..=MAX_FOLDERS).for_each(|at| fs::remove_dir(folder(at)).unwrap());
-        assert_eq!(watcher.new_files(&report), Ok(Vec::new()));
+        assert_eq!(watcher.new_files(std::iter::once(&report)), Ok(Vec::new()));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use headwater_samples::{is_hidden, is_image_name};
 use super::MAX_FRAME_BYTES;
 use super::faults::{FrameFault, Missing};
 use super::frame_channel::FrameSender;
-use super::preprocess::Preprocessor;
+use super::preprocess::SourceFrame;
 
 /// Image files that are listed.
 pub(super) const MAX_FILES: usize = 65_536;
@@ -89,16 +89,10 @@ pub(crate) fn list(folder: &Path) -> Result<ImageFiles, Missing> {
             if is_hidden(&name) {
                 continue;
             }
-            let (among, most, left_out) = match kind_of(&entry, &name) {
-                EntryKind::Image => (&mut paths, MAX_FILES, &mut files.left_out.file),
-                EntryKind::Folder if depth < MAX_DEPTH => {
-                    (&mut below, MAX_FOLDERS, &mut files.left_out.folder)
-                }
-                EntryKind::Folder => {
-                    files.pass_over("too_deep", entry.path());
-                    continue;
-                }
-                EntryKind::Other(reason) => {
+            let (among, most, left_out) = match kind_of(&entry, &name, depth) {
+                Ok(EntryKind::Image) => (&mut paths, MAX_FILES, &mut files.left_out.file),
+                Ok(EntryKind::Folder) => (&mut below, MAX_FOLDERS, &mut files.left_out.folder),
+                Err(reason) => {
                     files.pass_over(reason, entry.path());
                     continue;
                 }
@@ -117,22 +111,22 @@ pub(crate) fn list(folder: &Path) -> Result<ImageFiles, Missing> {
 enum EntryKind {
     Image,
     Folder,
-    Other(&'static str),
 }
 
-/// The kind of an entry, which is not opened. A link to a file counts as a file; a link to a folder is passed over, since it could lead in a circle.
-fn kind_of(entry: &DirEntry, name: &str) -> EntryKind {
+/// The kind of an entry, which is not opened, or why it is passed over. A link to a file counts as a file; a link to a folder is passed over, since it could lead in a circle.
+fn kind_of(entry: &DirEntry, name: &str, depth: usize) -> Result<EntryKind, &'static str> {
     let kind = entry.file_type().and_then(|kind| match kind.is_symlink() {
         true => Ok((true, fs::metadata(entry.path())?.file_type())),
         false => Ok((false, kind)),
     });
     match kind {
-        Ok((false, kind)) if kind.is_dir() => EntryKind::Folder,
-        Ok((true, kind)) if kind.is_dir() => EntryKind::Other("link_to_folder"),
-        Ok((_, kind)) if kind.is_file() && is_image_name(name) => EntryKind::Image,
-        Ok((_, kind)) if kind.is_file() => EntryKind::Other("other_name"),
-        Ok(_) => EntryKind::Other("no_file"),
-        Err(_) => EntryKind::Other("dangling_link"),
+        Ok((false, kind)) if kind.is_dir() && depth < MAX_DEPTH => Ok(EntryKind::Folder),
+        Ok((false, kind)) if kind.is_dir() => Err("too_deep"),
+        Ok((true, kind)) if kind.is_dir() => Err("link_to_folder"),
+        Ok((_, kind)) if kind.is_file() && is_image_name(name) => Ok(EntryKind::Image),
+        Ok((_, kind)) if kind.is_file() => Err("other_name"),
+        Ok(_) => Err("no_file"),
+        Err(_) => Err("dangling_link"),
     }
 }
 
@@ -153,11 +147,10 @@ impl ImageFiles {
     }
 }
 
-/// Sends the view of an image file of the folder `root`, or counts the file's fault; false when the channel is closed.
-pub(crate) fn send_file(path: &Path, root: &Path, preprocessor: &Preprocessor, frames: &FrameSender) -> bool {
+/// Sends an image file of the folder `root`, or counts the file's fault; false once no agent takes frames.
+pub(crate) fn send_file(path: &Path, root: &Path, frames: &FrameSender) -> bool {
     let file = path.strip_prefix(root).unwrap_or(path).to_string_lossy();
-    let view = read(path).and_then(|bytes| preprocessor.image(&bytes, &frames.faults));
-    frames.send_file(path.display(), &file, view)
+    frames.send(path.display(), &file, read(path).map(SourceFrame::File))
 }
 
 /// The bytes of an image file.

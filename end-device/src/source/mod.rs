@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! Source (checked) --start--> RunningSource --capture--> frame of a sample
-//!                                          --next-----> frame that is a sample, snapshot, end
+//!    |                                     --next-----> frame that is a sample, snapshot, end
+//!    +-- of_one_camera: sources of several slots that open their camera once, each with its own region
 //! ```
 //!
 //! Faults of frames are counted by kind. For a sample with a faulty frame the device sends nothing, so its slot is missing. Frames
@@ -31,18 +32,15 @@ mod y4m;
 
 use std::fs::File;
 use std::io::{Cursor, Read};
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_inference::manifest::Preprocessing;
 use headwater_protocol::Slot;
-use headwater_samples::archive::BrokenFrame;
 use headwater_samples::image_codec::MAX_FILE_BYTES;
-use headwater_samples::roi::{Framing, Roi};
 
 pub use archive::Frames;
 pub(crate) use frame_channel::NamedView;
-#[cfg(feature = "http")]
-pub(crate) use http::Snapshot;
 pub(crate) use running::{RunningSource, SourceEvent};
 
 use crate::config::Capture;
@@ -53,7 +51,7 @@ use crate::settings::WITHOUT_HTTP;
 use crate::settings::{SourceSettings, SourceWord, StdinSettings};
 use camera_check::CameraCheck;
 use command::CommandSource;
-use frame_channel::FrameProducer;
+use frame_channel::SharedProducer;
 use preprocess::Preprocessor;
 use running::RunningKind;
 use stream::{FrameStream, OneStream};
@@ -64,15 +62,17 @@ pub struct Source {
     pub(crate) slot: Slot,
     /// Bytes of a view.
     pub(crate) view_bytes: usize,
+    /// Counts the faults of frames; the device counts all else in it.
+    pub(crate) report: SharedReport,
     max_age: Duration,
     kind: CheckedKind,
 }
 
 enum CheckedKind {
     Archive(Frames),
-    Producer(Box<dyn FrameProducer>),
+    Producer(Arc<SharedProducer>, Preprocessor),
     #[cfg(feature = "http")]
-    Http(Box<http::SnapshotClient>),
+    Http(Arc<http::SnapshotClient>, Preprocessor),
 }
 
 /// Largest file or body of one frame, in bytes; as of a data set.
@@ -100,37 +100,39 @@ impl Source {
         let framing = settings.framing(view, slot);
         let camera = is_camera.then(|| CameraCheck::of(settings, framing.fit)).flatten();
         let preprocessor = Preprocessor { camera, ..Preprocessor::new(view, framing) };
-        let view_bytes = preprocessor.shape.bytes();
-        let producer = |producer: Box<dyn FrameProducer>| CheckedKind::Producer(producer);
+        let (view_bytes, report) = (preprocessor.shape.bytes(), preprocessor.report.clone());
         // Time between two frames of a folder or a file.
         let mut period = Duration::from_millis(settings.folder.period_ms);
         // Checked settings have a path if the kind needs one.
         let path = settings.path.clone().unwrap_or_default();
-        let kind = match settings.kind {
-            SourceWord::Archive => CheckedKind::Archive(Frames::open(&path, slot, view, framing)?),
-            SourceWord::Folder => {
-                producer(Box::new(folder_player::FolderPlayer::open(path, &settings.folder, preprocessor)?))
-            }
-            SourceWord::Watch => {
-                producer(Box::new(folder_watcher::FolderWatcher::open(path, &settings.watch, preprocessor)?))
+        let producer = match settings.kind {
+            SourceWord::Archive => {
+                let kind = CheckedKind::Archive(Frames::open(&path, slot, view, framing)?);
+                return Ok(Self { slot, view_bytes, report, max_age: MAX_AGE, kind });
             }
             #[cfg(feature = "http")]
-            SourceWord::Http => CheckedKind::Http(Box::new(http::SnapshotClient::open(
-                &settings.http,
-                capture,
-                preprocessor,
-            )?)),
+            SourceWord::Http => {
+                let client = Arc::new(http::SnapshotClient::open(&settings.http, capture)?);
+                let kind = CheckedKind::Http(client, preprocessor);
+                return Ok(Self { slot, view_bytes, report, max_age: MAX_AGE, kind });
+            }
             #[cfg(not(feature = "http"))]
             SourceWord::Http => return Err(DeviceError::source_of_frames("http", WITHOUT_HTTP)),
+            SourceWord::Folder => {
+                SharedProducer::new(folder_player::FolderPlayer::open(path, &settings.folder, framing.roi)?)
+            }
+            SourceWord::Watch => {
+                SharedProducer::new(folder_watcher::FolderWatcher::open(path, &settings.watch)?)
+            }
             SourceWord::Stdin => {
-                let stream = FrameStream::new("standard input", settings.stdin, preprocessor)?;
-                producer(Box::new(OneStream { input: std::io::stdin(), stream }))
+                let stream = FrameStream::new("standard input", settings.stdin, framing.roi)?;
+                SharedProducer::new(OneStream { input: std::io::stdin(), stream })
             }
             SourceWord::Command => {
                 // Checked settings of the kind have a command.
                 let command = settings.command.run.clone().unwrap_or_default();
-                let stream = FrameStream::new("the command's output", settings.stdin, preprocessor)?;
-                producer(Box::new(CommandSource::new(command, settings.command.end, stream)))
+                let stream = FrameStream::new("the command's output", settings.stdin, framing.roi)?;
+                SharedProducer::new(CommandSource::new(command, settings.command.end, stream))
             }
             SourceWord::File => {
                 let name = path.display().to_string();
@@ -141,35 +143,55 @@ impl Source {
                 });
                 let file = opened.map_err(|error| DeviceError::source_of_frames(&name, error))?;
                 period = y4m::period_told(&start).unwrap_or(period);
-                let stream = FrameStream::new(name, settings.stdin, preprocessor)?.played(period);
-                producer(Box::new(OneStream { input: Cursor::new(start).chain(file), stream }))
+                let stream = FrameStream::new(name, settings.stdin, framing.roi)?.played(period);
+                SharedProducer::new(OneStream { input: Cursor::new(start).chain(file), stream })
             }
         };
-        Ok(Self { slot, view_bytes, max_age: settings.max_age(capture, period), kind })
+        let kind = CheckedKind::Producer(producer, preprocessor);
+        Ok(Self { slot, view_bytes, report, max_age: settings.max_age(capture, period), kind })
     }
 
-    /// Frames from any reader, in the formats of standard input. Without a region of interest that of training is taken.
+    /// Sources of several slots that see parts of one camera, which is opened once, with the last slot that starts: each frame gives a view
+    /// of every slot. The settings of the sources differ in region and fit alone. Frames of an archive are cut already, so that each slot
+    /// reads its own.
+    #[must_use]
+    pub fn of_one_camera(mut sources: Vec<Self>) -> Vec<Self> {
+        let count = sources.len();
+        let Some((first, others)) = sources.split_first_mut() else { return sources };
+        for other in others {
+            match (&first.kind, &mut other.kind) {
+                (CheckedKind::Producer(shared, _), CheckedKind::Producer(own, _)) => {
+                    shared.share(count);
+                    *own = Arc::clone(shared);
+                }
+                #[cfg(feature = "http")]
+                (CheckedKind::Http(shared, _), CheckedKind::Http(own, _)) => *own = Arc::clone(shared),
+                _ => {}
+            }
+        }
+        sources
+    }
+
+    /// Frames from any reader, in the formats of standard input, cut and fitted as in training.
     ///
     /// # Errors
     /// [`DeviceError::Unusable`] for raw frames without a size, and for a region of interest outside the frames.
     pub fn of_reader(
         input: impl Read + Send + 'static,
         frames: StdinSettings,
-        roi: Option<Roi>,
         slot: Slot,
         view: &Preprocessing,
     ) -> Result<Self, DeviceError> {
-        let trained = view.framing(slot);
-        let preprocessor = Preprocessor::new(view, Framing { roi: roi.or(trained.roi), ..trained });
-        let view_bytes = preprocessor.shape.bytes();
-        let stream = FrameStream::new("the stream", frames, preprocessor)?;
-        let kind = CheckedKind::Producer(Box::new(OneStream { input, stream }));
-        Ok(Self { slot, view_bytes, max_age: MAX_AGE, kind })
+        let preprocessor = Preprocessor::new(view, view.framing(slot));
+        let (view_bytes, report) = (preprocessor.shape.bytes(), preprocessor.report.clone());
+        let stream = FrameStream::new("the stream", frames, preprocessor.framing.roi)?;
+        let kind = CheckedKind::Producer(SharedProducer::new(OneStream { input, stream }), preprocessor);
+        Ok(Self { slot, view_bytes, report, max_age: MAX_AGE, kind })
     }
 
     /// True when frames come by themselves and not on request.
     pub fn has_own_timing(&self) -> bool {
-        matches!(self.kind, CheckedKind::Producer(_))
+        matches!(self.kind, CheckedKind::Producer(..))
     }
 
     /// True unless all frames are known when the source is opened.
@@ -177,41 +199,27 @@ impl Source {
         !matches!(self.kind, CheckedKind::Archive(_))
     }
 
-    /// At most five of the frames that are known to be broken, and the number of all of them. Only an archive knows them at the start.
-    pub(crate) fn broken(&self) -> (Vec<&BrokenFrame>, usize) {
-        match &self.kind {
-            CheckedKind::Archive(frames) => frames.broken(),
-            _ => (Vec::new(), 0),
-        }
-    }
-
     /// Starts the source; `names` says whether it names its frames. With [`Capture::Source`] each frame of a producer is a sample, else its
     /// newest frame answers a capture.
-    pub(crate) fn start(
-        self,
-        capture: Capture,
-        names: bool,
-        faults: SharedReport,
-    ) -> Result<RunningSource, DeviceError> {
-        let mut child = None;
+    pub(crate) fn start(self, capture: Capture, names: bool) -> Result<RunningSource, DeviceError> {
         let kind = match self.kind {
             CheckedKind::Archive(frames) => RunningKind::Archive(frames),
-            CheckedKind::Producer(producer) => {
-                child = producer.child();
-                let (frames, thread) = frame_channel::start(producer, capture, names, faults.clone())?;
-                RunningKind::Producer { frames, thread: Some(thread), max_age: self.max_age, faults }
+            CheckedKind::Producer(producer, slot) => {
+                let frames = producer.start(slot, capture, names)?;
+                RunningKind::Producer { frames, producer, max_age: self.max_age, report: self.report }
             }
             #[cfg(feature = "http")]
-            CheckedKind::Http(client) => RunningKind::Snapshots(Box::new(client.start(faults))),
+            CheckedKind::Http(client, slot) => RunningKind::Snapshots(Box::new(client.start(slot))),
         };
-        Ok(RunningSource { kind, is_over: false, names, child })
+        Ok(RunningSource { kind, is_over: false, names })
     }
 }
 
 impl From<Frames> for Source {
     fn from(frames: Frames) -> Self {
         let (slot, view_bytes) = (frames.slot, frames.archive.shape.bytes());
-        Self { slot, view_bytes, max_age: MAX_AGE, kind: CheckedKind::Archive(frames) }
+        let (report, kind) = (SharedReport::default(), CheckedKind::Archive(frames));
+        Self { slot, view_bytes, report, max_age: MAX_AGE, kind }
     }
 }
 

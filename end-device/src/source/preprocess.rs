@@ -1,11 +1,11 @@
-//! From the bytes of a frame to the view of the network, or to a fault.
+//! From the bytes of a frame to the views of its slots, or to faults.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use headwater_inference::manifest::Preprocessing;
 use headwater_protocol::Slot;
 use headwater_samples::image_codec::CodecError;
-use headwater_samples::roi::{self, Framing, RawFormat, RoiError};
+use headwater_samples::roi::{DecodedFrame, Framing, RawFormat, RoiError};
 use headwater_samples::{Shape, View};
 
 use super::camera_check::{CameraCheck, hash_of};
@@ -13,13 +13,21 @@ use super::faults::{FrameFault, Missing};
 use crate::report::SharedReport;
 use crate::settings::{SourceSettings, SourceWord};
 
-/// The shape of a view, and how a frame becomes the view.
+/// How a frame becomes the view of one slot, and where the faults of frames are counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Preprocessor {
     pub(crate) shape: Shape,
     pub(crate) framing: Framing,
     /// Check of a camera; `None` for a recording.
     pub(crate) camera: Option<CameraCheck>,
+    pub(crate) report: SharedReport,
+}
+
+/// A frame as a source gives it.
+pub(crate) enum SourceFrame {
+    /// An image file.
+    File(Vec<u8>),
+    Raw(Vec<u8>, RawFrames),
 }
 
 /// Format and size of raw frames.
@@ -54,65 +62,68 @@ impl SourceSettings {
     }
 }
 
+/// The view of each slot in a frame, which is decoded once.
+pub(crate) fn views<'a>(
+    frame: SourceFrame,
+    slots: impl Iterator<Item = &'a Preprocessor> + Clone,
+) -> Vec<Result<View, Missing>> {
+    let (SourceFrame::File(bytes) | SourceFrame::Raw(bytes, _)) = &frame;
+    let hash = if slots.clone().any(|slot| slot.camera.is_some()) { hash_of(bytes) } else { 0 };
+    // The hash is part of the check of a camera, not of the preparation.
+    let begun = Instant::now();
+    // The decoded frame borrows the file, so the file must outlive the match.
+    let file;
+    let (decoded, kind) = match frame {
+        SourceFrame::File(bytes) => {
+            file = bytes;
+            (DecodedFrame::of_file(&file).map_err(RoiError::from), image_kind(&file))
+        }
+        SourceFrame::Raw(pixels, raw) => (DecodedFrame::of_raw(pixels, raw.format, raw.size), raw.kind),
+    };
+    let decoded = decoded.map_err(|error| missing(&error));
+    if let Ok(frame) = &decoded {
+        slots.clone().for_each(|slot| slot.report.note_format(frame.size(), kind));
+    }
+    let decoding = begun.elapsed();
+    slots.map(|slot| slot.view(&decoded, hash, decoding)).collect()
+}
+
+/// The fault of a frame without a view.
+fn missing(error: &RoiError) -> Missing {
+    let fault = match error {
+        RoiError::Region(_) => FrameFault::ROI_OUTSIDE,
+        RoiError::Codec(CodecError::Cut { .. }) => FrameFault::CUT,
+        RoiError::Codec(CodecError::Oversize { .. }) => FrameFault::OVERSIZE,
+        _ => FrameFault::BROKEN,
+    };
+    (fault, error.to_string())
+}
+
 impl Preprocessor {
     pub(crate) fn new(view: &Preprocessing, framing: Framing) -> Self {
         let [channels, height, width] = [view.channels, view.height, view.width].map(|side| side as usize);
-        Self { shape: Shape { channels, height, width }, framing, camera: None }
+        let shape = Shape { channels, height, width };
+        Self { shape, framing, camera: None, report: SharedReport::default() }
     }
 
-    /// The view in an image file.
-    pub(crate) fn image(&self, bytes: &[u8], report: &SharedReport) -> Result<View, Missing> {
-        report.note_format(|| Some((roi::size(bytes).ok()?, image_kind(bytes))));
-        let view = timed(report, || roi::decode(bytes, self.shape, self.framing));
-        self.checked(view, self.hash_of(bytes), report)
-    }
-
-    /// The view in raw pixels.
-    pub(crate) fn raw(
+    /// The view in a frame whose bytes have this hash, unless the camera is frozen, dark or covered. `decoding` counts in the time that the
+    /// view takes.
+    fn view(
         &self,
-        pixels: Vec<u8>,
-        raw: RawFrames,
-        report: &SharedReport,
+        decoded: &Result<DecodedFrame<'_>, Missing>,
+        hash: u64,
+        decoding: Duration,
     ) -> Result<View, Missing> {
-        report.note_format(|| Some((raw.size, raw.kind)));
-        let hash = self.hash_of(&pixels);
-        let view = timed(report, || roi::from_raw(pixels, raw.format, raw.size, self.shape, self.framing));
-        self.checked(view, hash, report)
-    }
-
-    fn hash_of(&self, frame: &[u8]) -> u64 {
-        self.camera.as_ref().map_or(0, |_| hash_of(frame))
-    }
-
-    /// Names the fault of a frame without a view, and refuses the view of a camera that is frozen, dark or covered.
-    fn checked(
-        &self,
-        view: Result<View, RoiError>,
-        frame: u64,
-        report: &SharedReport,
-    ) -> Result<View, Missing> {
-        let view = view.map_err(|error| {
-            let fault = match &error {
-                RoiError::Region(_) => FrameFault::ROI_OUTSIDE,
-                RoiError::Codec(CodecError::Cut { .. }) => FrameFault::CUT,
-                RoiError::Codec(CodecError::Oversize { .. }) => FrameFault::OVERSIZE,
-                _ => FrameFault::BROKEN,
-            };
-            (fault, error.to_string())
-        })?;
+        let begun = Instant::now();
+        let view = decoded.as_ref().map_err(Clone::clone);
+        let view =
+            view.and_then(|frame| frame.view(self.shape, self.framing).map_err(|error| missing(&error)));
+        self.report.lock().preparation.add(decoding + begun.elapsed());
         match &self.camera {
-            Some(camera) => camera.pass(frame, view, report),
-            None => Ok(view),
+            Some(camera) => camera.pass(hash, view?, &self.report),
+            None => view,
         }
     }
-}
-
-/// Runs the preparation of a view, and counts its time.
-fn timed<T>(report: &SharedReport, prepare: impl FnOnce() -> T) -> T {
-    let begun = Instant::now();
-    let view = prepare();
-    report.lock().preparation.add(begun.elapsed());
-    view
 }
 
 /// Name of an image file's format.
@@ -128,7 +139,7 @@ fn image_kind(bytes: &[u8]) -> &'static str {
 mod tests {
     use headwater_inference::manifest::PixelScale;
     use headwater_samples::image_codec;
-    use headwater_samples::roi::Fit;
+    use headwater_samples::roi::{self, Fit};
 
     use super::*;
 
@@ -149,17 +160,18 @@ mod tests {
 
     #[test]
     fn a_device_without_settings_has_the_views_of_training_and_counts_their_time() {
-        let (view, report) = (halves(), SharedReport::default());
+        let view = halves();
         let frame = View::new(Shape::rgb(8, 20), (0..480_usize).map(|at| (at * 7 % 251) as u8).collect());
         let file = image_codec::png(&frame).unwrap();
-        for number in 0..2 {
-            let framing = watched().framing(&view, slot(number));
-            let found = Preprocessor::new(&view, framing).image(&file, &report).unwrap();
-            let roi = Some(view.regions[usize::from(number)]);
+        let slots = [0, 1].map(|number| Preprocessor::new(&view, watched().framing(&view, slot(number))));
+        let found = views(SourceFrame::File(file.clone()), slots.iter());
+        for (number, (slot, found)) in slots.iter().zip(found).enumerate() {
+            assert_eq!(slot.report.lock().preparation.count(), 1);
+            assert_eq!(slot.report.latest().format.as_deref(), Some("20x8 PNG"));
+            let roi = Some(view.regions[number]);
             let trained = Framing { roi, fit: Fit::Letterbox };
-            assert_eq!(found, roi::decode(&file, Shape::rgb(6, 6), trained).unwrap(), "slot {number}");
+            assert_eq!(found, Ok(roi::decode(&file, Shape::rgb(6, 6), trained).unwrap()), "slot {number}");
         }
-        assert_eq!(report.lock().preparation.count(), 2);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::future::pending;
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_protocol::{FrameName, SampleId};
@@ -11,10 +11,9 @@ use tokio::time::{sleep, timeout};
 
 use super::archive::Frames;
 use super::faults::FrameFault;
-use super::frame_channel::{FrameReceiver, NamedView, TimedFrame};
+use super::frame_channel::{FrameReceiver, NamedView, SharedProducer, TimedFrame};
 #[cfg(feature = "http")]
 use super::http::{Snapshot, SnapshotRequests};
-use super::running_child::RunningChild;
 use crate::report::SharedReport;
 
 /// Longest wait for the thread of a source that is ended.
@@ -29,17 +28,14 @@ pub(crate) struct RunningSource {
     pub(crate) is_over: bool,
     /// Whether frames are named.
     pub(crate) names: bool,
-    /// The command that gives the frames; it ends with this value.
-    pub(crate) child: Option<RunningChild>,
 }
 
 impl Drop for RunningSource {
     fn drop(&mut self) {
         if let RunningKind::Producer { frames: FrameReceiver::Each(each), .. } = &mut self.kind {
-            // The source's thread takes the command's status, so it must not wait for room.
+            // The end of the producer ends its command, whose status the source's thread takes: the thread must not wait for room.
             each.close();
         }
-        self.child.iter().for_each(RunningChild::close);
     }
 }
 
@@ -47,12 +43,7 @@ pub(crate) enum RunningKind {
     /// An archive, in which the sample id picks a frame.
     Archive(Frames),
     /// A producer on a separate thread.
-    Producer {
-        frames: FrameReceiver,
-        thread: Option<JoinHandle<bool>>,
-        max_age: Duration,
-        faults: SharedReport,
-    },
+    Producer { frames: FrameReceiver, producer: Arc<SharedProducer>, max_age: Duration, report: SharedReport },
     /// A camera that is asked for each frame.
     #[cfg(feature = "http")]
     Snapshots(Box<SnapshotRequests>),
@@ -60,23 +51,20 @@ pub(crate) enum RunningKind {
 
 /// Event of a source.
 pub(crate) enum SourceEvent {
-    /// A frame that is a sample.
-    OwnSample(NamedView),
-    /// The requested frame of a sample.
-    #[cfg(feature = "http")]
-    Snapshot(Snapshot),
+    /// A frame: the requested one of a sample with the time of its capture in microseconds, or one that is itself a sample.
+    Frame { capture: Option<(SampleId, u64)>, frame: NamedView },
     /// The source has ended; clean unless it broke off.
     Ended { is_clean: bool },
 }
 
 impl RunningSource {
     /// Ends the source, and waits for its thread, which may be stuck in a read of a pipe, at most [`THREAD_LIMIT`].
-    pub(crate) async fn end(mut self) {
-        let RunningKind::Producer { thread, .. } = &mut self.kind else { return };
-        let thread = thread.take();
+    pub(crate) async fn end(self) {
+        let RunningKind::Producer { producer, .. } = &self.kind else { return };
+        let thread = Arc::clone(&producer.thread);
         drop(self);
         let is_over = async {
-            while thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            while !thread.is_finished() {
                 sleep(THREAD_POLL).await;
             }
         };
@@ -96,12 +84,12 @@ impl RunningSource {
                 let name = self.names.then(|| frames.name(sample));
                 Some((frames.frame(sample), name))
             }
-            RunningKind::Producer { frames: FrameReceiver::Newest(newest), max_age, faults, .. }
+            RunningKind::Producer { frames: FrameReceiver::Newest(newest), max_age, report, .. }
                 if !self.is_over =>
             {
                 let newest = newest.borrow();
                 let Some(TimedFrame { view, came }) = &*newest else {
-                    faults.count_fault(FrameFault::NONE_YET, "a sample is due and no frame has come yet");
+                    report.count_fault(FrameFault::NONE_YET, "a sample is due and no frame has come yet");
                     return None;
                 };
                 let age = came.elapsed();
@@ -109,7 +97,7 @@ impl RunningSource {
                     let (age_ms, max_age_ms) = (age.as_millis(), max_age.as_millis());
                     let detail =
                         format_args!("the newest frame came {age_ms} ms ago, max_age_ms is {max_age_ms}");
-                    faults.count_fault(FrameFault::STALE, detail);
+                    report.count_fault(FrameFault::STALE, detail);
                     return None;
                 }
                 // The check of a frozen camera has counted its frame.
@@ -127,26 +115,25 @@ impl RunningSource {
 
     /// Waits for the next event. Cancelling the wait loses nothing.
     pub(crate) async fn next(&mut self) -> SourceEvent {
-        let thread = match &mut self.kind {
+        let producer = match &mut self.kind {
             RunningKind::Archive(_) => return pending().await,
-            RunningKind::Producer { frames: FrameReceiver::Each(each), thread, .. } => {
+            RunningKind::Producer { frames: FrameReceiver::Each(each), producer, .. } => {
                 match each.recv().await {
-                    Some(view) => return SourceEvent::OwnSample(view),
-                    None => thread,
+                    Some(frame) => return SourceEvent::Frame { capture: None, frame },
+                    None => producer,
                 }
             }
-            RunningKind::Producer { frames: FrameReceiver::Newest(newest), thread, .. } => {
+            RunningKind::Producer { frames: FrameReceiver::Newest(newest), producer, .. } => {
                 while newest.changed().await.is_ok() {}
-                thread
+                producer
             }
             #[cfg(feature = "http")]
             RunningKind::Snapshots(requests) => {
-                return SourceEvent::Snapshot(requests.next().await);
+                let Snapshot { capture, frame } = requests.next().await;
+                return SourceEvent::Frame { capture: Some(capture), frame };
             }
         };
         self.is_over = true;
-        // A source whose thread panicked has broken off.
-        let is_clean = thread.take().is_some_and(|thread| thread.join().unwrap_or(false));
-        SourceEvent::Ended { is_clean }
+        SourceEvent::Ended { is_clean: producer.thread.is_clean() }
     }
 }

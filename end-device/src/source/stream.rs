@@ -8,15 +8,14 @@
 //! | others | refused, unless the settings say what they are |
 
 use std::io::{BufReader, Cursor, ErrorKind, Read};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use headwater_samples::View;
-use headwater_samples::roi::RawFormat;
+use headwater_samples::roi::{RawFormat, Roi};
 
 use super::faults::{FrameFault, Missing};
-use super::frame_channel::{FrameProducer, FrameSender};
-use super::image_splitter::{ImageSplitter, StreamPart};
-use super::preprocess::{Preprocessor, RawFrames};
+use super::frame_channel::{FrameProducer, FrameSender, Pace};
+use super::image_splitter::ImageSplitter;
+use super::preprocess::{RawFrames, SourceFrame};
 use super::raw_frame::{NextFrame, StreamFault, read_block};
 use super::y4m::{self, Y4m};
 use super::{MAX_FRAME_BYTES, pnm};
@@ -37,25 +36,15 @@ enum Told {
     Files,
 }
 
-impl Told {
-    fn by(start: &[u8]) -> Option<Self> {
-        match start {
-            start if start.starts_with(y4m::START) => Some(Self::Y4m),
-            [b'P', b'5' | b'6', b'#' | b' ' | b'\t' | b'\n' | b'\r', ..] => Some(Self::Pnm),
-            [0xff, 0xd8, 0xff, ..] | [0x89, b'P', b'N', b'G', ..] | [b'R', b'I', b'F', b'F', ..] => {
-                Some(Self::Files)
-            }
-            _ => None,
+/// Format that these first bytes tell, and its name for people.
+fn told(start: &[u8]) -> Option<(Told, &'static str)> {
+    match start {
+        start if start.starts_with(y4m::START) => Some((Told::Y4m, "y4m")),
+        [b'P', b'5' | b'6', b'#' | b' ' | b'\t' | b'\n' | b'\r', ..] => Some((Told::Pnm, "PPM or PGM")),
+        [0xff, 0xd8, 0xff, ..] | [0x89, b'P', b'N', b'G', ..] | [b'R', b'I', b'F', b'F', ..] => {
+            Some((Told::Files, "JPEG, PNG or WebP"))
         }
-    }
-
-    /// Name for people.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Y4m => "y4m",
-            Self::Pnm => "PPM or PGM",
-            Self::Files => "JPEG, PNG or WebP",
-        }
+        _ => None,
     }
 }
 
@@ -68,7 +57,6 @@ pub(crate) struct FrameStream {
     raw: Option<RawFrames>,
     /// Time between two frames of a recording; `None`: frames are taken as they come.
     period: Option<Duration>,
-    preprocessor: Preprocessor,
 }
 
 impl FrameStream {
@@ -76,27 +64,19 @@ impl FrameStream {
     pub(crate) fn new(
         name: impl Into<String>,
         settings: StdinSettings,
-        preprocessor: Preprocessor,
+        roi: Option<Roi>,
     ) -> Result<Self, DeviceError> {
         let name = name.into();
-        let format = match (settings.format, settings.size) {
-            (StdinFormat::Rgb24, _) | (StdinFormat::Auto, Some(_)) => Some(RawFormat::Rgb24),
-            (StdinFormat::Gray, _) => Some(RawFormat::Gray),
-            (StdinFormat::Auto, None) | (StdinFormat::Mjpeg, _) => None,
-        };
-        let raw = match (format, settings.size) {
-            (None, _) => None,
-            (Some(format), Some(size)) => Some(RawFrames { format, size, kind: "raw pixels" }),
-            (Some(_), None) => {
-                let reason = format!("raw pixels do not tell their size; {CARRY_SIZE}");
-                return Err(DeviceError::source_of_frames(name, reason));
-            }
-        };
-        if let Some((raw, roi)) = raw.zip(preprocessor.framing.roi) {
+        if let Some(misfit) = settings.misfit() {
+            return Err(DeviceError::source_of_frames(name, misfit));
+        }
+        let format = if settings.format == StdinFormat::Gray { RawFormat::Gray } else { RawFormat::Rgb24 };
+        let raw = settings.size.map(|size| RawFrames { format, size, kind: "raw pixels" });
+        if let Some((raw, roi)) = raw.zip(roi) {
             let within = roi.within(raw.size[0], raw.size[1]);
             within.map_err(|error| DeviceError::source_of_frames(&name, error))?;
         }
-        Ok(Self { name, format: settings.format, raw, period: None, preprocessor })
+        Ok(Self { name, format: settings.format, raw, period: None })
     }
 
     /// The stream of a recording, which is played with this time between two frames.
@@ -119,27 +99,26 @@ impl FrameStream {
             let read = input.by_ref().take(START_BYTES as u64).read_to_end(&mut start);
             read.map_err(|error| error.to_string())?;
         }
-        let told = Told::by(&start);
+        let told = told(&start);
         let mut input = Cursor::new(start.clone()).chain(input);
         if let Some(raw) = self.raw {
-            if let Some(told) = told {
+            if let Some((_, name)) = told {
                 return Err(format!(
-                    "expected raw pixels, as source.stdin.size is set, found {}: leave the size out; for raw pixels that \
-                     begin like this set source.stdin.format = \"rgb24\"",
-                    told.name()
+                    "expected raw pixels, as source.stdin.size is set, found {name}: leave the size out; for raw pixels that \
+                     begin like this set source.stdin.format = \"rgb24\""
                 ));
             }
             let bytes = raw.format.bytes(raw.size[0], raw.size[1]);
             let next = || -> NextFrame { Ok(read_block(&mut input, bytes)?.map(|pixels| (pixels, raw))) };
-            return self.send_raw(next, player);
+            return player.send_raw(next);
         }
         let mut input = BufReader::with_capacity(BUFFER_BYTES, input);
         match told {
-            _ if self.format == StdinFormat::Mjpeg => self.send_files(input, player),
-            Some(Told::Files) => self.send_files(input, player),
-            Some(Told::Pnm) => self.send_raw(|| pnm::next(&mut input), player),
-            Some(Told::Y4m) => match Y4m::open(&mut input) {
-                Ok(video) => self.send_raw(|| video.next(&mut input), player),
+            _ if self.format == StdinFormat::Mjpeg => player.send_files(input),
+            Some((Told::Files, _)) => player.send_files(input),
+            Some((Told::Pnm, _)) => player.send_raw(|| pnm::next(&mut input)),
+            Some((Told::Y4m, _)) => match Y4m::open(&mut input) {
+                Ok(video) => player.send_raw(|| video.next(&mut input)),
                 Err(fault) => player.stop(fault),
             },
             None if start.is_empty() => Ok(()),
@@ -153,25 +132,37 @@ impl FrameStream {
             }
         }
     }
+}
 
-    fn send_raw(&self, mut next: impl FnMut() -> NextFrame, mut player: Player<'_>) -> Result<(), String> {
+/// Sends frames as they come, or those of a recording at its pace.
+struct Player<'a> {
+    name: &'a str,
+    frames: &'a FrameSender,
+    /// `None` for frames that are sent as they come.
+    pace: Option<Pace>,
+}
+
+impl<'a> Player<'a> {
+    fn new(stream: &'a FrameStream, frames: &'a FrameSender) -> Self {
+        Self { name: &stream.name, frames, pace: stream.period.map(Pace::new) }
+    }
+
+    fn send_raw(mut self, mut next: impl FnMut() -> NextFrame) -> Result<(), String> {
         loop {
-            let view = match next() {
+            let frame = match next() {
+                Ok(Some((pixels, raw))) => SourceFrame::Raw(pixels, raw),
                 Ok(None) => return Ok(()),
-                Ok(Some((pixels, raw))) => self.preprocessor.raw(pixels, raw, &player.frames.faults),
-                Err(fault) => return player.stop(fault),
+                Err(fault) => return self.stop(fault),
             };
-            if !player.send(view) {
+            if !self.send(Ok(frame)) {
                 return Ok(());
             }
         }
     }
 
-    fn send_files(&self, mut input: impl Read, mut player: Player<'_>) -> Result<(), String> {
+    fn send_files(mut self, mut input: impl Read) -> Result<(), String> {
         let mut images = ImageSplitter::new(MAX_FRAME_BYTES);
         let mut buffer = vec![0; BUFFER_BYTES];
-        let frames = player.frames;
-        let view = |part: StreamPart| part.and_then(|file| self.preprocessor.image(&file, &frames.faults));
         loop {
             let read = match input.read(&mut buffer) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -179,32 +170,17 @@ impl FrameStream {
             };
             let mut bytes = &buffer[..read];
             while let Some(part) = images.next_part(&mut bytes) {
-                if !player.send(view(part)) {
+                if !self.send(part.map(SourceFrame::File)) {
                     return Ok(());
                 }
             }
             if read == 0 {
                 if let Some(part) = images.unfinished() {
-                    player.send(view(part));
+                    self.send(part.map(SourceFrame::File));
                 }
                 return Ok(());
             }
         }
-    }
-}
-
-/// Sends frames as they come, or those of a recording at its pace.
-struct Player<'a> {
-    name: &'a str,
-    frames: &'a FrameSender,
-    /// When the next frame is due, and the time from one frame to the next; `None` for frames that are sent as they come.
-    pace: Option<(Instant, Duration)>,
-}
-
-impl<'a> Player<'a> {
-    fn new(stream: &'a FrameStream, frames: &'a FrameSender) -> Self {
-        let pace = stream.period.map(|period| (Instant::now(), period));
-        Self { name: &stream.name, frames, pace }
     }
 
     /// Counts the frame that a cut stream breaks off; refuses an unusable one.
@@ -218,15 +194,10 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Sends a view, or counts why a frame gives none; false when the channel is closed.
-    fn send(&mut self, view: Result<View, Missing>) -> bool {
-        if let Some((due, period)) = &mut self.pace {
-            if !self.frames.sleep_until(*due) {
-                return false;
-            }
-            *due = (*due + *period).max(Instant::now());
-        }
-        self.frames.send(self.name, view)
+    /// Sends a frame, or counts a missing one; false once no agent takes frames.
+    fn send(&mut self, frame: Result<SourceFrame, Missing>) -> bool {
+        let frames = self.frames;
+        self.pace.as_mut().is_none_or(|pace| pace.wait(frames)) && frames.send(self.name, "", frame)
     }
 }
 

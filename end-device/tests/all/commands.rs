@@ -9,10 +9,10 @@ use headwater_end_device::{
 };
 use tokio::time::timeout;
 
-use crate::sources::{
+use crate::support::PATIENCE;
+use crate::support::source::{
     ended, faults, leader_of, open, pipe, png, ppm, preprocessing, receives_summaries, slot, source, started,
 };
-use crate::support::PATIENCE;
 
 /// A command of a shell in `dir`, where `frames` is a file of two PPM frames.
 fn command(dir: &Path, line: &str, end: CommandEnd) -> Source {
@@ -162,7 +162,7 @@ async fn a_size_with_a_stream_that_carries_its_own_is_refused_by_name() {
         let _leader = leader_of(&group).await;
         let frames = StdinSettings { format: StdinFormat::Auto, size: Some([8, 8]) };
         let source =
-            Source::of_reader(std::io::Cursor::new(stream), frames, None, slot(), &preprocessing()).unwrap();
+            Source::of_reader(std::io::Cursor::new(stream), frames, slot(), &preprocessing()).unwrap();
         let mut device = started(&group, Capture::Source, source).await;
         assert_eq!(ended(&mut device).await, Ended::SourceBroke, "{name}");
         let waits = device.health().status()["source"]["waits"].to_string();

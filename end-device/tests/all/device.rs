@@ -6,7 +6,7 @@ use crate::support::{
     self, Leader, NOT_IN_VIEW, SAMPLES, broker, bundle, config, deciding_bundle, expected, frames,
     leader_and_device, refusal, scores_bytes, sent_of, set_capture, started, until,
 };
-use headwater_end_device::{Capture, Device, DeviceError, EngineChoice, Frames, OnBrokenFrame};
+use headwater_end_device::{Capture, Device, DeviceError, EngineChoice, Frames};
 use headwater_inference::bundle::Bundle;
 use headwater_inference::policy::{Policy, PolicyChanges};
 use headwater_link::QoS;
@@ -347,7 +347,7 @@ async fn a_policy_of_the_device_decides_where_the_bundle_s_would_not() {
 }
 
 #[tokio::test]
-async fn a_broken_frame_is_skipped_or_fatal_as_configured() {
+async fn a_broken_frame_is_counted_and_not_answered() {
     let dir = tempfile::tempdir().unwrap();
     let labels = serde_json::json!({
         "format": 1, "slots": 3, "view": [3, 8, 8], "labels": ["a"], "classes": [0, 0]
@@ -356,15 +356,9 @@ async fn a_broken_frame_is_skipped_or_fatal_as_configured() {
     std::fs::create_dir(dir.path().join("00000")).unwrap();
     std::fs::write(dir.path().join("00000/cam0.png"), b"no picture").unwrap();
     let view = support::network().manifest().preprocessing;
-    let open = || Frames::open(dir.path(), Slot::new(0).unwrap(), &view, Framing::default()).unwrap();
-
-    let mut fatal = config("broken", 0);
-    fatal.settings.on_broken_frame = OnBrokenFrame::Fatal;
-    let error = refusal(fatal, bundle(), open()).await.to_string();
-    assert!(error.contains("00000/cam0.png"), "{error}");
-
+    let frames = Frames::open(dir.path(), Slot::new(0).unwrap(), &view, Framing::default()).unwrap();
     let mut leader = Leader::of("broken").await;
-    let device = Device::start(config("broken", 0), bundle(), open()).await.unwrap();
+    let device = Device::start(config("broken", 0), bundle(), frames).await.unwrap();
     device.connected().await;
     leader.triggers(0);
     leader.triggers(1);

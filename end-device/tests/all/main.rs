@@ -3,8 +3,12 @@
 mod batches;
 mod commands;
 mod device;
+#[cfg(feature = "http")]
+mod http;
 mod pipes;
 mod process;
+mod regions;
 mod sources;
 mod spool;
+mod streams;
 mod support;

@@ -277,7 +277,7 @@ async fn frames_that_are_samples_are_spooled_on_disk_before_there_is_a_broker() 
     let raw = StdinSettings { format: StdinFormat::Rgb24, size: Some([8, 8]) };
     let input = std::io::Cursor::new(vec![9; 3 * 8 * 8 * 3]);
     let slot = Slot::new(0).unwrap();
-    let pipe = Source::of_reader(input, raw, None, slot, &bundle.manifest().preprocessing).unwrap();
+    let pipe = Source::of_reader(input, raw, slot, &bundle.manifest().preprocessing).unwrap();
     let mut device = Device::start(setup.config.clone(), Arc::clone(&bundle), pipe).await.unwrap();
     assert_eq!(timeout(PATIENCE, device.ended()).await.unwrap(), Ended::Source);
     let report = device.shutdown().await;

@@ -14,6 +14,7 @@ use headwater_link::{
 use headwater_transport::{Endpoint, held_port};
 use support::{MAX_WAIT, broker, connected, next, next_message, reader, until_connected};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 #[tokio::test]
@@ -73,119 +74,53 @@ async fn a_link_connects_to_a_broker_that_starts_later() {
     assert_eq!(link.counts().refused_not_connected, 1);
 }
 
-#[tokio::test]
-async fn a_refusal_of_the_broker_is_named_with_what_to_do() {
-    // Return codes of MQTT 5: bad user name or password, not authorized, server busy, banned.
-    for (code, is_refusal, expected) in [
-        (0x86, true, "bad user name or password"),
-        (0x87, true, "not authorized"),
-        (0x89, false, "busy"),
-        (0x8a, true, "banned"),
-    ] {
-        let address = broker_that_refuses(code).await;
-        let (link, _incoming) = Link::start(LinkConfig::new(address, "refused")).expect("valid settings");
-        let mut failures = link.failures();
-        let failure = timeout(MAX_WAIT, failures.wait_for(Option::is_some)).await.expect("in time");
-        let failure = failure.expect("the link lives").clone().expect("a failure");
-        assert_eq!(failure.is_refusal(), is_refusal, "{failure}");
-        assert!(failure.to_string().contains(expected), "{failure}");
-    }
+/// A listener on a free port, and its address.
+async fn listening() -> (TcpListener, Endpoint) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    (listener, Endpoint::mqtt("127.0.0.1", port).expect("a valid address"))
 }
 
-/// A broker that answers every CONNECT with this return code.
-async fn broker_that_refuses(code: u8) -> Endpoint {
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
-    let port = listener.local_addr().expect("bound").port();
-    tokio::spawn(async move {
-        while let Ok((mut client, _)) = listener.accept().await {
-            let mut connect = [0; 256];
-            let _ = client.read(&mut connect).await;
-            // CONNACK, three bytes: no session, the code, no properties.
-            let _ = client.write_all(&[0x20, 3, 0, code, 0]).await;
-        }
-    });
-    Endpoint::mqtt("127.0.0.1", port).expect("a valid address")
+/// The first failure of a link.
+async fn first_failure(link: &Link) -> ConnectFailure {
+    let mut failures = link.failures();
+    let failure = timeout(MAX_WAIT, failures.wait_for(Option::is_some)).await.expect("in time");
+    failure.expect("the link lives").clone().expect("a failure")
 }
 
 #[tokio::test]
-async fn a_port_that_does_not_speak_mqtt_is_said_as_what_it_is() {
-    for (behaviour, words) in [
-        (Behaviour::Closes, ["closed the connection at the first bytes", "mqtts://"]),
-        (Behaviour::IsSilent, ["accepts connections and does not answer MQTT", "another port"]),
-    ] {
-        let mut config = LinkConfig::new(port_without_mqtt(behaviour).await, "lost");
-        config.connect_timeout_ms = 300;
-        let (link, _incoming) = Link::start(config).expect("valid settings");
-        let mut failures = link.failures();
-        let failure = timeout(MAX_WAIT, failures.wait_for(Option::is_some)).await.expect("in time");
-        let failure = failure.expect("the link lives").clone().expect("a failure");
-        for word in words {
-            assert!(failure.to_string().contains(word), "{word} in {failure}");
-        }
-        assert!(!failure.is_refusal() && !failure.is_absence(), "{failure}");
+async fn a_port_that_is_silent_is_said_as_what_it_is() {
+    // The system opens connections though nobody accepts them.
+    let (_listener, address) = listening().await;
+    let mut config = LinkConfig::new(address, "lost");
+    config.connect_timeout_ms = 300;
+    let (link, _incoming) = Link::start(config).expect("valid settings");
+    let failure = first_failure(&link).await;
+    for word in ["accepts connections and does not answer MQTT", "another port"] {
+        assert!(failure.to_string().contains(word), "{word} in {failure}");
     }
-}
-
-/// Behaviour of a port that is no MQTT broker.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Behaviour {
-    Closes,
-    IsSilent,
-}
-
-async fn port_without_mqtt(behaviour: Behaviour) -> Endpoint {
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
-    let port = listener.local_addr().expect("bound").port();
-    tokio::spawn(async move {
-        let mut silent = Vec::new();
-        while let Ok((client, _)) = listener.accept().await {
-            if behaviour == Behaviour::IsSilent {
-                silent.push(client);
-            }
-        }
-    });
-    Endpoint::mqtt("127.0.0.1", port).expect("a valid address")
+    assert!(!failure.is_refusal() && !failure.is_absence(), "{failure}");
 }
 
 #[tokio::test]
 async fn a_message_that_the_broker_refuses_comes_back_with_its_topic() {
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
-    let port = listener.local_addr().expect("bound").port();
-    let broker = tokio::spawn(async move {
-        let (mut client, _) = listener.accept().await.expect("a client");
-        read_packet(&mut client).await;
-        client.write_all(&[0x20, 3, 0, 0, 0]).await.expect("open");
-        // Return codes of PUBACK: not authorized, quota exceeded, success.
-        for code in [0x87, 0x97, 0] {
-            let publish = read_packet(&mut client).await;
-            let topic_bytes = usize::from(publish[1]);
-            let id = &publish[2 + topic_bytes..4 + topic_bytes];
-            client.write_all(&[0x40, 4, id[0], id[1], code, 0]).await.expect("open");
-        }
-        client
-    });
-    let address = Endpoint::mqtt("127.0.0.1", port).expect("a valid address");
-    let mut config = LinkConfig::new(address, "forbidden");
-    config.retained.push(RetainedMessage::new("forbidden/birth", "up"));
-    let (link, mut incoming) = connected(config).await;
-    let refused = |topic: &str, reason| Incoming::Refused { topic: topic.into(), reason };
-    assert_eq!(next(&mut incoming).await, refused("forbidden/birth", PublishRefusal::NotAuthorized));
-    link.publish("forbidden/x", "x", QoS::AtLeastOnce, false).expect("connected");
     let quota = PublishRefusal::Other("a quota is used up (QuotaExceeded, 0x97)".into());
-    assert_eq!(next(&mut incoming).await, refused("forbidden/x", quota));
-    link.publish("forbidden/y", "y", QoS::AtLeastOnce, false).expect("connected");
-    drop(broker.await.expect("no panic"));
-    assert!(matches!(next(&mut incoming).await, Incoming::Disconnected { .. }), "the third one was taken");
-    assert_eq!(link.counts().refused_by_broker, 2);
-}
-
-/// The next packet of less than 128 bytes, without its first two.
-async fn read_packet(client: &mut tokio::net::TcpStream) -> Vec<u8> {
-    let mut header = [0; 2];
-    client.read_exact(&mut header).await.expect("a packet");
-    let mut packet = vec![0; usize::from(header[1])];
-    client.read_exact(&mut packet).await.expect("a whole packet");
-    packet
+    for (code, reason) in [(0x87, PublishRefusal::NotAuthorized), (0x97, quota)] {
+        let mut config = LinkConfig::new(broker_that_answers(PUBACK, code).await, "forbidden");
+        config.retained.push(RetainedMessage::new("forbidden/birth", "up"));
+        let (link, mut incoming) = connected(config).await;
+        let refused = |topic: &str| Incoming::Refused { topic: topic.into(), reason: reason.clone() };
+        assert_eq!(next(&mut incoming).await, refused("forbidden/birth"));
+        link.publish("forbidden/x", "x", QoS::AtLeastOnce, false).expect("connected");
+        assert_eq!(next(&mut incoming).await, refused("forbidden/x"));
+        assert_eq!(link.counts().refused_by_broker, 2);
+    }
+    let (link, mut incoming) =
+        connected(LinkConfig::new(broker_that_answers(PUBACK, 0).await, "allowed")).await;
+    let mut answer = link.publish_acknowledged("allowed/x", "x", false).expect("connected");
+    assert_eq!(timeout(MAX_WAIT, answer.wait()).await.expect("in time"), Delivery::Acknowledged);
+    assert!(incoming.try_recv().is_err(), "an acknowledged message is no refusal");
+    assert_eq!(link.counts().refused_by_broker, 0);
 }
 
 #[tokio::test]
@@ -341,21 +276,11 @@ async fn request_and_response_at_qos_1_do_not_stall() {
 
 #[tokio::test]
 async fn a_client_id_that_another_process_took_over_is_named() {
-    // A broker that sends two packets: CONNACK, then DISCONNECT with the reason 0x8E (session taken over), as MQTT 5 asks.
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
-    let port = listener.local_addr().expect("bound").port();
-    let broker = tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.expect("a client");
-        stream.read_u8().await.expect("a CONNECT packet");
-        stream.write_all(&[0x20, 3, 0, 0, 0, 0xe0, 2, 0x8e, 0]).await.expect("open");
-        // The client closes the connection.
-        while stream.read_u8().await.is_ok() {}
-    });
-    let address = Endpoint::mqtt("127.0.0.1", port).expect("a valid address");
+    // CONNACK, then DISCONNECT with the reason 0x8E (session taken over), as MQTT 5 asks.
+    let address = port_that_says(&[0x20, 3, 0, 0, 0, 0xe0, 2, 0x8e, 0]).await;
     let (_link, mut incoming) = connected(LinkConfig::new(address, "twice")).await;
     let Incoming::Disconnected { reason, .. } = next(&mut incoming).await else { panic!("expected an end") };
     assert!(reason.contains("same client id") && reason.contains("of its own"), "{reason}");
-    broker.await.expect("no panic");
 }
 
 #[tokio::test]
@@ -421,8 +346,7 @@ const DISCONNECT: u8 = 0xe0;
 
 /// A broker that accepts everybody and everything, except by this packet with this reason code. A DISCONNECT answers a PUBLISH at `QoS` 1.
 async fn broker_that_answers(with: u8, code: u8) -> Endpoint {
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
-    let port = listener.local_addr().expect("bound").port();
+    let (listener, address) = listening().await;
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
             while let Some((kind, body)) = next_packet(&mut client).await {
@@ -447,11 +371,11 @@ async fn broker_that_answers(with: u8, code: u8) -> Endpoint {
             }
         }
     });
-    Endpoint::mqtt("127.0.0.1", port).expect("a valid address")
+    address
 }
 
 /// First byte and body of the next packet.
-async fn next_packet(client: &mut tokio::net::TcpStream) -> Option<(u8, Vec<u8>)> {
+async fn next_packet(client: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     let kind = client.read_u8().await.ok()?;
     let (mut length, mut shift) = (0, 0);
     loop {
@@ -491,9 +415,7 @@ async fn whatever_code_refuses_a_message_it_is_named_and_the_connection_stays() 
 async fn failure_at(address: Endpoint) -> ConnectFailure {
     let config = LinkConfig::new(address, "refused").subscribe("a/+", QoS::AtMostOnce);
     let (link, _incoming) = Link::start(config).expect("settings");
-    let mut failures = link.failures();
-    let failure = timeout(MAX_WAIT, failures.wait_for(Option::is_some)).await.expect("in time");
-    failure.expect("the link lives").clone().expect("a failure")
+    first_failure(&link).await
 }
 
 #[tokio::test]
@@ -525,10 +447,8 @@ async fn a_disconnect_is_the_failure_that_is_shown_and_says_whether_a_message_is
     ] {
         let address = broker_that_answers(DISCONNECT, code).await;
         let (link, mut incoming) = connected(LinkConfig::new(address, "ended")).await;
-        let mut failures = link.failures();
         link.publish("a", "x", QoS::AtLeastOnce, false).expect("connected");
-        let shown = timeout(MAX_WAIT, failures.wait_for(Option::is_some)).await.expect("in time");
-        let shown = shown.expect("the link lives").clone().expect("a failure").to_string();
+        let shown = first_failure(&link).await.to_string();
         assert!(shown.contains(word), "{word} in {shown}");
         let ended = next(&mut incoming).await;
         assert_eq!(ended, Incoming::Disconnected { reason: shown, by_message: blames_message });
@@ -537,8 +457,7 @@ async fn a_disconnect_is_the_failure_that_is_shown_and_says_whether_a_message_is
 
 /// A port that answers every connection with these bytes and closes it.
 async fn port_that_says(bytes: &'static [u8]) -> Endpoint {
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
-    let port = listener.local_addr().expect("bound").port();
+    let (listener, address) = listening().await;
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
             let mut read = [0; 512];
@@ -546,7 +465,7 @@ async fn port_that_says(bytes: &'static [u8]) -> Endpoint {
             let _ = client.write_all(bytes).await;
         }
     });
-    Endpoint::mqtt("127.0.0.1", port).expect("a valid address")
+    address
 }
 
 #[tokio::test]
@@ -554,6 +473,7 @@ async fn what_answers_in_place_of_a_broker_for_mqtt_5_is_named() {
     for (bytes, words) in [
         (&b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n"[..], ["web server", "broker's port"]),
         (b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", ["SSH server", "broker's port"]),
+        (b"", ["closed the connection at the first bytes", "mqtts://"]),
         (&[0x20, 2, 0, 1], ["does not speak MQTT 5", "Mosquitto"]),
         (&[0x15, 3, 3, 0, 2, 2, 40], ["expects TLS", "mqtts://"]),
         (&[0x20, 3, 0, 0x93, 0], ["0x93", "log may say more"]),
@@ -587,9 +507,7 @@ async fn a_broker_whose_limits_do_not_fit_is_named_and_not_taken() {
             has_wildcards: true,
         };
         let (link, mut incoming) = Link::start(config).expect("settings");
-        let mut failures = link.failures();
-        let failure = timeout(MAX_WAIT, failures.wait_for(Option::is_some)).await.expect("in time");
-        let failure = failure.expect("the link lives").clone().expect("a failure");
+        let failure = first_failure(&link).await;
         assert!(failure.to_string().contains(word) && failure.is_refusal(), "{failure}");
         assert!(incoming.try_recv().is_err() && !link.is_connected());
     }

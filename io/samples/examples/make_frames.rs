@@ -1,25 +1,27 @@
 //! Makes the shipped frames:
-//! `cargo run --release -p headwater-samples --example make_frames -- --data-dir DIR --count 300 --out FILE`
+//! `cargo run --release -p headwater-samples --example make_frames -- DIR FILE`
 //!
 //! `DIR` contains the four Fashion-MNIST files.
 
 use std::error::Error;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use headwater_samples::archive::{ArchiveWriter, FrameFormat, Labels};
 use headwater_samples::fashion_6cam::{Camera, Fashion6Cam, LABELS, SEED, SHAPE, SLOTS};
 use headwater_samples::{DataSet, Part, image_codec};
 
-const USAGE: &str = "usage: make_frames --data-dir DIR --count N --out FILE";
+/// Number of samples.
+const COUNT: usize = 300;
 
 fn main() -> ExitCode {
-    let Some(arguments) = Arguments::parse(std::env::args().skip(1)) else {
-        eprintln!("{USAGE}");
+    let words: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let [data_dir, out] = words.as_slice() else {
+        eprintln!("usage: make_frames DIR FILE");
         return ExitCode::from(2);
     };
-    match make(&arguments) {
+    match make(data_dir, out) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("make_frames: {error}");
@@ -28,36 +30,13 @@ fn main() -> ExitCode {
     }
 }
 
-struct Arguments {
-    data_dir: PathBuf,
-    count: usize,
-    out: PathBuf,
-}
-
-impl Arguments {
-    fn parse(mut words: impl Iterator<Item = String>) -> Option<Self> {
-        let (mut data_dir, mut count, mut out) = (None, None, None);
-        while let (Some(flag), value) = (words.next(), words.next()) {
-            let value = value?;
-            match flag.as_str() {
-                "--data-dir" => data_dir = Some(value.into()),
-                "--count" => count = Some(value.parse().ok()?),
-                "--out" => out = Some(value.into()),
-                _ => return None,
-            }
-        }
-        Some(Self { data_dir: data_dir?, count: count?, out: out? })
-    }
-}
-
 /// Writes the first test samples. The frames are lossless WebP or PNG, whichever is shorter in total.
-fn make(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let fashion = Fashion6Cam::open(&arguments.data_dir)?;
+fn make(data_dir: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
+    let fashion = Fashion6Cam::open(data_dir)?;
     for (slot, camera) in Camera::all().iter().enumerate() {
         println!("camera {slot}: {camera:.3?}");
     }
-    let count = arguments.count.min(fashion.len(Part::Test));
-    let samples: Vec<_> = (0..count).map(|index| fashion.sample(Part::Test, index)).collect();
+    let samples: Vec<_> = (0..COUNT).map(|index| fashion.sample(Part::Test, index)).collect();
     let (mut frames, mut webp_bytes, mut png_bytes) = (0, 0, 0);
     for view in samples.iter().flat_map(|sample| &sample.views).flatten() {
         frames += 1;
@@ -74,10 +53,10 @@ fn make(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         writer.push(sample)?;
     }
     let archive = writer.finish(Vec::new())?;
-    fs::write(&arguments.out, &archive)?;
-    let (out, archive_bytes) = (arguments.out.display(), archive.len());
+    fs::write(out, &archive)?;
+    let (out, archive_bytes) = (out.display(), archive.len());
     println!(
-        "{out}: {count} samples, {frames} frames as {format:?}, {archive_bytes} bytes; frames alone: \
+        "{out}: {COUNT} samples, {frames} frames as {format:?}, {archive_bytes} bytes; frames alone: \
          {webp_bytes} bytes as WebP, {png_bytes} as PNG"
     );
     Ok(())

@@ -37,29 +37,29 @@ pub fn open(name: &str, dir: &Path, options: OpenOptions<'_>) -> Result<Box<dyn 
         let names = CATALOGUE.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
         return Err(Mismatch::new(format!("one of {names}"), format!("`{name}`")).options("data set"));
     };
-    if options.split.is_some() && info.parts == PartsOrigin::Fixed {
-        let mismatch = Mismatch::new("no split", "one; the data set has parts of its own");
-        return Err(mismatch.options(format!("data set {name}")));
-    }
+    let refused = |expected: &str, found: String| {
+        Err(Mismatch::new(expected, found).options(format!("data set {name}")))
+    };
     if info.parts == PartsOrigin::Fixed {
+        if options.split.is_some() {
+            return refused("no split", "one; the data set has parts of its own".to_owned());
+        }
         options.framings.check_default(name)?;
     }
     let regions = options.framings.regions.len();
     if let Some(slots) = options.slots.filter(|slots| regions > 0 && regions != *slots) {
-        let expected = format!("a region for each of {slots} slots");
-        let mismatch = Mismatch::new(expected, format!("{regions} regions"));
-        return Err(mismatch.options(format!("data set {name}")));
+        return refused(&format!("a region for each of {slots} slots"), format!("{regions} regions"));
     }
-    if let Some(fold) = options.fold.filter(|fold| *fold >= info.folds) {
-        let expected = match info.folds {
+    let folds = if info.parts == PartsOrigin::Files { options.folds.unwrap_or(0) } else { info.folds };
+    if let Some(fold) = options.fold.filter(|fold| *fold >= folds) {
+        let expected = match folds {
             0 => "no fold".to_owned(),
             folds => format!("a fold from 0 to {}", folds - 1),
         };
-        return Err(Mismatch::new(expected, fold.to_string()).options(format!("data set {name}")));
+        return refused(&expected, fold.to_string());
     }
     if let Some(seed) = options.view_seed.filter(|_| !info.has_view_seed) {
-        let mismatch = Mismatch::new("no seed of views", format!("{seed}; its views are photographs"));
-        return Err(mismatch.options(format!("data set {name}")));
+        return refused("no seed of views", format!("{seed}; its views are photographs"));
     }
     (info.open)(dir, options).map_err(|error| DataError::DataSet { name: info.name, source: Box::new(error) })
 }
@@ -168,16 +168,7 @@ mod tests {
         let told = |member: &str| {
             let dir = tempfile::tempdir().unwrap();
             let file = dir.path().join("data.tar.gz");
-            let gzip = flate2::write::GzEncoder::new(
-                std::fs::File::create(&file).unwrap(),
-                flate2::Compression::fast(),
-            );
-            let mut archive = tar::Builder::new(gzip);
-            let mut header = tar::Header::new_gnu();
-            header.set_size(1);
-            header.set_cksum();
-            archive.append_data(&mut header, member, &b"x"[..]).unwrap();
-            archive.into_inner().unwrap().finish().unwrap();
+            std::fs::write(&file, crate::testing::packed(&[(member, b"x")])).unwrap();
             detect(&file).map_err(|error| error.to_string())
         };
         assert_eq!(told("./labels.csv"), Ok("table"));
@@ -199,6 +190,9 @@ mod tests {
         for info in CATALOGUE {
             let fold = OpenOptions { fold: Some(info.folds), ..OpenOptions::default() };
             assert!(error(fold, info.name).contains(&format!("found {}", info.folds)), "{}", info.name);
+            let drawn = OpenOptions { fold: Some(90), folds: Some(90), ..fold };
+            let expected = if info.parts == PartsOrigin::Files { "a fold from 0 to 89" } else { "fold" };
+            assert!(error(drawn, info.name).contains(expected), "{}", info.name);
             let seed = OpenOptions { view_seed: Some(3), ..OpenOptions::default() };
             assert_eq!(error(seed, info.name).contains("expected no seed of views"), !info.has_view_seed);
         }

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use crate::data_set::{DataSetInfo, PartsOrigin};
 use crate::error::Mismatch;
-use crate::in_memory::{InMemory, InMemoryPart};
+use crate::in_memory::{InMemory, InMemoryPart, StoredViews};
 use crate::{DataError, Shape, files};
 
 /// Declaration of CIFAR-10.
@@ -49,13 +49,15 @@ const MAX_NAMES_BYTES: u64 = 4096;
 fn open(dir: &Path) -> Result<InMemory, DataError> {
     let labels = names(dir)?;
     let [mut train, mut test] = [(); 2].map(|()| InMemoryPart::default());
+    let mut pixels = Vec::with_capacity((TRAIN_FILES + 1) * RECORDS * SHAPE.bytes());
     for file in 1..=TRAIN_FILES {
-        read(dir, &format!("data_batch_{file}.bin"), &mut train)?;
+        read(dir, &format!("data_batch_{file}.bin"), &mut train, &mut pixels)?;
     }
-    read(dir, "test_batch.bin", &mut test)?;
+    read(dir, "test_batch.bin", &mut test, &mut pixels)?;
     let validation = train.split_off(TRAIN_FILES * RECORDS - VALIDATION_COUNT);
     let calibration = train.split_off(TRAIN_FILES * RECORDS - 2 * VALIDATION_COUNT);
-    Ok(InMemory::new(labels, 1, SHAPE, [train, validation, test]).with_calibration(calibration))
+    let views = StoredViews::Memory(pixels);
+    Ok(InMemory::new(labels, 1, SHAPE, [train, validation, test], views).with_calibration(calibration))
 }
 
 fn names(dir: &Path) -> Result<Vec<String>, DataError> {
@@ -71,8 +73,8 @@ fn names(dir: &Path) -> Result<Vec<String>, DataError> {
     Ok(names)
 }
 
-/// Adds the records of a file to a part.
-fn read(dir: &Path, name: &str, part: &mut InMemoryPart) -> Result<(), DataError> {
+/// Adds the records of a file to a part, and their pixels to those of all parts.
+fn read(dir: &Path, name: &str, part: &mut InMemoryPart, all: &mut Vec<u8>) -> Result<(), DataError> {
     let path = files::find(dir, &["", ".gz", ".bz2"].map(|ending| format!("{name}{ending}")), FILES)?;
     let expected = RECORDS * RECORD_BYTES;
     let mut records = Vec::with_capacity(expected);
@@ -93,7 +95,8 @@ fn read(dir: &Path, name: &str, part: &mut InMemoryPart) -> Result<(), DataError
             let at = format!("{}: record {index}", path.display());
             return Err(Mismatch::new("a label from 0 to 9", label.to_string()).wrong_file(at));
         }
-        part.push(u16::from(label), SHAPE, [Some(pixels)]);
+        part.push(u16::from(label), [Some(all.len() / SHAPE.bytes())]);
+        all.extend_from_slice(pixels);
     }
     Ok(())
 }
@@ -123,11 +126,7 @@ mod tests {
             };
             let (end, bytes) = match file % 3 {
                 0 => ("", records),
-                1 => {
-                    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-                    gz.write_all(&records).unwrap();
-                    (".gz", gz.finish().unwrap())
-                }
+                1 => (".gz", crate::testing::gzip(&records)),
                 _ => {
                     let mut bz = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
                     bz.write_all(&records).unwrap();

@@ -1,6 +1,6 @@
 //! Interface of every data set, and the declaration by which the catalogue lists it.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::path::Path;
 
 use crate::error::Mismatch;
@@ -99,7 +99,7 @@ pub trait DataSet: Send + Sync {
 }
 
 /// Options for opening a data set.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct OpenOptions<'a> {
     /// Shape of the views; the data's own when `None`. Data sets of a fixed shape ignore it.
     pub shape: Option<Shape>,
@@ -113,8 +113,10 @@ pub struct OpenOptions<'a> {
     pub omissions: Omissions,
     /// Rule that splits data into train, validation and test; [`Split::default`] when `None`. Data that is already split refuses a rule.
     pub split: Option<Split>,
-    /// Number of the fold, from 0, in a data set with folds ([`DataSetInfo::folds`]); the usual parts when `None`.
+    /// Number of the fold, from 0; the usual parts when `None`. A data set has [`DataSetInfo::folds`], data without parts as many as are drawn.
     pub fold: Option<usize>,
+    /// Number of folds that are drawn for data without parts, at least 3; data sets with folds of their own ignore it.
+    pub folds: Option<usize>,
     /// Seed of simulated views ([`DataSetInfo::has_view_seed`]): the same cameras see the same samples, with other random presence,
     /// occlusion and noise. The seed of the data set itself when `None`.
     pub view_seed: Option<u64>,
@@ -177,13 +179,6 @@ pub enum PreparationEvent<'a> {
     },
     /// A file of views was made, is damaged, or is made by another command; a sentence that names the file.
     Line(&'a str),
-}
-
-impl fmt::Debug for Preparation<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { folder, memory_bytes, threads, .. } = self;
-        write!(f, "Preparation {{ {folder:?}, {memory_bytes} bytes, {threads} threads }}")
-    }
 }
 
 impl Preparation<'_> {

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use crate::data_set::{DataSetInfo, PartsOrigin};
 use crate::error::Mismatch;
-use crate::in_memory::{InMemory, InMemoryPart};
+use crate::in_memory::{InMemory, InMemoryPart, StoredViews};
 use crate::{DataError, Shape, idx};
 
 /// Declaration of ETH-80.
@@ -97,18 +97,15 @@ fn open(dir: &Path, cameras: usize, fold: Option<usize>) -> Result<InMemory, Dat
 
     let mut parts = [(); 3].map(|()| InMemoryPart::default());
     let (distance, parts_of_objects) = (RING_VIEWS / cameras, parts_of_objects(fold));
-    for (object, views) in views.chunks_exact(VIEWS * SHAPE.bytes()).enumerate() {
-        let part = parts_of_objects[object % OBJECTS_PER_CLASS];
+    for (object, class) in classes.into_iter().enumerate() {
+        let part = &mut parts[parts_of_objects[object % OBJECTS_PER_CLASS]];
         for step in 0..distance {
-            let view = |camera: usize| {
-                let photograph = RING_START + step + camera * distance;
-                Some(&views[photograph * SHAPE.bytes()..][..SHAPE.bytes()])
-            };
-            let labels = (u16::from(classes[object]), object as u32);
-            parts[part].push_of_group(labels, SHAPE, (0..cameras).map(view));
+            let view = |camera: usize| Some(object * VIEWS + RING_START + step + camera * distance);
+            part.push(u16::from(class), (0..cameras).map(view));
+            part.groups.push(object as u32);
         }
     }
-    Ok(InMemory::new(LABELS, cameras, SHAPE, parts))
+    Ok(InMemory::new(LABELS, cameras, SHAPE, parts, StoredViews::Memory(views)))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
+use std::str::FromStr;
 
 /// Endings of image files, in lower case. The content decides about other files.
 const IMAGE_ENDINGS: [&str; 7] = ["png", "jpg", "jpeg", "jpe", "jfif", "jif", "webp"];
@@ -59,6 +60,17 @@ pub(crate) fn ending(path: &str) -> String {
         Some((_, ending)) if is_ending(ending) => format!(".{}", ending.to_ascii_lowercase()),
         _ => "without an ending".into(),
     }
+}
+
+/// Number that a name has in digits alone.
+pub(crate) fn number<N: FromStr>(digits: &str) -> Option<N> {
+    // Parsing would take a sign too.
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// Number of the camera in a name `camN`.
+pub(crate) fn camera(name: &str) -> Option<usize> {
+    number(name.strip_prefix("cam")?)
 }
 
 fn file_of(path: &str) -> &str {

@@ -16,7 +16,7 @@ use crate::file_names::{ending, is_hidden, is_image_name, one_form, text_of};
 use crate::left_out::LeftOut;
 use crate::tar_gz::{self, GZIP_MAGIC, Member};
 
-/// Longest table or raw tensor of a data set in files, in bytes.
+/// Longest table, or file that a table names, in bytes.
 pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Longest inflated archive, in bytes.
 const MAX_TOTAL_BYTES: u64 = 16 << 30;

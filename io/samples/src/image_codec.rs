@@ -10,6 +10,7 @@
 //! | has more than [`MAX_PIXELS`], or needs too much memory | [`CodecError::Oversize`], before memory is taken |
 //! | is no image, or is damaged otherwise | [`CodecError::Decode`] |
 
+use std::borrow::Cow;
 use std::io::Cursor;
 
 use image::codecs::jpeg::JpegEncoder;
@@ -22,7 +23,7 @@ use image::{
 };
 
 use crate::image_structure::{Coding, Structure};
-use crate::jpeg::{self, Fault};
+use crate::jpeg::{self, Fault, Markers};
 use crate::{Shape, View};
 
 /// Longest file of a frame, in bytes.
@@ -89,6 +90,13 @@ pub(crate) struct Frame<'a> {
     structure: Structure,
 }
 
+/// The pixels of a frame in the size of the file.
+pub(crate) enum Whole<'a> {
+    Decoded(DynamicImage),
+    /// A JPEG of so many pixels that it is decoded at a scale that depends on the view.
+    TooLarge(&'a Markers),
+}
+
 /// Left, top, width and height, in pixels.
 pub(crate) type Rectangle = [u32; 4];
 
@@ -134,7 +142,28 @@ impl<'a> Frame<'a> {
         let channels = if image.color().has_color() { 3 } else { 1 };
         let own_channels = channels + usize::from(is_transparent(&image));
         let own = Shape { channels: own_channels, height: height as usize, width: width as usize };
-        Ok((fitted(image, cut_out, shape.unwrap_or(kept(channels)), orientation), own))
+        Ok((fitted(Cow::Owned(image), cut_out, shape.unwrap_or(kept(channels)), orientation), own))
+    }
+
+    /// How the stored image is turned upright.
+    pub(crate) fn orientation(&self) -> Orientation {
+        self.structure.orientation
+    }
+
+    /// Decodes the whole frame as it is stored, unless it is too large for that.
+    pub(crate) fn whole(&self) -> Result<Whole<'_>, CodecError> {
+        let image = match &self.structure.coding {
+            Coding::Other { end, .. } => decode_other(&self.file[..*end])?,
+            Coding::Jpeg(markers)
+                if jpeg::decoded_bytes(markers, 8) > MAX_FULL_BYTES && jpeg::is_reducible(markers) =>
+            {
+                return Ok(Whole::TooLarge(markers));
+            }
+            Coding::Jpeg(markers) => {
+                jpeg::decode(self.file, markers).map_err(|fault| error_of(fault, self.file))?
+            }
+        };
+        self.of_size(image).map(Whole::Decoded)
     }
 
     /// Decodes the frame, at a reduced scale where it is large. Returns also the region in it.
@@ -143,17 +172,11 @@ impl<'a> Frame<'a> {
         region: Rectangle,
         shape: Option<Shape>,
     ) -> Result<(DynamicImage, Rectangle), CodecError> {
-        let markers = match &self.structure.coding {
-            Coding::Jpeg(markers) => markers,
-            Coding::Other { end, .. } => {
-                return Ok((self.of_size(decode_other(&self.file[..*end])?)?, region));
-            }
+        let markers = match self.whole()? {
+            Whole::Decoded(image) => return Ok((image, region)),
+            Whole::TooLarge(markers) => markers,
         };
         let fits = |eighths: u32| jpeg::decoded_bytes(markers, eighths as usize) <= MAX_FULL_BYTES;
-        if fits(8) || !jpeg::is_reducible(markers) {
-            let image = jpeg::decode(self.file, markers).map_err(|fault| error_of(fault, self.file))?;
-            return Ok((self.of_size(image)?, region));
-        }
         let [left, top, width, height] = region;
         let shape = shape.map_or([width, height], |shape| [shape.width as u32, shape.height as u32]);
         let is_enough = |eighths: u32| {
@@ -208,13 +231,13 @@ fn error_of(fault: Fault, file: &[u8]) -> CodecError {
 }
 
 /// Whether rows of the stored image are columns of the upright one.
-const fn is_transposed(orientation: Orientation) -> bool {
+pub(crate) const fn is_transposed(orientation: Orientation) -> bool {
     use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
     matches!(orientation, Rotate90 | Rotate90FlipH | Rotate270 | Rotate270FlipH)
 }
 
 /// A region of the upright frame as a region of the stored one, whose size is given.
-fn stored(region: Rectangle, [width, height]: [u32; 2], orientation: Orientation) -> Rectangle {
+pub(crate) fn stored(region: Rectangle, [width, height]: [u32; 2], orientation: Orientation) -> Rectangle {
     use Orientation::{FlipHorizontal, FlipVertical, Rotate90, Rotate180, Rotate270, Rotate270FlipH};
     let [left, top, wide, high] = match region {
         [left, top, wide, high] if is_transposed(orientation) => [top, left, high, wide],
@@ -279,7 +302,12 @@ pub fn webp_len(view: &View, quality: u8) -> Result<usize, CodecError> {
 }
 
 /// Cuts a region out of an image, resizes it to a checked `shape`, and turns it upright.
-pub(crate) fn fitted(image: DynamicImage, region: Rectangle, shape: Shape, orientation: Orientation) -> View {
+pub(crate) fn fitted(
+    image: Cow<'_, DynamicImage>,
+    region: Rectangle,
+    shape: Shape,
+    orientation: Orientation,
+) -> View {
     let [left, top, width, height] = region;
     let (mut wide, mut high) = (shape.width as u32, shape.height as u32);
     if is_transposed(orientation) {
@@ -290,14 +318,18 @@ pub(crate) fn fitted(image: DynamicImage, region: Rectangle, shape: Shape, orien
     let cut_out = if filter_bytes.max(image.as_bytes().len() as u64) > MAX_FULL_BYTES {
         // The sums of this filter have 32 bits, so it goes down to some pixels first.
         let (wide, high) = (wide.max(SAFE_SIDE_PX).min(width), high.max(SAFE_SIDE_PX).min(height));
-        imageops::thumbnail(&*image.view(left, top, width, height), wide, high).into()
+        Cow::Owned(DynamicImage::from(imageops::thumbnail(
+            &*image.view(left, top, width, height),
+            wide,
+            high,
+        )))
     } else if region == [0, 0, image.width(), image.height()] {
         image
     } else {
-        image.crop_imm(left, top, width, height)
+        Cow::Owned(image.crop_imm(left, top, width, height))
     };
     let mut image = if (cut_out.width(), cut_out.height()) == (wide, high) {
-        cut_out
+        cut_out.into_owned()
     } else {
         cut_out.resize_exact(wide, high, FilterType::Triangle)
     };

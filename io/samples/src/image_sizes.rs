@@ -68,30 +68,27 @@ pub fn image_sizes(path: &Path, progress: &mut dyn FnMut(usize)) -> Result<Optio
 mod tests {
     use super::*;
     use crate::image_codec::png;
-    use crate::{Shape, View};
+    use crate::{Shape, View, testing};
 
     #[test]
     fn sizes_are_those_of_the_files_or_of_the_only_archive_and_damaged_files_have_none() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, height: usize, width: usize| {
             let view = View::new(Shape { channels: 1, height, width }, vec![7; height * width]);
-            std::fs::create_dir_all(folder.path().join("a")).unwrap();
-            std::fs::write(folder.path().join("a").join(name), png(&view).unwrap()).unwrap();
+            testing::write(folder.path(), name, &png(&view).unwrap());
         };
         assert_eq!(image_sizes(folder.path(), &mut |_| {}).unwrap(), None);
-        write("1.png", 4, 9);
-        write("2.png", 6, 8);
-        write("3.png", 5, 20);
+        write("a/1.png", 4, 9);
+        write("a/2.png", 6, 8);
+        write("a/3.png", 5, 20);
         std::fs::write(folder.path().join("a/4.png"), b"\x89PNG\r\n\x1a\n").unwrap();
         let mut counted = 0;
         let found = image_sizes(folder.path(), &mut |count| counted = count).unwrap();
         let expected = ImageSizes { images: 3, median: [5, 9], smallest: [4, 8], largest: [6, 20] };
         assert_eq!((found, counted), (Some(expected), 3));
         let beside = tempfile::tempdir().unwrap();
-        let archive = std::fs::File::create(beside.path().join("images.tar.gz")).unwrap();
-        let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(archive, flate2::Compression::fast()));
-        tar.append_dir_all(".", folder.path()).unwrap();
-        tar.into_inner().unwrap().finish().unwrap();
+        let images = testing::packed_folder(folder.path());
+        std::fs::write(beside.path().join("images.tar.gz"), images).unwrap();
         assert_eq!(image_sizes(beside.path(), &mut |_| {}).unwrap(), Some(expected));
     }
 

@@ -12,16 +12,12 @@ use crate::{Part, Shape};
 pub(crate) struct InMemoryPart {
     /// Class of each sample.
     classes: Vec<u16>,
-    /// `[samples, slots]`: whether the slot sees the sample.
-    in_view: Vec<bool>,
-    /// `[samples, slots, view]`: pixels, zeros where the slot does not see the sample. Empty if the views are in [`InMemory::stored`].
-    pixels: Vec<u8>,
-    /// `[samples, slots]`: number of each view in [`InMemory::stored`]; 0 where the slot does not see the sample.
-    stored: Vec<u32>,
+    /// `[samples, slots]`: number of each view in [`InMemory::views`]; `None` where the slot does not see the sample.
+    views: Vec<Option<u32>>,
     /// Number of each sample's group; empty if samples are independent.
-    groups: Vec<u32>,
+    pub(crate) groups: Vec<u32>,
     /// `[samples, slots]`: file of each view; empty if views have no files of their own.
-    files: Vec<Option<String>>,
+    pub(crate) files: Vec<Option<String>>,
 }
 
 /// Decoded views by number, in memory or in a file.
@@ -40,8 +36,8 @@ pub struct InMemory {
     shape: Shape,
     /// In the order of [`Part::ALL`].
     parts: [InMemoryPart; Part::ALL.len()],
-    /// The views of all parts; `None` if each part has its own.
-    stored: Option<StoredViews>,
+    /// The views of all parts.
+    views: StoredViews,
     /// Whether the groups are the frames of one recording.
     pub(crate) is_recording: bool,
     /// Why the calibration part allows no promise; `None` if it allows one.
@@ -51,9 +47,10 @@ pub struct InMemory {
 }
 
 impl InMemoryPart {
-    /// Samples that a single slot sees.
-    pub(crate) fn single_slot(classes: Vec<u16>, pixels: Vec<u8>) -> Self {
-        Self { in_view: vec![true; classes.len()], classes, pixels, ..Self::default() }
+    /// Samples that a single slot sees, whose views are numbered from `first` on.
+    pub(crate) fn single_slot(classes: Vec<u16>, first: usize) -> Self {
+        let views = (first..).take(classes.len()).map(|view| Some(view as u32)).collect();
+        Self { classes, views, ..Self::default() }
     }
 
     /// Number of samples.
@@ -61,29 +58,9 @@ impl InMemoryPart {
         self.classes.len()
     }
 
-    /// Adds a sample; `views` has one entry per slot.
-    pub(crate) fn push<'a>(
-        &mut self,
-        class: u16,
-        shape: Shape,
-        views: impl IntoIterator<Item = Option<&'a [u8]>>,
-    ) {
-        for view in views {
-            let end = self.pixels.len() + shape.bytes();
-            self.pixels.extend_from_slice(view.unwrap_or_default());
-            self.in_view.push(view.is_some());
-            debug_assert!(view.is_none() || self.pixels.len() == end);
-            self.pixels.resize(end, 0);
-        }
-        self.classes.push(class);
-    }
-
-    /// Adds a sample whose views are stored under these numbers; one entry per slot.
-    pub(crate) fn push_stored(&mut self, class: u16, views: impl IntoIterator<Item = Option<usize>>) {
-        for view in views {
-            self.in_view.push(view.is_some());
-            self.stored.push(view.unwrap_or_default() as u32);
-        }
+    /// Adds a sample with the numbers of its views, one entry per slot.
+    pub(crate) fn push(&mut self, class: u16, views: impl IntoIterator<Item = Option<usize>>) {
+        self.views.extend(views.into_iter().map(|view| view.map(|view| view as u32)));
         self.classes.push(class);
     }
 
@@ -100,32 +77,11 @@ impl InMemoryPart {
         self.groups = names.iter().filter_map(number).collect();
     }
 
-    /// Adds a sample of a group.
-    pub(crate) fn push_of_group<'a>(
-        &mut self,
-        (class, group): (u16, u32),
-        shape: Shape,
-        views: impl IntoIterator<Item = Option<&'a [u8]>>,
-    ) {
-        self.push(class, shape, views);
-        self.groups.push(group);
-    }
-
-    /// Names the files of the sample that was added last, one entry per slot. Either all samples of a part get names, or none.
-    pub(crate) fn push_files(&mut self, files: impl IntoIterator<Item = Option<String>>) {
-        self.files.extend(files);
-    }
-
     /// Cuts off the samples from `at` on, as a part of their own. Only for independent samples without files: groups and names get lost.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
-        let samples = self.len().max(1);
-        let (views, pixels) = (self.in_view.len() / samples, self.pixels.len() / samples);
-        Self {
-            classes: self.classes.split_off(at),
-            in_view: self.in_view.split_off(at * views),
-            pixels: self.pixels.split_off(at * pixels),
-            ..Self::default()
-        }
+        let slots = self.views.len() / self.len().max(1);
+        let (classes, views) = (self.classes.split_off(at), self.views.split_off(at * slots));
+        Self { classes, views, ..Self::default() }
     }
 }
 
@@ -146,20 +102,18 @@ impl InMemory {
         slots: usize,
         shape: Shape,
         [train, validation, test]: [InMemoryPart; Part::REQUIRED.len()],
+        views: StoredViews,
     ) -> Self {
         let parts = [train, validation, test, InMemoryPart::default()];
         for part in &parts {
-            let views = part.len() * slots;
-            let pixels = if part.stored.is_empty() { views * shape.bytes() } else { 0 };
-            assert_eq!((part.in_view.len(), part.pixels.len()), (views, pixels));
+            assert_eq!(part.views.len(), part.len() * slots);
         }
-        let labels = labels.into_iter().map(Into::into).collect();
         Self {
-            labels,
+            labels: labels.into_iter().map(Into::into).collect(),
             slots,
             shape,
             parts,
-            stored: None,
+            views,
             is_recording: false,
             promise_obstacle: None,
             notes: Vec::new(),
@@ -172,17 +126,17 @@ impl InMemory {
         self
     }
 
-    /// Takes the views of all parts from here.
-    pub(crate) fn with_stored(self, views: StoredViews) -> Self {
-        Self { stored: Some(views), ..self }
+    /// Pixels of a view in memory; `None` when the slot does not see the sample, or the views are in a file.
+    pub(crate) fn view(&self, part: Part, index: usize, slot: usize) -> Option<&[u8]> {
+        let StoredViews::Memory(all) = &self.views else { return None };
+        let bytes = self.shape.bytes();
+        Some(&all[self.number(part, index, slot)? * bytes..][..bytes])
     }
 
-    /// Pixels of a view that its part has; `None` when the slot does not see the sample.
-    pub(crate) fn view(&self, part: Part, index: usize, slot: usize) -> Option<&[u8]> {
+    /// Number of a view; `None` when the slot does not see the sample.
+    fn number(&self, part: Part, index: usize, slot: usize) -> Option<usize> {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
-        let part = &self.parts[part as usize];
-        let (view, bytes) = (index * self.slots + slot, self.shape.bytes());
-        part.in_view[view].then(|| &part.pixels[view * bytes..][..bytes])
+        self.parts[part as usize].views[index * self.slots + slot].map(|view| view as usize)
     }
 }
 
@@ -224,29 +178,18 @@ impl DataSet for InMemory {
     }
 
     fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {
-        let Some(stored) = &self.stored else {
-            let view = self.view(part, index, slot);
-            if let Some(view) = view {
-                pixels.copy_from_slice(view);
-            }
-            return view.is_some();
-        };
-        let is_view = slot < self.slots && pixels.len() == self.shape.bytes();
-        assert!(is_view, "slot {slot} of {}, {} bytes for {}", self.slots, pixels.len(), self.shape);
-        let (part, view) = (&self.parts[part as usize], index * self.slots + slot);
-        if part.in_view[view] {
-            stored.read(part.stored[view] as usize, pixels);
-        }
-        part.in_view[view]
+        assert_eq!(pixels.len(), self.shape.bytes(), "bytes for a view of {}", self.shape);
+        let Some(view) = self.number(part, index, slot) else { return false };
+        self.views.read(view, pixels);
+        true
     }
 
     fn kept_in_view(&self, part: Part, index: usize, slot: usize) -> Option<bool> {
-        assert!(slot < self.slots, "slot {slot} of {}", self.slots);
-        Some(self.parts[part as usize].in_view[index * self.slots + slot])
+        Some(self.number(part, index, slot).is_some())
     }
 
     fn fault(&self) -> Option<String> {
-        match self.stored.as_ref()? {
+        match &self.views {
             StoredViews::Memory(_) => None,
             StoredViews::File(file) => file.fault().map(str::to_owned),
         }
@@ -272,13 +215,14 @@ mod tests {
 
     #[test]
     fn a_part_is_cut_between_two_samples() {
-        let shape = Shape::rgb(1, 1);
         let mut part = InMemoryPart::default();
         for class in 0..5 {
-            part.push(class, shape, [Some(&[class as u8; 3][..]), None]);
+            part.push(class, [Some(usize::from(class)), None]);
         }
         let second = part.split_off(3);
-        let data = InMemory::new(["a"], 2, shape, [part, second, InMemoryPart::default()]);
+        let parts = [part, second, InMemoryPart::default()];
+        let views = StoredViews::Memory((0..5).flat_map(|fill| [fill; 3]).collect());
+        let data = InMemory::new(["a"], 2, Shape::rgb(1, 1), parts, views);
         assert_eq!(Part::ALL.map(|part| data.len(part)), [3, 2, 0, 0]);
         assert_eq!(data.label(Part::Validation, 0), 3);
         assert_eq!(data.view(Part::Validation, 1, 0), Some(&[4; 3][..]));

@@ -43,6 +43,8 @@ pub mod roi;
 pub mod split;
 mod table;
 mod tar_gz;
+#[cfg(test)]
+mod testing;
 mod view;
 mod view_file;
 

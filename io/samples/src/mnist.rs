@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::data_set::{DataSetInfo, PartsOrigin};
 use crate::error::Mismatch;
-use crate::in_memory::{InMemory, InMemoryPart};
+use crate::in_memory::{InMemory, InMemoryPart, StoredViews};
 use crate::{DataError, Shape, idx};
 
 /// Declaration of MNIST.
@@ -66,6 +66,12 @@ const TEST_FILE_COUNT: usize = 10_000;
 /// Samples at the end of the train files that form the validation part; as many before them form the calibration part.
 const VALIDATION_COUNT: usize = 5_000;
 
+/// Images, one after another, with their classes.
+pub(crate) struct Images {
+    pub(crate) classes: Vec<u16>,
+    pub(crate) pixels: Vec<u8>,
+}
+
 /// Opens MNIST: handwritten digits.
 ///
 /// # Errors
@@ -92,26 +98,29 @@ fn open(dir: &Path, labels: [&str; CLASSES]) -> Result<InMemory, DataError> {
 /// and the samples before these the calibration part; the sizes come in the order calibration, validation.
 pub(crate) fn single_slot(
     labels: [&str; CLASSES],
-    mut train: InMemoryPart,
+    train: Images,
     [calibration, validation]: [usize; 2],
-    test: InMemoryPart,
+    test: Images,
 ) -> InMemory {
+    let views = StoredViews::Memory([train.pixels, test.pixels].concat());
+    let test = InMemoryPart::single_slot(test.classes, train.classes.len());
+    let mut train = InMemoryPart::single_slot(train.classes, 0);
     let validation = train.split_off(train.len() - validation);
     let calibration = train.split_off(train.len() - calibration);
-    InMemory::new(labels, 1, SHAPE, [train, validation, test]).with_calibration(calibration)
+    InMemory::new(labels, 1, SHAPE, [train, validation, test], views).with_calibration(calibration)
 }
 
 /// Reads `{name}-images-idx3-ubyte` and `{name}-labels-idx1-ubyte`, plain or `.gz`.
-fn read(dir: &Path, name: &str, count: usize) -> Result<InMemoryPart, DataError> {
+fn read(dir: &Path, name: &str, count: usize) -> Result<Images, DataError> {
     let find = |kind: &str| idx::find(dir, &format!("{name}-{kind}"), FILES);
-    let images = idx::read(&find("images-idx3-ubyte")?, &[count, IMAGE_SIDE, IMAGE_SIDE])?;
+    let pixels = idx::read(&find("images-idx3-ubyte")?, &[count, IMAGE_SIDE, IMAGE_SIDE])?;
     let path = find("labels-idx1-ubyte")?;
     let labels = idx::read(&path, &[count])?;
     if let Some(index) = labels.iter().position(|&label| usize::from(label) >= CLASSES) {
         let found = format!("{} at index {index}", labels[index]);
         return Err(Mismatch::new("labels 0 to 9", found).wrong_file(path.display()));
     }
-    Ok(InMemoryPart::single_slot(labels.into_iter().map(u16::from).collect(), images))
+    Ok(Images { classes: labels.into_iter().map(u16::from).collect(), pixels })
 }
 
 #[cfg(test)]
@@ -123,10 +132,7 @@ mod tests {
     fn small(train: usize, counts: [usize; 2], test: usize) -> InMemory {
         let part = |count: usize| {
             let classes = (0..count).map(|index| (index % CLASSES) as u16).collect();
-            InMemoryPart::single_slot(
-                classes,
-                (0..count).flat_map(|index| [index as u8; IMAGE_BYTES]).collect(),
-            )
+            Images { classes, pixels: (0..count).flat_map(|index| [index as u8; IMAGE_BYTES]).collect() }
         };
         single_slot(DIGITS, part(train + counts[0] + counts[1]), counts, part(test))
     }

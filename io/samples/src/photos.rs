@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::error::Mismatch;
-use crate::file_names::{image_stem, text_of};
+use crate::file_names::{camera, image_stem, text_of};
 use crate::files::{FolderImages, read_plain};
 use crate::image_codec::MAX_FILE_BYTES;
 use crate::roi::{self, Framing};
@@ -87,8 +87,13 @@ pub fn samples(photos: Vec<Photo>, slots: usize) -> Result<Vec<PhotoSample>, Dat
     let mut samples: Vec<PhotoSample> = Vec::new();
     let mut index_of: HashMap<String, usize> = HashMap::new();
     for photo in photos {
-        let found = camera_of(&photo.path).filter(|(_, slot)| *slot < slots);
-        let (name, slot) = found.ok_or_else(|| no_camera(&photo.path, slots))?;
+        let Some((name, slot)) = camera_of(&photo.path).filter(|(_, slot)| *slot < slots) else {
+            let last = slots - 1;
+            let expected = format!(
+                "a photo of one of {slots} cameras, SAMPLE/camN.jpg or camN/SAMPLE.jpg with N from 0 to {last}"
+            );
+            return Err(Mismatch::new(expected, "a path that names none").invalid(photo.path.display()));
+        };
         let index = *index_of.entry(name).or_insert_with_key(|name| {
             samples.push(PhotoSample { name: name.clone(), photos: vec![None; slots] });
             samples.len() - 1
@@ -112,14 +117,6 @@ pub fn of_one_camera(photos: &[Photo], slots: usize) -> Option<Vec<PhotoSample>>
     photos.iter().all(|photo| camera_of(&photo.path).is_none()).then(|| photos.iter().map(sample).collect())
 }
 
-fn no_camera(path: &Path, slots: usize) -> DataError {
-    let expected = format!(
-        "a photo of one of {slots} cameras, SAMPLE/camN.jpg or camN/SAMPLE.jpg with N from 0 to {}",
-        slots - 1
-    );
-    Mismatch::new(expected, "a path that names none").invalid(path.display())
-}
-
 /// Name of the sample and the camera of a photo: the camera is the file's name or that of its folder.
 fn camera_of(path: &Path) -> Option<(String, usize)> {
     let file = text_of(path.file_name()?);
@@ -132,12 +129,6 @@ fn camera_of(path: &Path) -> Option<(String, usize)> {
     Some((text(&folder.parent()?.join(stem)), slot))
 }
 
-/// Number in a name `camN`.
-fn camera(name: &str) -> Option<usize> {
-    let digits = |number: &&str| number.bytes().all(|byte| byte.is_ascii_digit());
-    name.strip_prefix("cam").filter(digits)?.parse().ok()
-}
-
 fn text(path: &Path) -> String {
     text_of(path.as_os_str())
 }
@@ -147,26 +138,11 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::image_codec;
-
-    fn png() -> Vec<u8> {
-        image_codec::png(&View::new(Shape::rgb(2, 2), vec![9; 12])).unwrap()
-    }
-
-    /// Writes photos below a folder.
-    fn folder(names: &[&str]) -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        for name in names {
-            let path = dir.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, png()).unwrap();
-        }
-        dir
-    }
+    use crate::testing::directory;
 
     #[test]
     fn photos_come_in_the_order_of_the_paths_and_what_is_no_image_is_counted() {
-        let dir = folder(&["b/2.jpg", "b/1.png", "a.png", ".hidden/3.png", "b/no ending"]);
+        let dir = directory(&["b/2.jpg", "b/1.png", "a.png", ".hidden/3.png", "b/no ending"]);
         fs::write(dir.path().join("notes.txt"), "not an image").unwrap();
         fs::write(dir.path().join("empty.jpg"), "").unwrap();
         let missing = dir.path().join("missing.jpg");
@@ -190,7 +166,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_link_to_nothing_that_is_named_as_an_image_is_a_photo_with_its_fault() {
-        let dir = folder(&["1.png", "3.png"]);
+        let dir = directory(&["1.png", "3.png"]);
         std::os::unix::fs::symlink("nowhere", dir.path().join("2.png")).unwrap();
         let (photos, _) = list(&[dir.path().to_owned()]).unwrap();
         assert_eq!(photos.len(), 3);

@@ -4,10 +4,13 @@
 
 pub use headwater_protocol::{Fit, Framing, RegionError, Roi};
 
+use std::borrow::Cow;
+
 use headwater_protocol::Placement;
+use image::DynamicImage;
 use image::metadata::Orientation;
 
-use crate::image_codec::{self, CodecError, Frame};
+use crate::image_codec::{self, CodecError, Frame, Whole};
 use crate::{Shape, View};
 
 /// Error of a frame that gives no view.
@@ -54,6 +57,72 @@ impl RawFormat {
             Self::Rgb24 => 3,
             Self::Gray => 1,
         }
+    }
+}
+
+/// A frame that gives one view or several. It is decoded once, unless it is so large that the scale of decoding depends on the view.
+pub struct DecodedFrame<'a>(Pixels<'a>);
+
+enum Pixels<'a> {
+    /// The image as it is stored.
+    Whole(DynamicImage, Orientation),
+    Large(Frame<'a>),
+}
+
+impl<'a> DecodedFrame<'a> {
+    /// Decodes PNG, JPEG or WebP.
+    ///
+    /// # Errors
+    /// [`CodecError`] for a file that is no image, is cut or exceeds the limits.
+    pub fn of_file(file: &'a [u8]) -> Result<Self, CodecError> {
+        let frame = Frame::open(file)?;
+        let whole = match frame.whole()? {
+            Whole::Decoded(image) => Some(image),
+            Whole::TooLarge(_) => None,
+        };
+        Ok(Self(match whole {
+            Some(image) => Pixels::Whole(image, frame.orientation()),
+            None => Pixels::Large(frame),
+        }))
+    }
+
+    /// A raw frame of `width` by `height` pixels.
+    ///
+    /// # Errors
+    /// [`RoiError::RawLength`] for a wrong number of bytes.
+    pub fn of_raw(pixels: Vec<u8>, format: RawFormat, [width, height]: [u32; 2]) -> Result<Self, RoiError> {
+        let (expected, found) = (format.bytes(width, height), pixels.len());
+        let image = image_codec::from_bytes(pixels, format.channels(), [width, height]);
+        let image = image.ok_or(RoiError::RawLength { width, height, expected, found })?;
+        Ok(Self(Pixels::Whole(image, Orientation::NoTransforms)))
+    }
+
+    /// Width and height of the upright frame.
+    pub fn size(&self) -> [u32; 2] {
+        match &self.0 {
+            Pixels::Whole(image, orientation) if image_codec::is_transposed(*orientation) => {
+                [image.height(), image.width()]
+            }
+            Pixels::Whole(image, _) => [image.width(), image.height()],
+            Pixels::Large(frame) => frame.size(),
+        }
+    }
+
+    /// Cuts out the region, fits it into a view of `shape`, and orders the bytes CHW.
+    ///
+    /// # Errors
+    /// [`RoiError::Region`] for a region outside the frame, [`RoiError::Codec`] for a shape that no image has.
+    pub fn view(&self, shape: Shape, framing: Framing) -> Result<View, RoiError> {
+        image_codec::check(shape)?;
+        let (region, inner) = placed(framing, self.size(), shape)?;
+        let view = match &self.0 {
+            Pixels::Whole(image, orientation) => {
+                let region = image_codec::stored(region, [image.width(), image.height()], *orientation);
+                image_codec::fitted(Cow::Borrowed(image), region, inner, *orientation)
+            }
+            Pixels::Large(frame) => frame.view(Some(region), Some(inner))?.0,
+        };
+        Ok(in_middle(view, shape))
     }
 }
 
@@ -115,28 +184,18 @@ pub fn size(file: &[u8]) -> Result<[u32; 2], RoiError> {
     Ok(Frame::open(file)?.size())
 }
 
-/// Cuts and fits a raw frame of `width` by `height` pixels into a view, as [`decode`] does with a decoded one.
-///
-/// # Errors
-/// [`RoiError::RawLength`] for a wrong number of bytes, [`RoiError::Region`], [`RoiError::Codec`] for a shape that no image has.
-pub fn from_raw(
-    pixels: Vec<u8>,
-    format: RawFormat,
-    [width, height]: [u32; 2],
-    shape: Shape,
-    framing: Framing,
-) -> Result<View, RoiError> {
-    image_codec::check(shape)?;
-    let (expected, found) = (format.bytes(width, height), pixels.len());
-    let image = image_codec::from_bytes(pixels, format.channels(), [width, height]);
-    let image = image.ok_or(RoiError::RawLength { width, height, expected, found })?;
-    let (region, inner) = placed(framing, [width, height], shape)?;
-    Ok(in_middle(image_codec::fitted(image, region, inner, Orientation::NoTransforms), shape))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn from_raw(
+        pixels: Vec<u8>,
+        format: RawFormat,
+        size: [u32; 2],
+        (shape, framing): (Shape, Framing),
+    ) -> Result<View, RoiError> {
+        DecodedFrame::of_raw(pixels, format, size)?.view(shape, framing)
+    }
 
     #[test]
     fn a_region_is_cut_before_the_frame_is_resized() {
@@ -144,7 +203,7 @@ mod tests {
         let frame: Vec<u8> = (0..8 * 4).map(|at| if at % 8 < 4 { 0 } else { 255 }).collect();
         let shape = Shape { channels: 1, height: 2, width: 2 };
         let right = Framing { roi: Some("50%,0%,50%,100%".parse().unwrap()), fit: Fit::Stretch };
-        let view = from_raw(frame.clone(), RawFormat::Gray, [8, 4], shape, right).unwrap();
+        let view = from_raw(frame.clone(), RawFormat::Gray, [8, 4], (shape, right)).unwrap();
         assert_eq!(view.pixels, [255; 4]);
         let file = image_codec::png(&View::new(Shape { channels: 1, height: 4, width: 8 }, frame)).unwrap();
         assert_eq!(decode(&file, shape, right).unwrap(), view);
@@ -159,7 +218,7 @@ mod tests {
         let (shape, size) = (Shape { channels: 1, height: 4, width: 4 }, [8, 4]);
         let of = |fit| {
             let framing = Framing { roi: None, fit };
-            from_raw(frame.clone(), RawFormat::Gray, size, shape, framing).unwrap().pixels
+            from_raw(frame.clone(), RawFormat::Gray, size, (shape, framing)).unwrap().pixels
         };
         let letterbox = of(Fit::Letterbox);
         assert_eq!((&letterbox[..4], &letterbox[12..]), (&[0; 4][..], &[0; 4][..]));
@@ -169,7 +228,7 @@ mod tests {
         // Of several channels each has its own black rows.
         let colours = vec![9; 3 * 8 * 4];
         let framing = Framing { roi: None, fit: Fit::Letterbox };
-        let view = from_raw(colours, RawFormat::Rgb24, size, Shape::rgb(4, 4), framing).unwrap();
+        let view = from_raw(colours, RawFormat::Rgb24, size, (Shape::rgb(4, 4), framing)).unwrap();
         assert_eq!(view.pixels, [[0; 4], [9; 4], [9; 4], [0; 4]].concat().repeat(3));
     }
 
@@ -181,14 +240,16 @@ mod tests {
         let pixel = |at: usize| [0, 1, 2].map(|channel| frame.pixels[channel * area + at]);
         let interleaved: Vec<u8> = (0..area).flat_map(pixel).collect();
         let file = image_codec::png(&frame).unwrap();
+        let decoded = DecodedFrame::of_file(&file).unwrap();
         for fit in [Fit::Stretch, Fit::Crop, Fit::Letterbox] {
             for roi in [None, Some("5,3,20,27"), Some("50%,0%,50%,100%"), Some("0%,90%,100%,10%")] {
                 let framing = Framing { roi: roi.map(|roi| roi.parse().unwrap()), fit };
                 for shape in [Shape::rgb(16, 16), Shape { channels: 1, height: 9, width: 32 }] {
-                    let raw = from_raw(interleaved.clone(), RawFormat::Rgb24, [50, 30], shape, framing);
+                    let raw = from_raw(interleaved.clone(), RawFormat::Rgb24, [50, 30], (shape, framing));
                     let raw = raw.unwrap();
                     assert_eq!(raw.shape, shape);
                     assert_eq!(decode(&file, shape, framing).unwrap(), raw, "{framing} to {shape}");
+                    assert_eq!(decoded.view(shape, framing).unwrap(), raw, "{framing} to {shape}");
                 }
             }
         }
@@ -201,10 +262,11 @@ mod tests {
     fn raw_pixels_are_ordered_by_channel_and_a_wrong_length_is_refused() {
         let shape = Shape::rgb(1, 2);
         let view =
-            from_raw(vec![1, 2, 3, 4, 5, 6], RawFormat::Rgb24, [2, 1], shape, Framing::default()).unwrap();
+            from_raw(vec![1, 2, 3, 4, 5, 6], RawFormat::Rgb24, [2, 1], (shape, Framing::default())).unwrap();
         assert_eq!(view.pixels, [1, 4, 2, 5, 3, 6]);
         for size in [[3, 1], [0, 1], [2, 0]] {
-            let error = from_raw(vec![0; 6], RawFormat::Rgb24, size, shape, Framing::default()).unwrap_err();
+            let error =
+                from_raw(vec![0; 6], RawFormat::Rgb24, size, (shape, Framing::default())).unwrap_err();
             assert!(matches!(error, RoiError::RawLength { found: 6, .. }), "{error}");
         }
     }

@@ -13,7 +13,7 @@ use crate::finding::{Finding, readable_secret};
 use crate::security::{SecuritySettings, TlsSettings};
 
 /// A certificate that expires within this time is named in a finding.
-pub const SOON: Duration = Duration::from_secs(30 * 86_400);
+const SOON: Duration = Duration::from_secs(30 * 86_400);
 
 impl SecuritySettings {
     /// Checks each identity of a program once. An identity is given by the prefix of a group's keys (empty outside groups), its settings,
@@ -73,7 +73,7 @@ impl IdentitySettings<'_> {
 fn identity(settings: &IdentitySettings<'_>, files: &IdentityFiles, end: End) -> Vec<Finding> {
     let mut findings = Vec::new();
     match Certificate::read(&files.authority) {
-        Ok(authority) => findings.extend(expiry("certificate of the authority", &authority, "the site needs a new authority: `headwater enroll init` in a new folder, then new certificates for everybody")),
+        Ok(authority) => findings.extend(expiry("certificate of the authority", authority.expires, "the site needs a new authority: `headwater enroll init` in a new folder, then new certificates for everybody")),
         Err(error) => return vec![settings.fault(&error)],
     }
     // A client may come without a certificate of its own.
@@ -98,8 +98,8 @@ fn identity(settings: &IdentitySettings<'_>, files: &IdentityFiles, end: End) ->
         }
         Ok(None) => {
             let renew = renewal(&certificate);
-            let soon = expiry("certificate", &certificate, &renew);
-            if soon.is_empty() {
+            let soon = expiry("certificate", certificate.expires, &renew);
+            if soon.is_none() {
                 let hosts = match end {
                     End::Client => String::new(),
                     End::Server => {
@@ -142,16 +142,17 @@ fn renewal(certificate: &Certificate) -> String {
     format!("renew it: `{}`, then copy the new files here", certificate.renew_command())
 }
 
-/// A finding if a certificate has expired or expires within [`SOON`]; otherwise none.
-pub fn expiry(check: &str, certificate: &Certificate, advice: &str) -> Vec<Finding> {
-    let day = day(certificate.expires);
-    match certificate.expires.duration_since(SystemTime::now()) {
-        Err(_) => vec![Finding::fail(check, format!("it has expired ({day})"), advice)],
+/// A finding if a certificate has expired or expires within 30 days; otherwise none.
+pub fn expiry(check: &str, expires: SystemTime, advice: &str) -> Option<Finding> {
+    let day = day(expires);
+    match expires.duration_since(SystemTime::now()) {
+        Err(_) => Some(Finding::fail(check, format!("it has expired ({day})"), advice)),
         Ok(left) if left < SOON => {
             let days = left.as_secs() / 86_400;
-            vec![Finding::warn(check, format!("it expires in {days} days ({day})"), advice)]
+            let s = if days == 1 { "" } else { "s" };
+            Some(Finding::warn(check, format!("it expires in {days} day{s} ({day})"), advice))
         }
-        Ok(_) => Vec::new(),
+        Ok(_) => None,
     }
 }
 

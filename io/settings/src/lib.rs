@@ -39,7 +39,7 @@ mod stop;
 mod testing;
 mod values;
 
-pub use certificates::{SOON, expiry};
+pub use certificates::expiry;
 pub use declare::{
     Declared, Field, Origin, Reader, Section, Tables, Value, default, flat, optional, required, secret,
     section, switch, tables,
@@ -49,10 +49,10 @@ pub use finding::{
     Finding, Level, add_mistakes, bundles, no_file, print_checked, readable_secret, split_advice,
 };
 pub use headwater_toml_file::nearest;
-pub use load::{Loaded, Program, checked_live, defaults, load};
+pub use load::{Loaded, Outside, Program, checked_live, defaults, load, load_each};
 pub use sections::{AdminSettings, BrokerSettings, CommandLine, LogSettings};
 pub use security::{SecuritySettings, TlsSettings};
 pub use show::example;
-pub use sources::Sources;
+pub use sources::{Sources, read_document};
 pub use stop::{Stop, print_result};
 pub use values::{List, Misfit, Mistake, within, word};

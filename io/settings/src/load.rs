@@ -1,19 +1,19 @@
 //! Loads settings: flag over environment over file over default; reports all mistakes at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use headwater_telemetry::print_error;
+use headwater_telemetry::{check_live, print_error};
 use headwater_toml_file::{Document, last_part};
 use headwater_transport::tls::Certificate;
 
 use crate::declare::{Declared, Inputs, Origin, Reader, Section, Value};
-use crate::sources::Sources;
+use crate::sources::{Sources, read_document};
 use crate::stop::Stop;
-use crate::values::Misfit;
+use crate::values::{Misfit, as_text};
 use crate::{AdminSettings, command_line};
 
 /// Settings of one program.
@@ -40,11 +40,19 @@ pub struct Loaded<S> {
     pub values: Vec<Value>,
     /// Variables of the environment that look like settings and are none, and certificates that have expired, for the log.
     pub warnings: Vec<String>,
+    /// Place of the table that [`load_each`] has read, such as ` (device.toml:12)`; empty without tables.
+    pub place: String,
 }
 
-/// Exit code of a program that asked whether the running one is live: 0, or 1 with the reason on standard error.
-pub fn checked_live(program: &str, admin: &AdminSettings) -> ExitCode {
-    match admin.check_live(program) {
+/// Exit code of a program that asked whether the running one is live at every admin port that is set: 0, or 1 with the reason on standard
+/// error.
+pub fn checked_live<'a>(program: &str, admins: impl IntoIterator<Item = &'a AdminSettings>) -> ExitCode {
+    let addresses: Vec<_> = admins.into_iter().filter_map(|admin| admin.listen).collect();
+    let live = match addresses.as_slice() {
+        [] => Err("admin.listen: missing; --check-live asks the admin port of the running program".into()),
+        addresses => addresses.iter().try_for_each(|listen| check_live(*listen, program)),
+    };
+    match live {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             print_error(&format!("{program}: {reason}"));
@@ -58,12 +66,135 @@ pub fn checked_live(program: &str, admin: &AdminSettings) -> ExitCode {
 /// # Errors
 /// [`Stop`]: help that was asked for, or every mistake. If the file cannot be read as TOML, its settings are not checked.
 pub fn load<S: Program>(sources: Sources) -> Result<Loaded<S>, Stop> {
+    let (inputs, mistakes) = inputs_of::<S>(sources)?;
+    read(&inputs, mistakes)
+}
+
+/// How the tables of [`load_each`] take a key of theirs that stands outside of them: in the file, in the environment or as a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// Every table takes the value.
+    Shared,
+    /// Every table takes the value; two tables with one value are a mistake.
+    Distinct,
+    /// A folder, in which each table takes the one named by its `id`. Two tables with one folder are a mistake.
+    Folder,
+    /// An address to listen at, which the first table takes. Two tables with one address are a mistake, except port 0.
+    Address,
+}
+
+/// Reads the settings of several services of one process: a table `[[array]]` of the file for each, whose keys stand in place of those
+/// outside the tables, also of the environment. Without tables these are the settings of one service. `own` are the keys of a table.
+///
+/// # Errors
+/// As [`load`], with the mistakes of every table.
+pub fn load_each<S: Program>(
+    sources: Sources,
+    array: &str,
+    own: &[(&str, Outside)],
+) -> Result<Vec<Loaded<S>>, Stop> {
+    let (mut shared, mut mistakes) = inputs_of::<S>(sources)?;
+    let tables = shared.document.tables.remove(array).unwrap_or_default();
+    if tables.is_empty() {
+        return read(&shared, mistakes).map(|one| vec![one]);
+    }
+    let declared = declared::<S>(S::PREFIX);
+    let keys: Vec<_> = own.iter().map(|(key, _)| *key).collect();
+    let mut all: Vec<Loaded<S>> = Vec::new();
+    for (index, table) in tables.into_iter().enumerate() {
+        let (mut inputs, place) = (shared.clone(), shared.place_of(table.line));
+        let id = table.values.get("id").map(|id| as_text(&id.value));
+        for known in &declared {
+            let Some((key, outside)) = own.iter().find(|(key, _)| *key == known.key) else { continue };
+            match (outside, &id) {
+                _ if table.values.contains_key(*key) => {
+                    let flag = known.flag.as_ref().filter(|flag| shared.flags.contains_key(*flag));
+                    mistakes.extend(flag.map(|flag| {
+                        format!("{key}: expected in the tables [[{array}]] or as a flag, found both (flag --{flag})")
+                    }));
+                    inputs.leave_out(known);
+                }
+                (Outside::Address, _) if index > 0 => inputs.leave_out(known),
+                (Outside::Folder, Some(id)) => inputs.put_into_folder(known, id),
+                _ => {}
+            }
+        }
+        for (key, found) in table.values {
+            if keys.contains(&key.as_str()) {
+                inputs.document.values.insert(key, found);
+            } else {
+                let (keys, place) = (keys.join(", "), shared.place_of(found.line));
+                mistakes.push(format!("{array}.{key}: expected one of {keys}, found another key{place}"));
+            }
+        }
+        match read::<S>(&inputs, Vec::new()) {
+            Ok(loaded) => all.push(Loaded { place, ..loaded }),
+            Err(stop) => {
+                let is_own =
+                    |text: &str| text.strip_suffix(": missing").is_some_and(|key| keys.contains(&key));
+                let placed = |text: String| if is_own(&text) { text + &place } else { text };
+                mistakes.extend(stop.into_mistakes().into_iter().map(placed));
+            }
+        }
+    }
+    for (key, outside) in own.iter().filter(|(_, outside)| *outside != Outside::Shared) {
+        let mut known = Vec::new();
+        let values = all.iter().flat_map(|loaded| &loaded.values);
+        for value in values.filter(|value| value.declared.key == *key) {
+            let Some(found) = &value.toml else { continue };
+            let is_any_port = || found.as_str().is_some_and(|address| address.ends_with(":0"));
+            if known.contains(&found) && !(*outside == Outside::Address && is_any_port()) {
+                let place = Reader::new(&shared, S::PREFIX).suffix(&value.origin);
+                let text = format!("expected another one in each table [[{array}]], found {found} again");
+                mistakes.push(format!("{key}: {text}{place}"));
+            }
+            known.push(found);
+        }
+    }
+    // What stands outside the tables is wrong for each of them, or to be warned of.
+    let mut seen = BTreeSet::new();
+    mistakes.retain(|mistake| seen.insert(mistake.clone()));
+    for loaded in &mut all {
+        loaded.warnings.retain(|warning| seen.insert(warning.clone()));
+    }
+    if mistakes.is_empty() { Ok(all) } else { Err(Stop::Mistakes(mistakes)) }
+}
+
+impl Inputs {
+    /// Takes a key out of every source.
+    fn leave_out(&mut self, known: &Declared) {
+        self.flags.retain(|flag, _| Some(flag) != known.flag.as_ref());
+        self.environment.retain(|name, _| known.variables().all(|variable| variable != name));
+        self.document.values.remove(&known.key);
+    }
+
+    /// Puts the name of a table behind the folder that a key names in any source.
+    fn put_into_folder(&mut self, known: &Declared, name: &str) {
+        let flags = self.flags.iter_mut().filter(|(flag, _)| Some(*flag) == known.flag.as_ref());
+        let is_known = |found: &str| known.variables().any(|variable| variable == found);
+        let variables = self.environment.iter_mut().filter(|(found, _)| is_known(found));
+        for (_, folder) in flags.chain(variables) {
+            *folder = Path::new(&*folder).join(name).into_os_string();
+        }
+        if let Some(found) = self.document.values.get_mut(&known.key) {
+            found.value = Path::new(&as_text(&found.value)).join(name).display().to_string().into();
+        }
+    }
+}
+
+/// The inputs of a program, and the mistakes of its command line.
+fn inputs_of<S: Program>(sources: Sources) -> Result<(Inputs, Vec<String>), Stop> {
     let declared = declared::<S>(S::PREFIX);
     let (flags, mut mistakes) = command_line::read(S::NAME, S::ABOUT, &declared, &sources.arguments)?;
     let inputs = sources.read_file(flags, &declared);
     let inputs = inputs.map_err(|of_file| Stop::Mistakes([mistakes.clone(), of_file].concat()))?;
     mistakes.extend(unreadable(&inputs, &declared));
-    let mut reader = Reader::new(&inputs, S::PREFIX);
+    Ok((inputs, mistakes))
+}
+
+fn read<S: Program>(inputs: &Inputs, mut mistakes: Vec<String>) -> Result<Loaded<S>, Stop> {
+    let declared = declared::<S>(S::PREFIX);
+    let mut reader = Reader::new(inputs, S::PREFIX);
     let settings = S::read(&mut reader);
     reader.refuse_unknown(0);
     mistakes.append(&mut reader.mistakes);
@@ -80,7 +211,7 @@ pub fn load<S: Program>(sources: Sources) -> Result<Loaded<S>, Stop> {
     let mut warnings = unknown_variables::<S>(&inputs.environment, &declared);
     warnings.extend(values.iter().filter_map(expired));
     values.retain(|value| value.declared.is_setting());
-    Ok(Loaded { settings, values, warnings })
+    Ok(Loaded { settings, values, warnings, place: String::new() })
 }
 
 /// Every key of a declaration, in order.
@@ -122,21 +253,10 @@ impl Sources {
         let option = declared.iter().find(|option| option.key == "config");
         let variable = option.and_then(|option| option.variable_of(&self.environment));
         let path = flags.get("config").or(variable.map(|(_, path)| path)).map(Path::new);
-        let (text, file) = match (self.file, path) {
-            (Some(text), _) => (text, String::new()),
-            (None, Some(path)) => {
-                let name = path.display().to_string();
-                let text = crate::sources::read(path).map_err(|reason| vec![format!("{name}: {reason}")])?;
-                (text, name)
-            }
-            (None, None) => (String::new(), String::new()),
+        let (document, file) = match path {
+            Some(path) => (read_document(path)?, path.display().to_string()),
+            None => (Document::default(), String::new()),
         };
-        let shown = |mistake: &headwater_toml_file::Mistake| match file.as_str() {
-            "" => mistake.to_string(),
-            file => mistake.in_file(Path::new(file)),
-        };
-        let document = Document::parse(&text);
-        let document = document.map_err(|mistakes| mistakes.iter().map(shown).collect::<Vec<_>>())?;
         Ok(Inputs { flags, environment: self.environment, document, file })
     }
 }
@@ -149,8 +269,9 @@ fn expired(value: &Value) -> Option<String> {
     let certificate = Certificate::read(Path::new(file)).ok()?;
     let since = SystemTime::now().duration_since(certificate.expires).ok()?;
     let days = since.as_secs() / 86_400;
+    let s = if days == 1 { "" } else { "s" };
     Some(format!(
-        "{key}: {file}: expected a valid certificate, found one that expired {days} days ago; peers refuse it: `headwater enroll renew`"
+        "{key}: {file}: expected a valid certificate, found one that expired {days} day{s} ago; peers refuse it: `headwater enroll renew`"
     ))
 }
 

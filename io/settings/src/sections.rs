@@ -1,10 +1,10 @@
 //! Sections that several programs share: a key has one name on every tier.
 
-use std::fmt;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use headwater_telemetry::{FilterError, LogFormat, check_filter, check_live};
+use headwater_telemetry::{FilterError, LogFormat, check_filter};
 use headwater_transport::{Credentials, Endpoint, Secret};
 
 use crate::declare::{default, optional, secret, switch};
@@ -25,7 +25,7 @@ settings! {
     }
 
     /// Section `[broker]`.
-    #[derive(Clone)]
+    #[derive(Clone, Debug)]
     pub struct BrokerSettings {
         /// MQTT broker, mqtt://host:port, or mqtts://host:port with TLS (section `[tls]`).
         pub address: Endpoint = default("mqtt://127.0.0.1:1883").by(Endpoint::broker),
@@ -35,7 +35,7 @@ settings! {
         /// `..._BROKER_PASSWORD`.
         pub password_file: Option<PathBuf> = optional("/etc/headwater/password"),
         /// Password of the user.
-        pub password: Option<String> = secret(),
+        pub password: Option<Secret> = secret().by(|text: &str| Ok::<_, Infallible>(Secret::of_text(text))),
     }
 
     /// Section `[log]`.
@@ -80,19 +80,8 @@ impl BrokerSettings {
     pub fn credentials(&self) -> Result<Option<Credentials>, String> {
         let file = self.password_file.as_ref().map(Secret::of_file).transpose();
         let file = file.map_err(|reason| format!("broker.password_file: {reason}"))?;
-        let password = file.or_else(|| self.password.as_deref().map(Secret::of_text));
+        let password = file.or_else(|| self.password.clone());
         Ok(self.user.clone().map(|user| Credentials { user, password }))
-    }
-}
-
-impl fmt::Debug for BrokerSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BrokerSettings")
-            .field("address", &self.address)
-            .field("user", &self.user)
-            .field("password_file", &self.password_file)
-            .field("password", &self.password.as_ref().map(|_| "***"))
-            .finish()
     }
 }
 
@@ -107,15 +96,6 @@ impl AdminSettings {
                  states and counts without a password"
             ),
         ))
-    }
-
-    /// Asks the running program of this name whether it is live.
-    ///
-    /// # Errors
-    /// Why not, that another program answers, or that there is no admin port to ask.
-    pub fn check_live(&self, program: &str) -> Result<(), String> {
-        let missing = "admin.listen: missing; --check-live asks the admin port of the running program";
-        check_live(self.listen.ok_or(missing)?, program)
     }
 }
 

@@ -219,7 +219,7 @@ fn is_own_host(endpoint: &Endpoint) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use headwater_transport::Credentials;
+    use headwater_transport::{Credentials, Secret};
 
     use super::*;
 
@@ -311,7 +311,7 @@ mod tests {
                 address: "mqtt://127.0.0.1".parse().unwrap(),
                 user: user.then(|| "cam-0".into()),
                 password_file: from_file.then(|| file.clone()),
-                password: from_environment.then(|| "battery".into()),
+                password: from_environment.then(|| Secret::of_text("battery")),
             };
             assert!(!format!("{broker:?}").contains("battery"));
             broker.check_credentials().map_err(String::from).and_then(|()| broker.credentials())

@@ -2,8 +2,7 @@
 
 use headwater_toml_file::last_part;
 
-use crate::declare::{Declared, Section};
-use crate::declare::{Origin, Value};
+use crate::declare::{Declared, Origin, Section, Value};
 use crate::load::{Loaded, declared};
 use crate::values::literal;
 

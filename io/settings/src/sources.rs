@@ -14,7 +14,6 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub struct Sources {
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: BTreeMap<String, OsString>,
-    pub(crate) file: Option<String>,
     /// Values in place of a file, and the name of the file that they come from.
     pub(crate) document: Option<(Document, String)>,
 }
@@ -41,11 +40,17 @@ impl Sources {
     }
 }
 
-/// Text of a settings file.
-pub(crate) fn read(path: &Path) -> Result<String, String> {
-    let bytes = headwater_transport::read_bounded(path, MAX_FILE_BYTES)?;
-    String::from_utf8(bytes).map_err(|error| {
-        let found = error.utf8_error().valid_up_to();
-        format!("expected text in UTF-8, found another byte after {found} bytes")
-    })
+/// Values of a settings file.
+///
+/// # Errors
+/// Why the file cannot be read, or every place that is not TOML, each behind the name of the file.
+pub fn read_document(path: &Path) -> Result<Document, Vec<String>> {
+    let text = headwater_transport::read_bounded(path, MAX_FILE_BYTES).and_then(|bytes| {
+        String::from_utf8(bytes).map_err(|error| {
+            let found = error.utf8_error().valid_up_to();
+            format!("expected text in UTF-8, found another byte after {found} bytes")
+        })
+    });
+    let text = text.map_err(|reason| vec![format!("{}: {reason}", path.display())])?;
+    Document::parse(&text).map_err(|mistakes| mistakes.iter().map(|mistake| mistake.in_file(path)).collect())
 }

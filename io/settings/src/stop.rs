@@ -15,6 +15,14 @@ pub enum Stop {
 }
 
 impl Stop {
+    /// The mistakes; the help where it was asked for.
+    pub fn into_mistakes(self) -> Vec<String> {
+        match self {
+            Self::Help(text) => vec![text],
+            Self::Mistakes(mistakes) => mistakes,
+        }
+    }
+
     /// Prints help on standard output and mistakes on standard error. Returns the exit code: 0 after help, 2 after mistakes, 1 if the help
     /// cannot be written.
     pub fn print(&self, program: &str) -> ExitCode {

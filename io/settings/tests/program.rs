@@ -247,8 +247,11 @@ fn an_unknown_flag_and_a_mistake_of_the_file_are_named_together() {
 
 #[test]
 fn what_is_no_toml_is_refused_with_its_line() {
-    let mistakes = mistakes_of(Sources::default().with_file("bundle = "));
-    assert!(mistakes[0].contains("line 1"), "{mistakes:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("door.toml");
+    std::fs::write(&file, "bundle = ").unwrap();
+    let mistakes = mistakes_of(Sources::of_file(&file));
+    assert!(mistakes[0].starts_with(&format!("{}:1: ", file.display())), "{mistakes:?}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tracing::info;
 
 use crate::metrics::{METRICS_CONTENT_TYPE, Metrics};
@@ -28,7 +28,7 @@ use crate::report::ReportMetric;
 #[derive(Debug)]
 pub struct AdminServer {
     address: SocketAddr,
-    task: JoinHandle<()>,
+    _task: JoinSet<()>,
 }
 
 /// State of a process for its supervisor.
@@ -38,12 +38,6 @@ pub enum Liveness {
     Live,
     /// Only a new process helps; the reason is the body of the answer.
     Failed(String),
-}
-
-impl From<bool> for Liveness {
-    fn from(is_live: bool) -> Self {
-        if is_live { Self::Live } else { Self::Failed(String::new()) }
-    }
 }
 
 /// Health of a service, for the admin port and the service manager. A function that returns the liveness implements this trait.
@@ -126,20 +120,15 @@ impl AdminServer {
                 async move { Ok::<_, Infallible>(answer) }
             })
         };
-        let task = tokio::spawn(serve(listener, service, LIMITS, closed, std::future::pending()));
+        let mut task = JoinSet::new();
+        task.spawn(serve(listener, service, LIMITS, closed, std::future::pending()));
         info!(%address, "admin listener");
-        Ok(Some(Self { address, task }))
+        Ok(Some(Self { address, _task: task }))
     }
 
     /// Address of the port.
     pub fn address(&self) -> SocketAddr {
         self.address
-    }
-}
-
-impl Drop for AdminServer {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -250,14 +239,13 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_and_liveness_are_answered_and_nothing_else() {
+        const OPEN: [ReportMetric<u64>; 1] =
+            [ReportMetric::gauge("headwater_test_open", "Samples open now.", |open| *open)];
         let (metrics, live) = (Metrics::new(), Arc::new(AtomicBool::new(true)));
-        metrics
-            .gauges("headwater_test_open", "Samples open now.", &["group"])
-            .with_label_values(&["gate"])
-            .set(1);
+        metrics.register_report(&OPEN, &[("group", "gate")], || 1);
         let is_live = {
             let live = Arc::clone(&live);
-            move || live.load(Relaxed).into()
+            move || if live.load(Relaxed) { Liveness::Live } else { Liveness::Failed(String::new()) }
         };
         let none = start(None, metrics.clone(), || Liveness::Live).await;
         assert!(none.is_ok_and(|server| server.is_none()), "without an address there is no listener");

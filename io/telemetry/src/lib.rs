@@ -1,8 +1,7 @@
 //! Logs, printed text, metrics, the admin port and the signals that end a program or let it read files again: one set-up for all services.
 //!
-//! The service itself changes the counters and histograms of [`Metrics`]. A [`ReportMetric`] is read from a report of the service at
-//! each request for the metrics; [`report!`] declares the metric beside the count that it shows. The crate does not know what a service
-//! measures.
+//! A [`ReportMetric`] is read from a report of the service at each request for the metrics; [`report!`] declares the metric beside the
+//! count that it shows. The crate does not know what a service measures.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
@@ -32,7 +31,6 @@ pub use live_check::check_live;
 pub use logs::{FilterError, LogFormat, check_filter, init_logs};
 pub use metrics::{DURATION_BUCKETS_S, METRICS_CONTENT_TYPE, Metrics};
 pub use output::{print, print_error};
-pub use prometheus::IntGaugeVec;
 pub use reload::{ReloadSignal, runtime_with_reloads};
 pub use report::{DurationCounts, MetricValue, ReportMetric, ValuesByTwoLabels};
 pub use service_manager::{ServiceManager, WatchdogTask};

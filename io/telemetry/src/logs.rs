@@ -80,12 +80,11 @@ pub fn check_filter(filter: &str) -> Result<(), FilterError> {
 /// Checks one part: a level, or `target=level`. A target may name a span and its fields, in brackets.
 fn check_part(part: &str) -> Result<(), FilterError> {
     // A part with brackets may be one half of a target with several fields, such as `target[span{a`; the library checks such targets.
-    let (target, level) = part.rsplit_once('=').unwrap_or(("", part));
     if part.contains(['[', ']', '{', '}', '"']) {
         return Ok(());
     }
-    let is_level = LEVELS.contains(&level.trim().to_ascii_lowercase().as_str());
-    if !is_level {
+    let (target, level) = part.rsplit_once('=').unwrap_or(("", part));
+    if !LEVELS.contains(&level.trim().to_ascii_lowercase().as_str()) {
         return Err(no_level(part));
     }
     let name = target.trim().split("::").next().unwrap_or_default();

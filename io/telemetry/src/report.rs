@@ -1,10 +1,9 @@
 //! Metrics that are read from a report of a service at each request for the metrics.
 
 use std::any::Any;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
 use crate::metrics::{DURATION_BUCKETS_S, Families, Metrics};
@@ -155,19 +154,6 @@ impl<R> ReportMetric<R> {
         Self { name, help, kind: MetricType::GAUGE, values: Values::ByTwoLabels { labels, read } }
     }
 
-    /// The declaration, with the names of the labels that stand on every metric of the report.
-    fn desc(&self, shared: &[LabelPair]) -> Desc {
-        let own: &[&str] = match &self.values {
-            Values::One(_) | Values::Durations(_) => &[],
-            Values::ByLabel { label, .. } | Values::DurationsByLabel { label, .. } => &[*label],
-            Values::ByTwoLabels { labels, .. } => labels,
-        };
-        let labels =
-            shared.iter().map(LabelPair::name).chain(own.iter().copied()).map(str::to_owned).collect();
-        Desc::new(self.name.into(), self.help.into(), labels, HashMap::new())
-            .expect("the name and the labels are constants of the program")
-    }
-
     /// The metrics of several reports, each beside the labels that stand on every metric of it.
     fn family<'a>(&self, reports: impl IntoIterator<Item = (&'a [LabelPair], &'a R)>) -> MetricFamily
     where
@@ -315,6 +301,9 @@ impl Metrics {
     ///
     /// `labels` stand on every metric, for example the group in a process of several groups. Reports of the same `metrics` must differ
     /// in the values of their labels and agree in the names.
+    ///
+    /// # Panics
+    /// When the name of a metric is malformed or declared twice: names are constants of the program.
     pub fn register_report<R: 'static>(
         &self,
         metrics: &'static [ReportMetric<R>],
@@ -334,24 +323,12 @@ impl Metrics {
             same.sources.push(source);
             return;
         }
-        self.register_collector(Box::new(Declared(
-            metrics.iter().map(|metric| metric.desc(&source.labels)).collect(),
-        )));
+        let mut names: BTreeSet<_> = reports.iter().flat_map(|reports| reports.names()).collect();
+        for &ReportMetric { name, .. } in metrics {
+            let is_well_formed = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            assert!(is_well_formed && names.insert(name), "{name}: each metric has a name of its own");
+        }
         reports.push(Box::new(Reports { metrics, sources: vec![source] }));
-    }
-}
-
-/// Declares the metrics of reports to the registry, which refuses a name that is malformed or taken. It collects nothing: the registry
-/// would hold the metrics of all groups at once.
-struct Declared(Vec<Desc>);
-
-impl Collector for Declared {
-    fn desc(&self) -> Vec<&Desc> {
-        self.0.iter().collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        Vec::new()
     }
 }
 
@@ -368,6 +345,10 @@ struct Source<R> {
 }
 
 impl<R> Families for Reports<R> {
+    fn names(&self) -> Vec<&'static str> {
+        self.metrics.iter().map(|metric| metric.name).collect()
+    }
+
     fn each_family(&self, take: &mut dyn FnMut(MetricFamily)) {
         let reports: Vec<_> =
             self.sources.iter().map(|source| (source.labels.as_slice(), (source.read)())).collect();
@@ -449,5 +430,15 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }
         crate::testing::check_metrics(&text);
+    }
+
+    #[test]
+    #[should_panic(expected = "headwater_test_open: each metric has a name of its own")]
+    fn a_metric_that_is_declared_twice_is_a_mistake_of_the_program() {
+        const OPEN: [ReportMetric<u64>; 1] =
+            [ReportMetric::gauge("headwater_test_open", "Samples open now.", |open| *open)];
+        let metrics = Metrics::new();
+        metrics.register_report(&METRICS, &[], || (Vec::new(), 1));
+        metrics.register_report(&OPEN, &[], || 1);
     }
 }

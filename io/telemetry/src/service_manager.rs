@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sd_notify::{NotifyState, watchdog_enabled};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::error;
 
@@ -30,9 +30,10 @@ pub struct ServiceManager {
 }
 
 /// The task that reports state and liveness to the manager; it ends when this value is dropped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct WatchdogTask {
-    task: Option<JoinHandle<()>>,
+    /// No task without a manager.
+    _task: JoinSet<()>,
 }
 
 impl ServiceManager {
@@ -52,11 +53,12 @@ impl ServiceManager {
     /// while the service is live. Needs a tokio runtime.
     #[must_use = "dropping the value ends the task"]
     pub fn ready(&self, health: Arc<dyn Health>) -> WatchdogTask {
-        let Some(socket) = self.socket.clone() else { return WatchdogTask { task: None } };
+        let Some(socket) = self.socket.clone() else { return WatchdogTask::default() };
         let mut told = state_of(&*health);
         socket.tell(&[NotifyState::Ready, NotifyState::Status(&told)]);
         let (watchdog, every) = (self.watchdog, self.watchdog.map_or(EVERY, |time| time / WATCHDOG_SHARE));
-        let task = tokio::spawn(async move {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             let mut ticks = interval(every.max(Duration::from_millis(1)));
             // After a pause of the process one message is enough: a message for each missed tick would fill the manager's queue.
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -78,7 +80,7 @@ impl ServiceManager {
                 }
             }
         });
-        WatchdogTask { task: Some(task) }
+        WatchdogTask { _task: task }
     }
 
     /// Says that the process reads its files again; [`ServiceManager::reloaded`] follows.
@@ -100,14 +102,6 @@ impl ServiceManager {
     pub fn stopping(&self) {
         if let Some(socket) = &self.socket {
             socket.tell(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
-        }
-    }
-}
-
-impl Drop for WatchdogTask {
-    fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
         }
     }
 }

@@ -20,6 +20,11 @@ impl Mistake {
         Self { line: None, key: key.into(), text: text.into() }
     }
 
+    /// A mistake that concerns a key in a line.
+    pub fn at(line: usize, key: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { line: Some(line), ..Self::of_key(key, text) }
+    }
+
     /// The mistake as text, behind the name of its file and the line.
     pub fn in_file(&self, file: &Path) -> String {
         let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();

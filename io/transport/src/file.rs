@@ -64,8 +64,7 @@ pub fn lock_folder_of(file: &Path) -> Result<File, String> {
 }
 
 fn lock_folder_within(file: &Path, limit: Duration) -> Result<File, String> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let opened = File::open(folder).map_err(|error| format!("locking its folder: {error}"))?;
+    let opened = File::open(folder_of(file)).map_err(|error| format!("locking its folder: {error}"))?;
     match lock_within(&opened, limit) {
         Ok(()) => Ok(opened),
         Err(TryLockError::WouldBlock) => Err(format!(
@@ -132,14 +131,17 @@ fn replace(
     sync_folder_of(path)
 }
 
+/// The folder of a file; the current one for a name alone.
+pub fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Syncs the folder of a file, so that a new name in the folder survives a power loss.
 ///
 /// # Errors
 /// The system's error.
 pub fn sync_folder_of(path: &Path) -> io::Result<()> {
-    // A name without a folder is in the current folder.
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(folder_of(path))?.sync_all()
 }
 
 /// Mode of a file that everybody may read.

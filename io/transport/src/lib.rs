@@ -39,8 +39,8 @@ pub use connection::Connection;
 pub use connector::{Connector, UnknownHost};
 pub use endpoint::{Endpoint, EndpointError, Scheme};
 pub use file::{
-    PUBLIC_MODE, SECRET_MODE, lock_folder_of, lock_within, read_bounded, readers, replace_file, rewrite_file,
-    sync_folder_of, warn_of_readers,
+    PUBLIC_MODE, SECRET_MODE, folder_of, lock_folder_of, lock_within, read_bounded, readers, replace_file,
+    rewrite_file, sync_folder_of, warn_of_readers,
 };
 pub use held_port::held_port;
 #[cfg(feature = "http-client")]

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::by_exit::ByExit;
 use crate::data::Samples;
-use crate::part_logits::{ExitShares, PartLogits};
+use crate::part_logits::{ExitCounts, ExitShares, PartLogits};
 
 /// Counts of a part by exit: a sample without a view leaves at the first exit with the class prior, whatever `no_answer` says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -237,7 +237,7 @@ impl PartReport {
         body: DeviceBody,
     ) -> Self {
         let account = PartAccount::of(logits, samples, class_prior, policy);
-        let ExitShares { devices, exits: every } = ExitShares::of(logits, samples, class_prior);
+        let ExitShares { devices, exits: every } = ExitCounts::of(logits, samples, class_prior).shares();
         let count = samples.len();
         let share = |part: usize, of: usize| part as f64 / of.max(1) as f64;
         Self {

@@ -183,7 +183,6 @@ mod tests {
     use headwater_protocol::SlotSet;
 
     use super::*;
-    use crate::data::{AbsentView, Pixels};
 
     /// Four samples of two classes, and logits of the exits `device` and `cloud`.
     fn report(labels: &[u16], device: &[[f32; 2]], cloud: &[[f32; 2]]) -> ClassReport {
@@ -201,11 +200,8 @@ mod tests {
             slots: 1,
             classes: 2,
             labels: labels.to_vec(),
-            groups: Vec::new(),
             seen: vec![SlotSet::first(1); labels.len()],
-            pixels: Pixels::default(),
-            absent: AbsentView::Absent,
-            part_indices: Vec::new(),
+            ..Samples::default()
         };
         let exits = [(Exit::DEVICE, device.concat()), (Exit::CLOUD, cloud.concat())];
         let logits = PartLogits { classes: 2, exits: exits.into_iter().collect(), ..PartLogits::default() };

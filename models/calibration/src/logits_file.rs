@@ -1,28 +1,19 @@
 //! Files with the logits of every exit and device of a network for a part of the data. Thresholds, tables and plots are made from
 //! such files without running the network.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use headwater_protocol::{Exit, SlotSet};
 use headwater_samples::NO_CLASS;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::data::{AbsentView, Pixels, Samples};
+use crate::data::{AbsentView, Samples};
 use crate::number_file::{self, Magic, write_whole};
-use crate::part_logits::PartLogits;
+use crate::part_logits::{EvaluatedPart, PartLogits};
 
 const MAGIC: Magic = *b"HWLOGI01";
-
-/// Logits of a part, and the labels and presence by which answers are judged.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PartFile {
-    /// The samples, without their views.
-    pub samples: Samples,
-    /// Logits of every device and exit.
-    pub logits: PartLogits,
-}
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -50,17 +41,8 @@ pub struct LogitsFileError {
     reason: String,
 }
 
-impl LogitsFileError {
-    fn new(file: &Path, reason: &dyn ToString) -> Self {
-        Self { file: file.to_owned(), reason: reason.to_string() }
-    }
-}
-
-/// Writes the logits of `samples` by the run `run`; after a kill the file is either the old or the new one.
-///
-/// # Errors
-/// [`LogitsFileError`]: writing failed.
-pub fn write(file: &Path, run: &str, samples: &Samples, logits: &PartLogits) -> Result<(), LogitsFileError> {
+/// The bytes of a file with the logits of `samples` by the run `run`.
+pub fn encode(run: &str, samples: &Samples, logits: &PartLogits) -> Vec<u8> {
     let header = Header {
         run: run.to_owned(),
         shape: samples.shape,
@@ -77,21 +59,37 @@ pub fn write(file: &Path, run: &str, samples: &Samples, logits: &PartLogits) -> 
     let devices = logits.devices.iter().map(Vec::as_slice);
     let exits = logits.exits.iter().map(|(_, logits)| logits.as_slice());
     let lists: Vec<&[f32]> = devices.chain(exits).chain(logits.map_bytes.iter().map(Vec::as_slice)).collect();
-    let bytes = number_file::encode(MAGIC, header, &lists);
-    write_whole(file, &bytes).map_err(|error| LogitsFileError::new(file, &error))
+    number_file::encode(MAGIC, header, &lists)
 }
 
-/// Reads the logits of the run `run`.
+/// Writes the logits of `samples` by the run `run`; after a kill the file is either the old or the new one.
+///
+/// # Errors
+/// [`LogitsFileError`]: writing failed.
+pub fn write(file: &Path, run: &str, samples: &Samples, logits: &PartLogits) -> Result<(), LogitsFileError> {
+    let failed = |error: io::Error| LogitsFileError { file: file.to_owned(), reason: error.to_string() };
+    write_whole(file, &encode(run, samples, logits)).map_err(failed)
+}
+
+/// Reads the logits of the run `run`, without the views of the samples.
 ///
 /// # Errors
 /// [`LogitsFileError`]: no such file, cut off, altered, of another run, or with a header that contradicts itself.
-pub fn read(file: &Path, run: &str) -> Result<PartFile, LogitsFileError> {
-    let bytes = fs::read(file).map_err(|error| LogitsFileError::new(file, &error))?;
+pub fn read(file: &Path, run: &str) -> Result<EvaluatedPart, LogitsFileError> {
+    let bytes = fs::read(file).map_err(|error| error.to_string());
+    let found = bytes.and_then(|bytes| decode(run, &bytes));
+    found.map_err(|reason| LogitsFileError { file: file.to_owned(), reason })
+}
+
+/// The logits of the run `run` in the bytes of a file.
+///
+/// # Errors
+/// In words: cut off, altered, of another run, or with a header that contradicts itself.
+pub fn decode(run: &str, bytes: &[u8]) -> Result<EvaluatedPart, String> {
     let (header, mut lists): (Header, _) =
-        number_file::decode(MAGIC, &bytes).map_err(|error| LogitsFileError::new(file, &error))?;
+        number_file::decode(MAGIC, bytes).map_err(|error| error.to_string())?;
     if header.run != run {
-        let reason = format!("expected those of run {run}, found run {}", header.run);
-        return Err(LogitsFileError::new(file, &reason));
+        return Err(format!("expected those of run {run}, found run {}", header.run));
     }
     let Header { shape, slots, classes, labels, groups, seen, absent, devices, exits, map_bytes, .. } =
         header;
@@ -104,25 +102,22 @@ pub fn read(file: &Path, run: &str) -> Result<PartFile, LogitsFileError> {
         && seen.len() == labels.len()
         && (groups.is_empty() || groups.len() == labels.len());
     if !has_lengths {
-        return Err(LogitsFileError::new(file, &"its lists have other lengths than its header says"));
+        return Err("its lists have other lengths than its header says".to_owned());
     }
     if exits.is_empty() || !exits.is_sorted_by(|before, after| before < after) {
-        let reason = format!("expected one exit or more, shallowest first and each once, found {exits:?}");
-        return Err(LogitsFileError::new(file, &reason));
+        return Err(format!("expected one exit or more, shallowest first and each once, found {exits:?}"));
     }
     let is_unknown = |label: &u16| usize::from(*label) >= classes && *label != NO_CLASS;
     if let Some(label) = labels.iter().copied().find(is_unknown) {
-        let reason = format!("expected labels below its {classes} classes, found {label}");
-        return Err(LogitsFileError::new(file, &reason));
+        return Err(format!("expected labels below its {classes} classes, found {label}"));
     }
     let map_bytes = lists.split_off(of_logits);
     let of_exits = lists.split_off(devices);
     let exits = exits.into_iter().zip(of_exits).collect();
     let logits = PartLogits { classes, devices: lists, exits, map_bytes };
     let seen = seen.into_iter().map(SlotSet::from_bits).collect();
-    let (pixels, part_indices) = (Pixels::default(), Vec::new());
-    let samples = Samples { shape, slots, classes, labels, groups, seen, pixels, absent, part_indices };
-    Ok(PartFile { samples, logits })
+    let samples = Samples { shape, slots, classes, labels, groups, seen, absent, ..Samples::default() };
+    Ok(EvaluatedPart { samples, logits })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::by_exit::ByExit;
 use crate::data::Samples;
-use crate::message::{Reader, put_f32s, put_u64};
+use crate::message::{Reader, put_u64};
 
 /// Logits of every exit for every sample of a part.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,6 +25,15 @@ pub struct PartLogits {
     /// For each slot `[samples]`: bytes of the coded map, 0 for a sample that the slot does not see; empty if messages carry uncoded
     /// maps.
     pub map_bytes: Vec<Vec<f32>>,
+}
+
+/// Samples with the logits of a network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EvaluatedPart {
+    /// The samples; without views if they come from a file of logits or from other ranks.
+    pub samples: Samples,
+    /// Logits of every device and exit.
+    pub logits: PartLogits,
 }
 
 /// Share of correct answers by exit.
@@ -128,32 +137,6 @@ impl PartLogits {
         self.exits.iter().next().map_or(0, |(_, logits)| logits.len() / self.classes.max(1))
     }
 
-    /// Appends the logits to a message.
-    pub fn put(&self, message: &mut Vec<u8>) {
-        let mut put_list = |list: Option<&Vec<f32>>| {
-            put_u64(message, list.map_or(u64::MAX, |list| list.len() as u64));
-            put_f32s(message, list.map_or(&[], Vec::as_slice));
-        };
-        Exit::FIRST.iter().for_each(|exit| put_list(self.exits.get(*exit)));
-        self.devices.iter().for_each(|list| put_list(Some(list)));
-        put_list(None);
-        self.map_bytes.iter().for_each(|list| put_list(Some(list)));
-        put_list(None);
-        put_u64(message, self.classes as u64);
-    }
-
-    /// Reads the logits that [`put`](Self::put) appended.
-    pub fn read(message: &mut Reader<'_>) -> Self {
-        let mut list = || {
-            let len = message.u64();
-            (len != u64::MAX).then(|| message.f32s(len as usize))
-        };
-        let exits = Exit::FIRST.into_iter().filter_map(|exit| Some((exit, list()?))).collect();
-        let devices = std::iter::from_fn(&mut list).collect();
-        let map_bytes = std::iter::from_fn(&mut list).collect();
-        Self { classes: message.u64() as usize, devices, exits, map_bytes }
-    }
-
     /// The rows of the given samples, in the given order.
     ///
     /// # Panics
@@ -196,13 +179,6 @@ impl PartLogits {
     }
 }
 
-impl ExitShares {
-    /// Shares over a part.
-    pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32]) -> Self {
-        ExitCounts::of(logits, samples, class_prior).shares()
-    }
-}
-
 impl ExitCounts {
     /// Counts over a part, or over a rank's shard of the part.
     pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32]) -> Self {
@@ -219,13 +195,6 @@ impl ExitCounts {
             Count { right: right.iter().filter(|right| **right).count() as u64, samples: shown as u64 }
         });
         Self { devices: devices.collect(), exits }
-    }
-
-    /// Counts of nothing, for a shard without samples.
-    pub fn none(configuration: Configuration, slots: usize) -> Self {
-        let devices = if configuration.has_device_section() { slots } else { 0 };
-        let exits = configuration.exits().iter().map(|exit| (*exit, Count::default())).collect();
-        Self { devices: vec![Count::default(); devices], exits }
     }
 
     /// The counts of this shard and of another one together.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use headwater_inference::cost::DeviceBody;
+use headwater_inference::exit::argmax;
 use headwater_inference::policy::{ExitPolicy, ExitRule, Policy, PolicyError, Promise};
 use headwater_protocol::{Exit, SlotSet};
 use serde::Serialize;
@@ -13,7 +14,7 @@ use crate::run::RunLogits;
 use headwater_calibration::account::PartReport;
 use headwater_calibration::account::answers;
 use headwater_calibration::by_exit::ByExit;
-use headwater_calibration::logits_file::PartFile;
+use headwater_calibration::part_logits::EvaluatedPart;
 use headwater_calibration::promise::Target;
 use headwater_calibration::sample_cost::{CostSum, NetworkCost};
 use headwater_calibration::tuning::{Candidates, Fitted, candidates};
@@ -135,10 +136,10 @@ impl RunFigures {
         let body = DeviceBody::of(&manifest);
         let target = Target::from(row.recipe.exit);
         let policy = policy(plan, &target, logits)?;
-        let report_under = |policy: &Policy, part: &PartFile| {
+        let report_under = |policy: &Policy, part: &EvaluatedPart| {
             PartReport::of(&part.logits, &part.samples, &logits.class_prior, policy, body)
         };
-        let report = |part: &PartFile| report_under(&policy, part);
+        let report = |part: &EvaluatedPart| report_under(&policy, part);
         let (_, all) = &logits.evaluated[0];
         let answers = answers(&all.logits, &all.samples, &logits.class_prior, &policy);
         let given: Vec<u16> = answers.iter().map(|answer| answer.assessment.class).collect();
@@ -161,7 +162,7 @@ impl RunFigures {
             seed: run.seed,
             fold: run.fold,
             commit: logits.commit.clone(),
-            part: plan.part.name(),
+            part: plan.part().name(),
             report: report(all),
             groups: all.samples.group_count(),
             is_recording: logits.is_recording,
@@ -192,8 +193,8 @@ impl MissingFigures {
 }
 
 /// Right answers of each group, given the answers under the policy.
-fn groups_right(part: &PartFile, given: &[u16], class_prior: &[f32]) -> BTreeMap<u32, GroupRight> {
-    let PartFile { samples, logits } = part;
+fn groups_right(part: &EvaluatedPart, given: &[u16], class_prior: &[f32]) -> BTreeMap<u32, GroupRight> {
+    let EvaluatedPart { samples, logits } = part;
     let by_exit = logits.exits.map(|exit, _| logits.right(exit, samples, class_prior));
     let mut groups: BTreeMap<u32, GroupRight> = BTreeMap::new();
     for (sample, group) in samples.groups.iter().enumerate() {
@@ -215,7 +216,7 @@ fn policy(plan: &Plan, target: &Target, logits: &RunLogits) -> Result<Policy, Po
     Ok(fitted.within(&fitted.limit(target, part), target, &plan.data.name))
 }
 
-fn calibration_error(part: &PartFile, policy: &Policy) -> Option<ExitValues> {
+fn calibration_error(part: &EvaluatedPart, policy: &Policy) -> Option<ExitValues> {
     let errors = part.logits.exits.iter().map(|(exit, _)| {
         let policy = ExitPolicy { rule: ExitRule::MaxProbability, ..policy.of(exit).clone() };
         let seen = (0..part.samples.len()).filter(|sample| !part.samples.seen[*sample].is_empty());
@@ -229,13 +230,18 @@ fn calibration_error(part: &PartFile, policy: &Policy) -> Option<ExitValues> {
 }
 
 /// The area under the curve of each exit score, with temperatures and weights from the validation part.
-fn auroc(part: &PartFile, candidates: &Candidates) -> Vec<ScoreAuroc> {
-    let PartFile { samples, logits } = part;
+fn auroc(part: &EvaluatedPart, candidates: &Candidates) -> Vec<ScoreAuroc> {
+    let EvaluatedPart { samples, logits } = part;
     let exits: Vec<Exit> = logits.exits.iter().map(|(exit, _)| exit).collect();
     let Some((&last, early)) = exits.split_last() else { return Vec::new() };
+    let is_right = |exit, sample: usize| argmax(logits.of(exit, sample)) == samples.labels[sample];
     let of = |exit: Exit, policy: &ExitPolicy| {
-        let score = |sample: usize| policy.uncertainty(logits.input(exit, sample, samples.seen[sample]));
-        let scores = metrics::scores_and_losses(logits, samples, [exit, last], score);
+        let seen = (0..samples.len()).filter(|sample| !samples.seen[*sample].is_empty());
+        let scored = |sample: usize| {
+            let score = policy.uncertainty(logits.input(exit, sample, samples.seen[sample]))?;
+            Some((score, !is_right(exit, sample) && is_right(last, sample)))
+        };
+        let scores = seen.filter_map(scored).collect();
         Some(ScoreAuroc { exit, rule: policy.rule, auroc: metrics::auroc(scores)? })
     };
     let policies: Vec<&Policy> = [&candidates.first].into_iter().chain(&candidates.others).collect();

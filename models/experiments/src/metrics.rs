@@ -1,10 +1,5 @@
 //! Measures of answers and of exit scores.
 
-use headwater_protocol::Exit;
-
-use headwater_calibration::data::Samples;
-use headwater_calibration::part_logits::PartLogits;
-
 /// Number of bins of the calibration error.
 const BINS: usize = 15;
 /// Samples below which no calibration error is given: bins of fewer than about 70 samples say little.
@@ -72,22 +67,6 @@ pub fn auroc(mut scores: Vec<(f32, bool)>) -> Option<f64> {
         below += without;
     }
     (events > 0 && others > 0).then(|| pairs / (events as f64 * others as f64))
-}
-
-/// For each sample that a slot sees: the score at an exit, and whether that exit is wrong and the last exit right.
-pub fn scores_and_losses(
-    logits: &PartLogits,
-    samples: &Samples,
-    [exit, last]: [Exit; 2],
-    score: impl Fn(usize) -> Option<f32>,
-) -> Vec<(f32, bool)> {
-    let seen = (0..samples.len()).filter(|sample| !samples.seen[*sample].is_empty());
-    let scored = seen.filter_map(|sample| {
-        let right =
-            |exit| headwater_inference::exit::argmax(logits.of(exit, sample)) == samples.labels[sample];
-        Some((score(sample)?, !right(exit) && right(last)))
-    });
-    scored.collect()
 }
 
 #[cfg(test)]

@@ -41,6 +41,13 @@ pub fn page(plan: &Plan, runs: &[RunFigures], simple: &[SimpleAnswers], origin: 
     text
 }
 
+/// One page of the pages of several experiments, each a section.
+pub fn page_of_several(title: &str, about: &str, pages: &[String]) -> String {
+    let below = |line: &str| if line.starts_with('#') { format!("#{line}\n") } else { format!("{line}\n") };
+    let sections: Vec<String> = pages.iter().map(|page| page.lines().map(below).collect()).collect();
+    format!("# {title}\n\n{}\n\n{}", about.trim(), sections.join("\n"))
+}
+
 struct Page<'a> {
     plan: &'a Plan,
     runs: &'a [RunFigures],
@@ -102,9 +109,9 @@ impl Page<'_> {
             format!(
                 "- Data: `{}`, {} part of {samples} samples{}; {over}. {}",
                 self.plan.data.name,
-                self.plan.part.name(),
+                self.plan.part().name(),
                 if self.plan.data.folds.is_some() { " in each fold" } else { "" },
-                match self.plan.part {
+                match self.plan.part() {
                     Part::Validation =>
                         "Temperatures, levels of scores and thresholds come from the same samples: overall, leaving shares and bytes are optimistic.",
                     Part::Train | Part::Test | Part::Calibration =>
@@ -226,7 +233,7 @@ impl Page<'_> {
     }
 
     fn reference(&self, text: &mut String) {
-        let Some(reference) = self.plan.reference else { return };
+        let Some(reference) = self.plan.reference_row() else { return };
         let of_reference: Vec<&RunFigures> = self.runs_of_row(reference).collect();
         let others: Vec<usize> = (0..self.plan.rows.len()).filter(|row| *row != reference).collect();
         let pairs: Vec<Pairs<'_>> =
@@ -246,11 +253,21 @@ impl Page<'_> {
             .collect();
         let adjusted = holm(&p_values);
         let has_p_values = p_values.iter().any(Option::is_some);
+        let has_folds =
+            pairs.iter().any(|pairs| pairs.interval_over_folds(ComparedAnswers::Overall).is_some());
+        let shown_points = |ends: Option<[f64; 2]>| {
+            ends.map_or_else(String::new, |[low, high]| {
+                format!("{:+.1} to {:+.1}", 100.0 * low, 100.0 * high)
+            })
+        };
         let mut heads: Vec<String> = Vec::new();
         for answers in &answers_compared {
             heads.push(format!("{}, points", answers.name()));
             if has_interval {
                 heads.push("95 % interval".to_owned());
+            }
+            if has_folds {
+                heads.push("90 % over folds".to_owned());
             }
         }
         heads.extend(["overall: runs better", "equal", "worse"].map(ToOwned::to_owned));
@@ -264,10 +281,10 @@ impl Page<'_> {
                     let spread = Spread::of(pairs.differences(*answers));
                     cells.push(spread.map_or_else(String::new, Spread::points));
                     if has_interval {
-                        let ends = pairs.interval(*answers);
-                        cells.push(ends.map_or_else(String::new, |[low, high]| {
-                            format!("{:+.1} to {:+.1}", 100.0 * low, 100.0 * high)
-                        }));
+                        cells.push(shown_points(pairs.interval(*answers)));
+                    }
+                    if has_folds {
+                        cells.push(shown_points(pairs.interval_over_folds(*answers)));
                     }
                 }
                 let differences = pairs.differences(ComparedAnswers::Overall);
@@ -293,6 +310,9 @@ impl Page<'_> {
                 " The interval is a bootstrap over the {groups} objects or scenes, each drawn with its samples in all runs: what other test objects would change, for the networks as trained; for frames of one \
                  recording it is at least so wide."
             );
+        }
+        if has_folds {
+            about += " The interval over folds is a bootstrap over the folds' mean differences.";
         }
         if has_p_values {
             about += " `p` is the two-sided paired t-test over runs, of the overall accuracy; the last column is adjusted for the number of tests (Holm 1979). Intervals are not adjusted.";

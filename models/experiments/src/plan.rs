@@ -5,49 +5,18 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use headwater_protocol::{Slot, SlotSet};
-use headwater_samples::Part;
 use headwater_toml_file::{Mistake, with_lines};
+use serde::Deserialize;
 
-use crate::plan_file::PlanFile;
-pub use crate::plan_file::{DataPlan, MetricsPlan, Row, SimplePlan};
+pub use crate::plan_file::{DataPlan, FromData, MetricsPlan, Plan, Row, SimplePlan};
 use headwater_calibration::data::AbsentView;
+use headwater_samples::catalogue;
 use headwater_spec::file_error::{self, FileError};
 use headwater_training::experiment::RunInfo;
 use headwater_training::recipe::Recipe;
 
 /// Largest number of sets of missing devices in an experiment: each set costs an evaluation of every run.
 const MAX_SETS: u128 = 1_000;
-
-/// An experiment.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Name of the file without its ending.
-    pub name: String,
-    /// Folder of the file.
-    pub folder: PathBuf,
-    /// Headline of the page.
-    pub title: String,
-    /// Text below the headline.
-    pub about: String,
-    /// Data of every row.
-    pub data: DataPlan,
-    /// Part of the data whose figures the page shows.
-    pub part: Part,
-    /// Losses in points, beside the loss of a row's recipe, for which thresholds are chosen too.
-    pub loss_points: Vec<f64>,
-    /// Figures beside the accuracies.
-    pub metrics: MetricsPlan,
-    /// Baselines without a network of several devices.
-    pub simple: SimplePlan,
-    /// Rows of the table.
-    pub rows: Vec<Row>,
-    /// Index of the row that the others are compared with, run by run; `None` for no comparison.
-    pub reference: Option<usize>,
-    /// Seeds of each row.
-    pub seeds: Vec<u64>,
-    /// Largest number of devices that are missing in an evaluation.
-    pub missing: usize,
-}
 
 /// One run of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,36 +29,64 @@ pub struct Run {
     pub fold: Option<usize>,
 }
 
+/// A file that lists experiments for one page.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Collection {
+    /// Headline of the page.
+    pub title: String,
+    /// Text below the headline.
+    pub about: String,
+    /// Files of the experiments.
+    pub experiments: Vec<PathBuf>,
+}
+
+impl Collection {
+    /// Reads a file with the key `experiments`; `None` for the file of one experiment.
+    ///
+    /// # Errors
+    /// [`FileError`]: not TOML, other keys than those of a collection, no experiment, or two of one name.
+    pub fn read(file: &Path) -> Result<Option<Self>, FileError> {
+        let text = file_error::read("experiment", file)?;
+        if !text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("experiments")) {
+            return Ok(None);
+        }
+        let read: Self =
+            headwater_toml_file::read(&text).map_err(|mistakes| FileError::of(file, mistakes))?;
+        // Runs and figures of an experiment lie under the name of its file.
+        let names: BTreeSet<_> = read.experiments.iter().map(|experiment| experiment.file_stem()).collect();
+        if names.is_empty() || names.len() < read.experiments.len() {
+            let found = &read.experiments;
+            let message = format!("experiments: expected files, each of another name, found {found:?}");
+            return Err(FileError::invalid(file, message));
+        }
+        let folder = file.parent().unwrap_or(Path::new(""));
+        let experiments = read.experiments.iter().map(|experiment| folder.join(experiment)).collect();
+        Ok(Some(Self { experiments, ..read }))
+    }
+}
+
 impl Plan {
-    /// Reads an experiment file, and the spec and recipe files that it names.
+    /// Reads an experiment file, and the spec and recipe files that it names. `data` gives labels that a spec leaves out, and the spec and recipe of
+    /// `network = "new"`.
     ///
     /// # Errors
     /// [`FileError`]: every mistake in the file, or the mistakes in a network or recipe file that it names.
-    pub fn read(file: &Path) -> Result<Self, FileError> {
+    pub fn read(file: &Path, data: &dyn FromData) -> Result<Self, FileError> {
         let text = file_error::read("experiment", file)?;
         let of_file = |mistakes| FileError::of(file, mistakes);
-        let plan: PlanFile = headwater_toml_file::read(&text).map_err(of_file)?;
-        let folder = file.parent().unwrap_or(Path::new(""));
-        let rows = plan.rows(file, folder)?;
-        let mistakes = with_lines(&text, mistakes(&plan, &rows));
-        if !mistakes.is_empty() {
-            return Err(of_file(mistakes));
-        }
-        Ok(Self {
-            name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-            folder: folder.to_owned(),
-            title: plan.title,
-            about: plan.about,
-            data: plan.data,
-            part: plan.part.into(),
-            loss_points: plan.loss_points,
-            metrics: plan.metrics,
-            simple: plan.simple,
-            reference: plan.reference.and_then(|name| rows.iter().position(|row| row.name == name)),
-            rows,
-            seeds: plan.seeds,
-            missing: plan.missing,
-        })
+        let mut plan: Self = headwater_toml_file::read(&text).map_err(of_file)?;
+        plan.name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        file.parent().unwrap_or(Path::new("")).clone_into(&mut plan.folder);
+        plan.rows = plan.described_rows(file, data)?;
+        let mistakes = with_lines(&text, mistakes(&plan));
+        if mistakes.is_empty() { Ok(plan) } else { Err(of_file(mistakes)) }
+    }
+
+    /// Index of the row that the others are compared with.
+    pub fn reference_row(&self) -> Option<usize> {
+        let name = self.reference.as_ref()?;
+        self.rows.iter().position(|row| row.name == *name)
     }
 
     /// Folds of the data; a single `None` if the experiment names no folds.
@@ -122,6 +119,9 @@ impl Plan {
         }
         if let Some(fold) = run.fold {
             data += &format!(", fold {fold}");
+            if let Some(folds) = self.data.folds.filter(|_| self.data.folds_are_drawn()) {
+                data += &format!(" of {folds}");
+            }
         }
         if row.absent == AbsentView::Black {
             data += ", absent views black";
@@ -154,7 +154,8 @@ fn combinations(slots: usize, count: usize) -> Vec<SlotSet> {
 }
 
 /// Mistakes in an experiment file: values that do not fit each other, or do not fit the rows.
-fn mistakes(plan: &PlanFile, rows: &[Row]) -> Vec<Mistake> {
+fn mistakes(plan: &Plan) -> Vec<Mistake> {
+    let rows = &plan.rows;
     let mut mistakes = Vec::new();
     let mut expect = |key: &str, holds: bool, expected: &str, found: &dyn Debug| {
         if !holds {
@@ -166,14 +167,24 @@ fn mistakes(plan: &PlanFile, rows: &[Row]) -> Vec<Mistake> {
     let expected = format!("less than the {slots} devices, and at most {MAX_SETS} sets of missing devices");
     expect("missing", is_possible, &expected, &plan.missing);
     if let Some(name) = &plan.reference {
-        expect("reference", rows.iter().any(|row| row.name == *name), "the name of a row", name);
+        expect("reference", plan.reference_row().is_some(), "the name of a row", name);
     }
     let seeds: BTreeSet<u64> = plan.seeds.iter().copied().collect();
     let are_different = !seeds.is_empty() && seeds.len() == plan.seeds.len();
     expect("seeds", are_different, "one or more, each once", &plan.seeds);
-    for (key, found) in [("data.folds", plan.data.folds), ("data.limit_train", plan.data.limit_train)] {
-        expect(key, found != Some(0), "1 or more", &0);
+    if let Some(folds) = plan.data.folds {
+        // A name that is not in the catalogue is refused when the data is opened.
+        let (possible, expected) = match catalogue::find(&plan.data.name) {
+            Some(_) if plan.data.folds_are_drawn() => (3..=usize::MAX, "3 or more".to_owned()),
+            Some(info) => {
+                let none = "none, since the data has no folds".to_owned();
+                (1..=info.folds, if info.folds == 0 { none } else { format!("1 to {}", info.folds) })
+            }
+            None => (1..=usize::MAX, "1 or more".to_owned()),
+        };
+        expect("data.folds", possible.contains(&folds), &expected, &folds);
     }
+    expect("data.limit_train", plan.data.limit_train != Some(0), "1 or more", &0);
     expect("per_class", rows.iter().all(|row| row.per_class != Some(0)), "1 or more", &0);
     for (at, points) in plan.loss_points.iter().enumerate() {
         expect("loss_points", !plan.loss_points[..at].contains(points), "each once", points);
@@ -214,6 +225,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use headwater_protocol::Exit;
+    use headwater_spec::Unlabelled;
 
     use super::*;
 
@@ -241,7 +253,85 @@ mod tests {
         std::fs::write(dir.path().join("network.toml"), include_str!("../../networks/ddnn-c.toml")).unwrap();
         let file = dir.path().join("a-table.toml");
         std::fs::write(&file, text).unwrap();
-        Plan::read(&file)
+        Plan::read(&file, &NoData)
+    }
+
+    /// Stands for data of ten classes, which is not read.
+    struct NoData;
+
+    impl FromData for NoData {
+        fn labels(&self, _: &DataPlan, _: &Unlabelled) -> Result<Vec<String>, String> {
+            Err("no data is read".to_owned())
+        }
+
+        fn chosen(&self, _: &DataPlan) -> Result<[String; 2], String> {
+            let spec = include_str!("../../networks/ddnn-c.toml");
+            Ok([spec.replace("\"ddnn-c\"", "\"chosen\""), "epochs = 77".to_owned()])
+        }
+    }
+
+    #[test]
+    fn a_chosen_row_has_the_chosen_spec_and_recipe_with_its_changes() {
+        let text = r#"
+            title = "T"
+            about = "A"
+            network = "network.toml"
+            seeds = [1]
+            data = { name = "drawn" }
+            [[rows]]
+            name = "untouched"
+            network_file = "new"
+            [[rows]]
+            name = "shorter"
+            network_file = "new"
+            recipe = { epochs = 5 }
+            [[rows]]
+            name = "by hand"
+        "#;
+        let rows = plan(text).unwrap().rows;
+        let epochs: Vec<u32> = rows.iter().map(|row| row.recipe.epochs).collect();
+        assert_eq!(epochs, [77, 5, Recipe::read(None).unwrap().epochs]);
+        let specs: Vec<&str> = rows.iter().map(|row| row.spec.network.network.name.as_str()).collect();
+        assert_eq!(specs, ["chosen", "chosen", "ddnn-c"]);
+        let error = plan(&text.replace("\"drawn\"", "\"drawn\", limit_train = 9")).unwrap_err().to_string();
+        assert!(error.contains("row \"untouched\": data.limit_train: expected none"), "{error}");
+    }
+
+    #[test]
+    fn labels_among_the_changes_are_those_of_the_network_and_no_data_is_read() {
+        let labels = "[changes.network.network]\nlabels = [\"a\", \"b\"]\n[changes.recipe]";
+        let text = PLAN.replace("[changes.recipe]", labels);
+        let dir = tempfile::tempdir().unwrap();
+        let network = include_str!("../../networks/ddnn-c.toml").lines();
+        let network: Vec<&str> = network.filter(|line| !line.starts_with("labels = ")).collect();
+        std::fs::write(dir.path().join("network.toml"), network.join("\n")).unwrap();
+        let file = dir.path().join("a-table.toml");
+        std::fs::write(&file, text).unwrap();
+        let plan = Plan::read(&file, &NoData).unwrap();
+        assert!(plan.rows.iter().all(|row| row.spec.network.classes() == 2));
+        std::fs::write(&file, PLAN).unwrap();
+        let error = Plan::read(&file, &NoData).unwrap_err().to_string();
+        assert!(error.contains("no data is read"), "{error}");
+    }
+
+    #[test]
+    fn a_collection_names_its_experiments_from_its_own_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("all.toml");
+        std::fs::write(&file, "title = \"T\"\nabout = \"A\"\nexperiments = [\"a/b.toml\"]").unwrap();
+        let read = Collection::read(&file).unwrap().unwrap();
+        assert_eq!(read.experiments, [dir.path().join("a/b.toml")]);
+        std::fs::write(&file, "experiments = []\nseeds = [1]").unwrap();
+        let error = Collection::read(&file).unwrap_err().to_string();
+        assert!(error.contains("seeds") && error.contains("title"), "{error}");
+        for experiments in ["[]", "[\"a/b.toml\", \"b.toml\"]"] {
+            let text = format!("title = \"T\"\nabout = \"A\"\nexperiments = {experiments}");
+            std::fs::write(&file, text).unwrap();
+            let error = Collection::read(&file).unwrap_err().to_string();
+            assert!(error.contains("experiments: expected files, each of another name"), "{error}");
+        }
+        std::fs::write(&file, PLAN).unwrap();
+        assert!(Collection::read(&file).unwrap().is_none());
     }
 
     #[test]
@@ -249,7 +339,7 @@ mod tests {
         let plan = plan(PLAN).unwrap();
         let names: Vec<&str> = plan.rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names, ["f = 4, mean", "f = 4, sum", "f = 8, mean", "f = 8, sum"]);
-        assert_eq!((plan.name.as_str(), plan.reference), ("a-table", Some(3)));
+        assert_eq!((plan.name.as_str(), plan.reference_row()), ("a-table", Some(3)));
         assert!(plan.rows.iter().all(|row| row.recipe.epochs == 3));
         let filters = plan.rows.iter().map(|row| row.spec.shapes.features.channels).collect::<Vec<_>>();
         assert_eq!(filters, [4, 4, 8, 8]);
@@ -278,10 +368,20 @@ mod tests {
     }
 
     #[test]
+    fn a_fold_that_is_drawn_is_another_run_where_the_number_of_folds_is_another() {
+        let [three, nine] = [3, 9].map(|folds| {
+            let data = format!("\"table\", folds = {folds}");
+            let plan = plan(&PLAN.replace("\"drawn\", folds = 2", &data)).unwrap();
+            plan.identity(plan.runs()[0]).1.identity
+        });
+        assert_ne!(three, nine);
+    }
+
+    #[test]
     fn a_run_that_begins_with_another_is_the_same_from_whichever_folder_its_plan_is_read() {
         let file = Path::new("../../experiments/from-what-was-learnt.toml");
         let [plan, again] =
-            [file.to_owned(), file.canonicalize().unwrap()].map(|file| Plan::read(&file).unwrap());
+            [file.to_owned(), file.canonicalize().unwrap()].map(|file| Plan::read(&file, &NoData).unwrap());
         assert!(plan.rows.iter().any(|row| row.init.is_some()));
         for run in plan.runs() {
             assert_eq!(plan.identity(run), again.identity(run));
@@ -319,7 +419,14 @@ mod tests {
         ];
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
         let files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
-        let mut plans: Vec<Plan> = files.map(|file| Plan::read(&file).unwrap()).collect();
+        let files = files.filter(|file| file.is_file() && Collection::read(file).unwrap().is_none());
+        let mut plans: Vec<Plan> = files.map(|file| Plan::read(&file, &NoData).unwrap()).collect();
+        for name in ["newcomer", "views"] {
+            let file = folder.join(name).with_extension("toml");
+            for file in Collection::read(&file).unwrap().unwrap().experiments {
+                Plan::read(&file, &NoData).unwrap();
+            }
+        }
         plans.sort_by(|a, b| a.name.cmp(&b.name));
         assert!(plans.iter().map(|plan| plan.name.as_str()).eq(published.iter().map(|(name, ..)| *name)));
         for (plan, (name, samples, expected)) in plans.iter().zip(published) {
@@ -354,6 +461,9 @@ mod tests {
             ("name = \"sum\"", "name = \"mean\"", "expected names of different letters and digits"),
             ("seeds = [1, 2]", "seeds = [3, 3]", "each once, found [3, 3]"),
             ("folds = 2", "folds = 0", "data.folds: expected 1 or more, found 0"),
+            ("\"drawn\", folds = 2", "\"eth80\", folds = 10", "data.folds: expected 1 to 9, found 10"),
+            ("\"drawn\", folds = 2", "\"table\", folds = 2", "data.folds: expected 3 or more, found 2"),
+            ("\"drawn\", folds = 2", "\"mnist\", folds = 2", "data.folds: expected none, since"),
             ("name = \"mean\"", "name = \"mean\", per_class = 0", "per_class: expected 1 or more, found 0"),
             ("missing = 1", "mising = 1", "mising: no such key; did you mean `missing`?"),
             ("missing = 1", "loss_points = [0.0]", "loss_points: expected 0.001 to 99, found 0"),

@@ -1,67 +1,79 @@
-//! An experiment file as written, and the rows that it describes.
+//! The keys of an experiment file, and the rows that it describes.
 
 use std::path::{Path, PathBuf};
 
-use headwater_samples::Part;
+use headwater_samples::data_set::PartsOrigin;
+use headwater_samples::{Part, catalogue};
 use headwater_toml_file::Mistake;
 use serde::Deserialize;
 use toml::{Table, Value};
 
 use headwater_calibration::data::AbsentView;
-use headwater_spec::Spec;
 use headwater_spec::file_error::{self, FileError};
+use headwater_spec::{Spec, Unlabelled};
 use headwater_training::recipe::Recipe;
 
+/// Value of `network` and `network_file` for the spec that `headwater-train new` chooses. A row without a recipe takes the chosen one.
+const CHOSEN: &str = "new";
 /// Largest number of rows in an experiment, combinations of the axes and further rows together.
 const MAX_ROWS: usize = 1000;
 
-/// An experiment file, as written.
+/// An experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PlanFile {
-    pub(super) title: String,
-    pub(super) about: String,
+pub struct Plan {
+    /// Name of the file without its ending.
+    #[serde(skip)]
+    pub name: String,
+    /// Folder of the file.
+    #[serde(skip)]
+    pub folder: PathBuf,
+    /// Headline of the page.
+    pub title: String,
+    /// Text below the headline.
+    pub about: String,
     network: PathBuf,
     recipe: Option<PathBuf>,
-    pub(super) seeds: Vec<u64>,
+    /// Seeds of each row.
+    pub seeds: Vec<u64>,
     #[serde(default)]
-    pub(super) part: EvaluatedPart,
+    part: ShownPart,
+    /// Losses in points, beside the loss of a row's recipe, for which thresholds are chosen too.
     #[serde(default)]
-    pub(super) loss_points: Vec<f64>,
+    pub loss_points: Vec<f64>,
+    /// Largest number of devices that are missing in an evaluation.
     #[serde(default)]
-    pub(super) missing: usize,
-    pub(super) reference: Option<String>,
-    pub(super) data: DataPlan,
+    pub missing: usize,
+    /// Name of the row that the others are compared with, run by run; `None` for no comparison.
+    pub reference: Option<String>,
+    /// Data of every row.
+    pub data: DataPlan,
+    /// Figures beside the accuracies.
     #[serde(default)]
-    pub(super) metrics: MetricsPlan,
+    pub metrics: MetricsPlan,
+    /// Baselines without a network of several devices.
     #[serde(default)]
-    pub(super) simple: SimplePlan,
+    pub simple: SimplePlan,
     #[serde(default)]
     changes: Changes,
     #[serde(default)]
     axes: Vec<Axis>,
-    #[serde(default)]
-    rows: Vec<RowPlan>,
+    #[serde(default, rename = "rows")]
+    further_rows: Vec<RowPlan>,
+    /// Rows of the table.
+    #[serde(skip)]
+    pub rows: Vec<Row>,
 }
 
 /// Part of the data whose figures a page shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum EvaluatedPart {
+enum ShownPart {
     /// Test part.
     #[default]
     Test,
     /// Validation part, to choose by; no run is measured on the test part.
     Validation,
-}
-
-impl From<EvaluatedPart> for Part {
-    fn from(part: EvaluatedPart) -> Self {
-        match part {
-            EvaluatedPart::Test => Self::Test,
-            EvaluatedPart::Validation => Self::Validation,
-        }
-    }
 }
 
 /// `[data]`: the data set of every row.
@@ -80,6 +92,13 @@ pub struct DataPlan {
     /// Input for an absent view, in rows that state none.
     #[serde(default)]
     pub absent: AbsentView,
+}
+
+impl DataPlan {
+    /// Whether folds are drawn: the data set has none of its own, and its parts come from its files.
+    pub(crate) fn folds_are_drawn(&self) -> bool {
+        catalogue::find(&self.name).is_some_and(|info| info.parts == PartsOrigin::Files)
+    }
 }
 
 /// `[metrics]`: figures beside the accuracies.
@@ -107,7 +126,7 @@ pub struct SimplePlan {
 /// Changes of a network spec and of a recipe: each table replaces the keys that it states.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Changes {
+struct Changes {
     network: Table,
     recipe: Table,
 }
@@ -115,14 +134,14 @@ pub(super) struct Changes {
 /// `[[axes]]`: values that are combined with the values of every other axis.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Axis {
+struct Axis {
     values: Vec<RowPlan>,
 }
 
 /// A row, or the part of a row that one axis gives.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RowPlan {
+struct RowPlan {
     name: String,
     network_file: Option<PathBuf>,
     recipe_file: Option<PathBuf>,
@@ -146,8 +165,7 @@ pub struct Row {
     pub recipe: Recipe,
     /// Input of the network for an absent view.
     pub absent: AbsentView,
-    /// Run folder with whose weights each run begins, as written: relative to [`Plan::folder`](crate::plan::Plan::folder). `None` if the
-    /// seed draws them.
+    /// Run folder with whose weights each run begins, as written: relative to [`Plan::folder`]. `None` if the seed draws them.
     pub init: Option<PathBuf>,
     /// Train samples of each class, drawn by the seed of the run; `None` for all.
     pub per_class: Option<usize>,
@@ -161,12 +179,35 @@ impl Row {
     }
 }
 
-impl PlanFile {
+/// The parts of a spec and a recipe that follow from the data. An error says in words why the data cannot be read.
+pub trait FromData {
+    /// Labels of the data, for a spec that leaves them out.
+    ///
+    /// # Errors
+    /// The data cannot be read.
+    fn labels(&self, data: &DataPlan, spec: &Unlabelled) -> Result<Vec<String>, String>;
+
+    /// Texts of the spec and of the recipe that `headwater-train new` chooses.
+    ///
+    /// # Errors
+    /// The data cannot be read.
+    fn chosen(&self, data: &DataPlan) -> Result<[String; 2], String>;
+}
+
+impl Plan {
+    /// Part of the data whose figures the page shows.
+    pub fn part(&self) -> Part {
+        match self.part {
+            ShownPart::Test => Part::Test,
+            ShownPart::Validation => Part::Validation,
+        }
+    }
+
     /// Every combination of the axes, then the further rows; a single row if there are neither.
     ///
     /// # Errors
     /// [`FileError`]: a spec or recipe that does not fit, too many rows, or rows whose names are not distinct.
-    pub(super) fn rows(&self, file: &Path, folder: &Path) -> Result<Vec<Row>, FileError> {
+    pub(super) fn described_rows(&self, file: &Path, data: &dyn FromData) -> Result<Vec<Row>, FileError> {
         if self.axes.iter().any(|axis| axis.values.is_empty()) {
             return Err(FileError::invalid(
                 file,
@@ -177,7 +218,7 @@ impl PlanFile {
             true => Some(0),
             false => self.axes.iter().try_fold(1usize, |all, axis| all.checked_mul(axis.values.len())),
         };
-        let count = of_axes.and_then(|count| count.checked_add(self.rows.len()));
+        let count = of_axes.and_then(|count| count.checked_add(self.further_rows.len()));
         if count.is_none_or(|count| count > MAX_ROWS) {
             let found =
                 count.map_or_else(|| "more than can be counted".to_owned(), |count| count.to_string());
@@ -187,12 +228,11 @@ impl PlanFile {
             return Err(FileError::invalid(file, message));
         }
         let mut planned = combined(&self.axes);
-        planned.extend(self.rows.clone());
+        planned.extend(self.further_rows.clone());
         if planned.is_empty() {
             planned.push(RowPlan { name: self.title.clone(), ..RowPlan::default() });
         }
-        let rows: Vec<Row> =
-            planned.iter().map(|row| self.row(file, folder, row)).collect::<Result<_, _>>()?;
+        let rows: Vec<Row> = planned.iter().map(|row| self.row(file, row, data)).collect::<Result<_, _>>()?;
         let twice = rows.iter().enumerate().find_map(|(at, row)| {
             let first = rows[..at].iter().find(|first| first.slug() == row.slug())?;
             Some([&first.name, &row.name])
@@ -211,17 +251,35 @@ impl PlanFile {
         Ok(rows)
     }
 
-    fn row(&self, file: &Path, folder: &Path, row: &RowPlan) -> Result<Row, FileError> {
+    fn row(&self, file: &Path, row: &RowPlan, data: &dyn FromData) -> Result<Row, FileError> {
         let in_row = |text: String| FileError::invalid(file, format!("row {:?}: {text}", row.name));
-        let spec_file = folder.join(row.network_file.as_ref().unwrap_or(&self.network));
+        let named = row.network_file.as_ref().unwrap_or(&self.network);
         let changes = [&self.changes.network, &row.network];
-        let text = file_error::read("spec", &spec_file).map_err(|error| in_row(error.to_string()))?;
+        let (spec_file, text, chosen) = if named.as_os_str() == CHOSEN {
+            if self.data.limit_train.is_some() {
+                let text = "data.limit_train: expected none, since network \"new\" is chosen from the whole train part";
+                return Err(in_row(text.to_owned()));
+            }
+            let [spec, recipe] = data.chosen(&self.data).map_err(in_row)?;
+            (PathBuf::from("chosen spec"), spec, Some(recipe))
+        } else {
+            let file = self.folder.join(named);
+            let text = file_error::read("spec", &file).map_err(|error| in_row(error.to_string()))?;
+            (file, text, None)
+        };
         let text = changed(&spec_file, &text, changes)?;
-        let spec = Spec::parse(&spec_file, &text).map_err(|error| in_row(in_changed(error, changes)))?;
-        let recipe_file = row.recipe_file.as_ref().or(self.recipe.as_ref()).map(|name| folder.join(name));
-        let (recipe_file, text) = match recipe_file {
-            None => (PathBuf::from("default recipe"), headwater_training::recipe::DEFAULT.to_owned()),
-            Some(file) => {
+        let unlabelled = Spec::parse_without_labels(&spec_file, &text);
+        let unlabelled = unlabelled.map_err(|error| in_row(in_changed(error, changes)))?;
+        let labels = unlabelled.map_or_else(|| Ok(Vec::new()), |spec| data.labels(&self.data, &spec));
+        let labels = labels.map_err(in_row)?;
+        let spec = Spec::parse_with_labels(&spec_file, &text, &labels);
+        let spec = spec.map_err(|error| in_row(in_changed(error, changes)))?;
+        let recipe_file =
+            row.recipe_file.as_ref().or(self.recipe.as_ref()).map(|name| self.folder.join(name));
+        let (recipe_file, text) = match (recipe_file, chosen) {
+            (None, Some(chosen)) => (PathBuf::from("chosen recipe"), chosen),
+            (None, None) => (PathBuf::from("default recipe"), headwater_training::recipe::DEFAULT.to_owned()),
+            (Some(file), _) => {
                 let text = file_error::read("recipe", &file);
                 (file.clone(), text.map_err(|error| in_row(error.to_string()))?)
             }

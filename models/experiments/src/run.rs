@@ -1,6 +1,5 @@
 //! One run of a table: trains, and writes the logits of every part and presence pattern into its folder.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, Run};
 use headwater_calibration::data::{AbsentView, Parts, Samples, fingerprint_of_all};
-use headwater_calibration::logits_file::{self, PartFile};
+use headwater_calibration::logits_file;
 use headwater_calibration::number_file::write_whole;
+use headwater_calibration::part_logits::EvaluatedPart;
 use headwater_calibration::random::Random;
 use headwater_samples::Part;
 use headwater_training::checkpoint::Checkpoint;
@@ -52,23 +52,23 @@ pub struct RunLogits {
     /// Whether the samples are frames of one recording.
     pub is_recording: bool,
     /// Validation part.
-    pub validation: PartFile,
+    pub validation: EvaluatedPart,
     /// Calibration part; `None` if no thresholds are chosen on such a part.
-    pub calibration: Option<PartFile>,
+    pub calibration: Option<EvaluatedPart>,
     /// Part whose figures the page shows, for each set of missing devices, none missing first.
-    pub evaluated: Vec<(SlotSet, PartFile)>,
+    pub evaluated: Vec<(SlotSet, EvaluatedPart)>,
 }
 
 impl LoadedParts {
     /// All parts; views are computed on `threads` threads.
     pub fn load(parts: &Parts, plan: &Plan, absent: AbsentView, threads: usize) -> Self {
         let part = |part, limit| Samples { absent, ..parts.part(part, limit, threads) };
-        let is_kept_apart = plan.part == Part::Validation || parts.data.promise_obstacle().is_some();
+        let is_kept_apart = plan.part() == Part::Validation || parts.data.promise_obstacle().is_some();
         Self {
             train: part(Part::Train, plan.data.limit_train),
             validation: part(Part::Validation, None),
             calibration: part(Part::Calibration, is_kept_apart.then_some(0)),
-            evaluated: part(plan.part, None).with_class(),
+            evaluated: part(plan.part(), None).with_class(),
             is_recording: parts.data.is_recording(),
             fingerprint: fingerprint_of_all(parts, plan.data.limit_train),
         }
@@ -90,17 +90,11 @@ struct Done {
 struct LogitsFolder(PathBuf);
 
 impl LogitsFolder {
-    fn part(&self, part: Part) -> PathBuf {
-        self.0.join(format!("{}.hwlogits", part.name()))
-    }
-
     /// The file of a part with the devices `missing` left out; the usual file of the part if none is missing.
     fn without(&self, part: Part, missing: SlotSet) -> PathBuf {
         let slots: Vec<String> = missing.positions().map(|slot| slot.to_string()).collect();
-        match slots.is_empty() {
-            true => self.part(part),
-            false => self.0.join(format!("{}-without-{}.hwlogits", part.name(), slots.join("-"))),
-        }
+        let without = if slots.is_empty() { String::new() } else { format!("-without-{}", slots.join("-")) };
+        self.0.join(format!("{}{without}.hwlogits", part.name()))
     }
 
     /// The marker of a finished run: written last, so that all files exist if the marker does.
@@ -124,7 +118,7 @@ pub fn is_done(plan: &Plan, run: Run, folder: &Path) -> bool {
     let slots = plan.rows[run.row].spec.network.slots();
     is_same
         && files.read_done().is_some_and(|done| done.files.iter().all(|file| files.0.join(file).exists()))
-        && plan.patterns(slots).into_iter().all(|missing| files.without(plan.part, missing).exists())
+        && plan.patterns(slots).into_iter().all(|missing| files.without(plan.part(), missing).exists())
 }
 
 /// Contents of `run.json` in the folder of a run, with the first weights; an error if the folder has another run or none.
@@ -175,17 +169,17 @@ pub fn complete(
         logits_file::write(file, &named(identity, file), samples, &logits).map_err(io::Error::other)
     };
     // If the page shows the validation part, its file with no device missing is written below.
-    if plan.part != Part::Validation {
-        write(&files.part(Part::Validation), &parts.validation)?;
+    if plan.part() != Part::Validation {
+        write(&files.without(Part::Validation, SlotSet::EMPTY), &parts.validation)?;
     }
     let may_promise = experiment.info.init.as_ref().is_none_or(|init| init.kept_apart);
     if may_promise && !parts.calibration.is_empty() {
-        write(&files.part(Part::Calibration), &parts.calibration)?;
+        write(&files.without(Part::Calibration, SlotSet::EMPTY), &parts.calibration)?;
     }
     let mut evaluated = parts.evaluated.clone();
     for missing in plan.patterns(evaluated.slots) {
         evaluated.seen = parts.evaluated.seen.iter().map(|seen| *seen - missing).collect();
-        write(&files.without(plan.part, missing), &evaluated)?;
+        write(&files.without(plan.part(), missing), &evaluated)?;
     }
     parts.evaluated.check_read()?;
     let done = Done { class_prior: train_part.prior(), is_recording: parts.is_recording, files: names };
@@ -226,7 +220,7 @@ fn file_name(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn read_named(file: &Path, identity: &str) -> io::Result<PartFile> {
+fn read_named(file: &Path, identity: &str) -> io::Result<EvaluatedPart> {
     logits_file::read(file, &named(identity, file)).map_err(io::Error::other)
 }
 
@@ -241,25 +235,31 @@ pub fn read(plan: &Plan, run: Run, folder: &Path) -> io::Result<RunLogits> {
     let Done { class_prior, is_recording, files: names } = files.read_done().ok_or_else(|| {
         io::Error::other(format!("{}: expected the end of a run, found none", files.done().display()))
     })?;
-    let validation = read_named(&files.part(Part::Validation), &info.identity)?;
-    let calibration = files.part(Part::Calibration);
+    let validation = read_named(&files.without(Part::Validation, SlotSet::EMPTY), &info.identity)?;
+    let calibration = files.without(Part::Calibration, SlotSet::EMPTY);
     let has_calibration = names.contains(&file_name(&calibration));
     let calibration = has_calibration.then(|| read_named(&calibration, &info.identity)).transpose()?;
     let patterns = plan.patterns(validation.samples.slots).into_iter();
-    let of_missing = |missing| Ok((missing, read_named(&files.without(plan.part, missing), &info.identity)?));
+    let of_missing =
+        |missing| Ok((missing, read_named(&files.without(plan.part(), missing), &info.identity)?));
     let evaluated = patterns.map(of_missing).collect::<io::Result<_>>()?;
     Ok(RunLogits { commit: info.commit, class_prior, is_recording, validation, calibration, evaluated })
 }
 
-/// Runs grouped by fold and by the input for an absent view, so that parts are loaded once for each group.
-pub fn groups(plan: &Plan, runs: &[Run]) -> Vec<(Option<usize>, AbsentView, Vec<Run>)> {
-    let mut groups: BTreeMap<(Option<usize>, bool), Vec<Run>> = BTreeMap::new();
-    for run in runs {
-        let is_black = plan.rows[run.row].absent == AbsentView::Black;
-        groups.entry((run.fold, is_black)).or_default().push(*run);
+/// Runs that read the same views, so that parts are loaded once for each group: of one fold, one preprocessing, one number of slots, and one input for an absent view.
+pub fn groups(plan: &Plan, runs: &[Run]) -> Vec<Vec<Run>> {
+    let views = |run: Run| {
+        let row = &plan.rows[run.row];
+        (run.fold, row.absent, row.spec.network.slots(), row.spec.network.preprocessing())
+    };
+    let mut groups: Vec<Vec<Run>> = Vec::new();
+    for run in runs.iter().copied() {
+        match groups.iter_mut().find(|group| views(group[0]) == views(run)) {
+            Some(group) => group.push(run),
+            None => groups.push(vec![run]),
+        }
     }
-    let absent = |is_black| if is_black { AbsentView::Black } else { AbsentView::Absent };
-    groups.into_iter().map(|((fold, is_black), runs)| (fold, absent(is_black), runs)).collect()
+    groups
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ pub fn by_presence_pattern(train: &Samples, test: &Samples) -> Vec<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headwater_calibration::data::{AbsentView, Pixels};
+    use headwater_calibration::data::Pixels;
     use headwater_protocol::SlotSet;
 
     fn samples(of: &[(u64, [u8; 2], u16)]) -> Samples {
@@ -87,11 +87,9 @@ mod tests {
             slots: 2,
             classes: 3,
             labels: of.iter().map(|(.., label)| *label).collect(),
-            groups: Vec::new(),
             seen: of.iter().map(|(bits, ..)| SlotSet::from_bits(*bits)).collect(),
             pixels: Pixels::in_memory(of.iter().flat_map(|(_, pixels, _)| *pixels).collect(), of.len(), 2),
-            absent: AbsentView::Absent,
-            part_indices: Vec::new(),
+            ..Samples::default()
         }
     }
 

@@ -211,9 +211,16 @@ impl Spec {
     /// # Errors
     /// [`FileError`]: unreadable, not TOML, unknown or missing keys. Shapes are checked once the labels are known.
     pub fn without_labels(file: &Path) -> Result<Option<Unlabelled>, FileError> {
-        let text = file_error::read("network spec", file)?;
+        Self::parse_without_labels(file, &file_error::read("network spec", file)?)
+    }
+
+    /// Requirements on the data of the text of a spec that leaves its labels out; `file` is for messages only.
+    ///
+    /// # Errors
+    /// See [`Spec::without_labels`].
+    pub fn parse_without_labels(file: &Path, text: &str) -> Result<Option<Unlabelled>, FileError> {
         let network: NetworkSpec =
-            headwater_toml_file::read(&text).map_err(|mistakes| FileError::of(file, mistakes))?;
+            headwater_toml_file::read(text).map_err(|mistakes| FileError::of(file, mistakes))?;
         let found = Unlabelled { view: network.preprocessing(), slots: network.slots() };
         Ok((!network.network.has_labels()).then_some(found))
     }
@@ -232,14 +239,17 @@ impl Spec {
         Self::parse_with_labels(file, text, &[])
     }
 
-    fn parse_with_labels(file: &Path, text: &str, labels: &[String]) -> Result<Self, FileError> {
+    /// Parses and checks the text of a spec; one without labels gets `labels`, in its text too.
+    ///
+    /// # Errors
+    /// See [`Spec::read_with_labels`].
+    pub fn parse_with_labels(file: &Path, text: &str, labels: &[String]) -> Result<Self, FileError> {
         let of_file = |mistakes| FileError::of(file, mistakes);
         let mut network: NetworkSpec = headwater_toml_file::read(text).map_err(of_file)?;
         let lacks_labels = !network.network.has_labels();
         if lacks_labels {
             if labels.is_empty() {
-                let text =
-                    "expected class names, found none; only `headwater-train train` takes them from the data";
+                let text = "expected class names, found none; `headwater-train train` and `table` take them from the data";
                 return Err(of_file(vec![Mistake::of_key("network.labels", text)]));
             }
             network.network.labels = Spanned::new(0..0, labels.to_vec());

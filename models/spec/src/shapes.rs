@@ -102,17 +102,13 @@ fn device(spec: &NetworkSpec) -> Result<Option<SectionShapes>, Misfit> {
     let configuration = spec.configuration();
     if !configuration.has_device_section() {
         let expected = "nothing, since devices send their views in configuration (a)";
-        if let Some(blocks) = &spec.device.blocks {
-            return Err(Misfit::new(blocks.span(), "device.blocks", expected, "blocks"));
-        }
-        if let Some(head) = &spec.device.head {
-            return Err(Misfit::new(head.span(), "device.head", expected, "a head"));
-        }
-        if let Some(sent) = &spec.device.sent_channels {
-            let found = sent.get_ref().to_string();
-            return Err(Misfit::new(sent.span(), "device.sent_channels", expected, found));
-        }
-        return Ok(None);
+        let refused = |at, key: &str, found: String| Misfit::new(at, key, expected, found);
+        let device = &spec.device;
+        let blocks = device.blocks.as_ref().map(|of| refused(of.span(), "device.blocks", "blocks".into()));
+        let head = device.head.as_ref().map(|of| refused(of.span(), "device.head", "a head".into()));
+        let sent = device.sent_channels.as_ref();
+        let sent = sent.map(|of| refused(of.span(), "device.sent_channels", of.get_ref().to_string()));
+        return blocks.or(head).or(sent).map_or(Ok(None), Err);
     }
     let letter = configuration.letter();
     let missing = |key: &str, expected: &str| {

@@ -1,6 +1,6 @@
 //! Checkpoints: the state from which a run resumes to the same result, as a [file of numbers](headwater_calibration::number_file):
-//! parameters, statistics, first and second moments, outer velocity, and of the best epoch parameters and statistics, if a run exports
-//! it. They are in the same file, so that a kill at any moment leaves a valid checkpoint with its best epoch; the last two are kept.
+//! parameters, statistics, first and second moments, outer velocity, and parameters and statistics of the epoch that is exported, if it is
+//! chosen by validation. They are in the same file, so that a kill at any moment leaves a valid checkpoint with them; the last two are kept.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -41,7 +41,7 @@ pub struct Progress {
     pub seconds: f64,
     /// Exchange among ranks so far.
     pub scale_out: ScaleOutProgress,
-    /// The best epoch so far, which is exported; `None` if the last epoch is.
+    /// The latest epoch within one standard error of the best on validation, which is exported; `None` if the last epoch is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<u32>,
 }
@@ -87,7 +87,7 @@ pub struct Checkpoint {
     pub moments: Moments,
     /// Velocity of the outer optimiser of local steps; empty in other runs.
     pub outer_velocity: Vec<f32>,
-    /// State at the end of the best epoch; `None` if the last epoch is exported.
+    /// State at the end of the epoch [`Progress::best`]; `None` if the last epoch is exported.
     pub best: Option<State>,
 }
 
@@ -114,14 +114,27 @@ impl CheckpointError {
 }
 
 impl Progress {
-    /// Record of the epoch that is exported: the best one, or the last one.
+    /// Record of the epoch that is exported: [`best`](Self::best), or the last one.
     pub fn exported(&self) -> Option<&EpochRecord> {
         let best = self.best.and_then(|best| self.epochs.iter().find(|record| record.epoch == best));
         best.or(self.epochs.last())
     }
 }
 
+impl EpochRecord {
+    /// Mean share of right answers on the validation part over the exits.
+    pub fn score(&self) -> f64 {
+        let shares = self.validation.exits.iter().map(|(_, share)| *share);
+        shares.sum::<f64>() / self.validation.exits.iter().count().max(1) as f64
+    }
+}
+
 impl Checkpoint {
+    /// The checkpoint of a state before the first step.
+    pub fn new(state: State, moments: Moments) -> Self {
+        Self { progress: Progress::default(), state, moments, outer_velocity: Vec::new(), best: None }
+    }
+
     /// The checkpoint with the state that is exported in place of the newest one.
     #[must_use]
     pub fn exported(mut self) -> Self {
@@ -129,12 +142,16 @@ impl Checkpoint {
         self
     }
 
-    /// Keeps the present state, that of the last record, unless an earlier epoch had a lower validation loss.
-    pub fn keep_best(&mut self) {
-        let Some(last) = self.progress.epochs.last() else { return };
-        let Some(loss) = last.validation_loss else { return };
-        let best = self.progress.best.and(self.progress.exported()).and_then(|best| best.validation_loss);
-        if best.is_none_or(|best| loss <= best) {
+    /// Keeps the present state, that of the last record, unless an earlier epoch was better on validation by more than one standard
+    /// error. The error is that of so many independent samples; 0 keeps none. A smaller difference may be chance, and later epochs have
+    /// smaller steps behind them (one-standard-error rule: Breiman et al., Classification and Regression Trees, 1984, section 3.4.3).
+    pub fn keep_best(&mut self, independent: u64) {
+        let Some(last) = self.progress.epochs.last().filter(|_| independent > 0) else { return };
+        let highest = self.progress.epochs.iter().map(EpochRecord::score).fold(0.0, f64::max);
+        // One sample more of either kind: without it, all right would be known to be so for ever.
+        let (all, right) = (independent as f64 + 2.0, independent as f64 * highest + 1.0);
+        let error = (right / all * (1.0 - right / all) / all).sqrt();
+        if last.score() >= highest - error {
             self.progress.best = Some(last.epoch);
             self.best = Some(self.state.clone());
         }
@@ -265,35 +282,37 @@ fn list(folder: &Path, end: &str) -> io::Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
+    use headwater_protocol::Exit;
+
     use super::*;
 
     #[test]
-    fn the_later_of_equally_good_epochs_is_kept_and_an_epoch_without_a_figure_is_not() {
+    fn the_latest_epoch_within_one_standard_error_of_the_best_is_kept() {
         let state = |number: f32| State { parameters: vec![number], statistics: vec![], coding: None };
-        let mut run = Checkpoint {
-            progress: Progress::default(),
-            state: state(0.0),
-            moments: Moments { first: vec![], second: vec![] },
-            outer_velocity: vec![],
-            best: None,
-        };
+        let mut run = Checkpoint::new(state(0.0), Moments::new(0));
         let mut kept = Vec::new();
-        for (epoch, validation_loss) in (1..).zip([None, Some(1.0), Some(0.5), Some(0.5), Some(0.7), None]) {
+        // Of 100 independent samples: the standard error at 0.9 is 0.03.
+        for (epoch, share) in (1..).zip([0.5, 0.85, 0.9, 0.88, 0.86, 0.94, 0.90]) {
             run.state = state(epoch as f32);
             run.progress.epochs.push(EpochRecord {
                 epoch,
                 loss: 0.0,
                 train: ByExit::default(),
-                validation: ExitShares { devices: vec![], exits: ByExit::default() },
-                validation_loss,
+                validation: ExitShares {
+                    devices: vec![],
+                    exits: [(Exit::LOCAL, share + 0.01), (Exit::CLOUD, share - 0.01)].into_iter().collect(),
+                },
+                validation_loss: None,
                 learning_rate: 0.1,
             });
-            run.keep_best();
+            run.keep_best(0);
+            assert_eq!(run.progress.best, kept.last().copied().flatten(), "no validation part, no choice");
+            run.keep_best(100);
             kept.push(run.progress.best);
         }
-        assert_eq!(kept, [None, Some(2), Some(3), Some(4), Some(4), Some(4)]);
-        assert_eq!(run.progress.exported().map(|record| record.epoch), Some(4));
-        assert_eq!(run.clone().exported().state, state(4.0));
+        assert_eq!(kept, [Some(1), Some(2), Some(3), Some(4), Some(4), Some(6), Some(6)]);
+        assert_eq!(run.progress.exported().map(|record| record.epoch), Some(6));
+        assert_eq!(run.clone().exported().state, state(6.0));
         let read = |run: &Checkpoint| Checkpoint::decode(Path::new("file"), &run.encode("run"), "run");
         assert_eq!(read(&run).unwrap(), run);
         let progress = Progress { best: None, ..run.progress.clone() };

@@ -6,9 +6,11 @@ use headwater_map_coder::MapCounts;
 use headwater_protocol::ScoreEncoding;
 use headwater_samples::NO_CLASS;
 
+use crate::evaluation::in_batches;
 use crate::experiment::Experiment;
 use crate::fused::softmax;
 use crate::layers::{Pass, State, TrainedState, values};
+use crate::network::SourceOutput;
 use headwater_calibration::data::{Batch, Samples};
 use headwater_calibration::wire_coding::WireCoding;
 
@@ -17,9 +19,6 @@ pub const FITTED_SAMPLES: usize = 8192;
 
 /// Least number of validation views of a slot; with fewer, its levels are fitted on the train part.
 const LEAST_VIEWS: usize = 100;
-
-/// Most samples that run through the network at once.
-const CHUNK: usize = 128;
 
 /// Outputs of the device section of one slot for its views.
 #[derive(Clone, Default)]
@@ -112,26 +111,21 @@ impl SlotOutputs {
 /// Outputs of the device sections for the first samples of a part, by slot.
 fn slot_outputs(experiment: &Experiment, state: &State, samples: &Samples) -> Vec<SlotOutputs> {
     let (network, layout) = (&experiment.network, &experiment.network.layout);
-    let indices: Vec<usize> = (0..samples.len().min(FITTED_SAMPLES)).collect();
-    let shares = experiment.workers.share(&indices, |share| {
-        let mut slots = vec![SlotOutputs::default(); samples.slots];
-        for chunk in share.chunks(samples.chunk(CHUNK)) {
-            let batch = Batch::plain(samples, chunk.iter().copied());
-            let outputs = network.devices(&Pass::inference(TrainedState { layout, state }), &batch);
-            for (slot, output) in slots.iter_mut().zip(&outputs) {
-                let Some(output) = output else { continue };
-                slot.scores.extend(output.flat_scores().iter().flat_map(values));
-                slot.labels.extend(output.rows.iter().map(|row| batch.labels[*row as usize]));
-                if network.spec.codes_features() {
-                    slot.maps.extend(output.packed_maps(&network.spec.shapes.features));
-                }
-            }
-        }
-        slots
-    });
+    let of_batch = |batch: &Batch| -> Vec<SlotOutputs> {
+        let outputs = network.devices(&Pass::inference(TrainedState { layout, state }), batch);
+        let of_slot = |output: &Option<SourceOutput>| {
+            let Some(output) = output else { return SlotOutputs::default() };
+            let scores = output.flat_scores().iter().flat_map(values).collect();
+            let labels = output.rows.iter().map(|row| batch.labels[*row as usize]).collect();
+            let maps =
+                network.spec.codes_features().then(|| output.packed_maps(&network.spec.shapes.features));
+            SlotOutputs { scores, labels, maps: maps.unwrap_or_default() }
+        };
+        outputs.iter().map(of_slot).collect()
+    };
     let mut all = vec![SlotOutputs::default(); samples.slots];
-    for share in shares {
-        for (all, more) in all.iter_mut().zip(share) {
+    for batch in in_batches(experiment, samples, samples.len().min(FITTED_SAMPLES), of_batch) {
+        for (all, more) in all.iter_mut().zip(batch) {
             all.scores.extend(more.scores);
             all.labels.extend(more.labels);
             all.maps.extend(more.maps);
@@ -142,8 +136,6 @@ fn slot_outputs(experiment: &Experiment, state: &State, samples: &Samples) -> Ve
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use headwater_inference::bundle::Bundle;
     use headwater_inference::engine::{PackedEngine, TractEngine};
     use headwater_inference::policy::Policy;
@@ -152,19 +144,11 @@ mod tests {
 
     use super::*;
     use crate::evaluation::evaluate;
-    use crate::experiment::RunInfo;
     use crate::export::{TrainedNetwork, export};
-    use crate::recipe::Recipe;
+    use crate::testing::{DDNN_C, experiment};
     use headwater_calibration::data::Parts;
     use headwater_calibration::evaluation::bundle_logits;
-    use headwater_spec::Spec;
     use headwater_spec::manifest;
-
-    fn experiment(scores: &str) -> Experiment {
-        let text = include_str!("../../networks/ddnn-c.toml").replace("4_bits", scores);
-        let spec = Spec::parse(Path::new("coded"), &text).unwrap();
-        Experiment::new(spec, Recipe::read(None).unwrap(), RunInfo::default()).unwrap()
-    }
 
     /// Views of one slot with scores that alternate between two classes.
     fn views(scores: [f32; 2]) -> SlotOutputs {
@@ -191,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_bundle_gives_the_logits_and_bytes_of_the_trained_network() {
-        let experiment = experiment("4_bits");
+        let experiment = experiment(DDNN_C);
         let mut state = experiment.network.layout.initial(3);
         let parts = Parts::drawn(150, 130, 20);
         let [train, validation, test] =
@@ -233,12 +217,11 @@ mod tests {
 
     #[test]
     fn scores_of_few_bits_may_go_with_float_maps() {
-        let text = include_str!("../../networks/ddnn-c.toml")
+        let text = DDNN_C
             .replace(r#"{ kind = "convp", filters = 8 }"#, r#"{ kind = "conv", filters = 2, stride = 2 }"#)
             .replace(r#"head = { kind = "fc", binary = true }"#, r#"head = { kind = "fc" }"#)
             .replace(r#"features = "coded""#, r#"features = "f32""#);
-        let spec = Spec::parse(Path::new("float maps"), &text).unwrap();
-        let experiment = Experiment::new(spec, Recipe::read(None).unwrap(), RunInfo::default()).unwrap();
+        let experiment = experiment(&text);
         let samples = Parts::drawn(8, 4, 4).part(Part::Train, None, 1);
         let state = experiment.network.layout.initial(1);
         let coding = fitted_coding(&experiment, &state, &samples, &samples).unwrap();
@@ -247,8 +230,7 @@ mod tests {
 
     #[test]
     fn a_network_of_floats_and_plain_maps_has_no_coding() {
-        let spec = Spec::read("../networks/ddnn-c-published.toml".as_ref()).unwrap();
-        let experiment = Experiment::new(spec, Recipe::read(None).unwrap(), RunInfo::default()).unwrap();
+        let experiment = experiment(include_str!("../../networks/ddnn-c-published.toml"));
         let samples = Parts::drawn(8, 4, 4).part(Part::Train, None, 1);
         let state = experiment.network.layout.initial(1);
         assert!(fitted_coding(&experiment, &state, &samples, &samples).is_none());

@@ -11,15 +11,26 @@ const CHUNK: usize = 128;
 
 /// Logits of all samples; batch norms use their running statistics.
 pub fn evaluate(experiment: &Experiment, state: &State, samples: &Samples) -> PartLogits {
-    let indices: Vec<usize> = (0..samples.len()).collect();
-    let shares = experiment.workers.share(&indices, |share| {
-        let batches =
-            share.chunks(samples.chunk(CHUNK)).map(|chunk| Batch::plain(samples, chunk.iter().copied()));
-        batches.map(|batch| logits_of_batch(experiment, state, &batch)).collect::<Vec<_>>()
-    });
+    let of_batch = |batch: &Batch| logits_of_batch(experiment, state, batch);
     let mut all = PartLogits::default();
-    shares.into_iter().flatten().for_each(|batch| all.append(batch));
+    let batches = in_batches(experiment, samples, samples.len(), of_batch);
+    batches.into_iter().for_each(|batch| all.append(batch));
     all
+}
+
+/// Results for the batches of the first `count` samples, in their order. The workers share the batches.
+pub(crate) fn in_batches<R: Send>(
+    experiment: &Experiment,
+    samples: &Samples,
+    count: usize,
+    of_batch: impl Fn(&Batch) -> R + Sync,
+) -> Vec<R> {
+    let indices: Vec<usize> = (0..count).collect();
+    let shares = experiment.workers.share(&indices, |share| {
+        let chunks = share.chunks(samples.chunk(CHUNK));
+        chunks.map(|chunk| of_batch(&Batch::plain(samples, chunk.iter().copied()))).collect::<Vec<_>>()
+    });
+    shares.into_iter().flatten().collect()
 }
 
 /// Logits of a batch.

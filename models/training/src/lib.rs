@@ -13,7 +13,7 @@
 //! runs            run  untrained  single_camera  memory
 //! training        joint  scale_out
 //! results         training_weights  report  warnings  export  checkpoint
-//! evaluation      evaluation  coding_fit
+//! evaluation      coding_fit  evaluation
 //! gradients       reduction  optimiser  loss
 //! first weights   transfer
 //! experiment      experiment  recipe
@@ -40,6 +40,8 @@ pub mod report;
 pub mod run;
 pub mod scale_out;
 pub mod single_camera;
+#[cfg(test)]
+mod testing;
 pub mod training_weights;
 pub mod transfer;
 pub mod untrained;

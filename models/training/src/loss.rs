@@ -284,20 +284,17 @@ fn correct(logits: &[f32], labels: &[u16]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use headwater_samples::Part;
 
     use super::*;
     use crate::layers::{Pass, TrainedState};
-    use crate::network::Network;
     use crate::recipe::{Distillation, Recipe};
+    use crate::testing::{DDNN_C, network};
     use headwater_calibration::data::Parts;
 
     #[test]
     fn device_heads_learn_from_the_last_exit_or_from_the_one_after_them() {
-        let network =
-            Network::new(Spec::parse(Path::new("c"), include_str!("../../networks/ddnn-c.toml")).unwrap());
+        let network = network(DDNN_C);
         let samples = Parts::drawn(16, 4, 4).part(Part::Train, None, 1);
         let batch = Batch::plain(&samples, 0..16);
         let state = network.layout.initial(3);
@@ -342,8 +339,7 @@ mod tests {
 
     #[test]
     fn a_sample_of_nothing_is_drawn_to_every_class_alike_with_a_weight_of_its_own() {
-        let network =
-            Network::new(Spec::parse(Path::new("c"), include_str!("../../networks/ddnn-c.toml")).unwrap());
+        let network = network(DDNN_C);
         let mut samples = Parts::drawn(2, 4, 4).part(Part::Train, None, 1);
         let state = network.layout.initial(3);
         let recipe = Recipe::read(None).unwrap().loss;
@@ -374,8 +370,7 @@ mod tests {
 
     #[test]
     fn the_term_of_coded_maps_is_the_information_of_their_bits_in_their_contexts() {
-        let text = include_str!("../../networks/ddnn-c.toml");
-        let network = Network::new(Spec::parse(Path::new("coded"), text).unwrap());
+        let network = network(DDNN_C);
         let samples = Parts::drawn(16, 4, 4).part(Part::Train, None, 1);
         let batch = Batch::plain(&samples, 0..16);
         let state = network.layout.initial(3);

@@ -3,7 +3,7 @@
 use headwater_inference::cost::LinkBytes;
 use headwater_inference::policy::Policy;
 
-use crate::checkpoint::Progress;
+use crate::checkpoint::{EpochRecord, Progress};
 use crate::experiment::Experiment;
 use headwater_calibration::account::PartReport;
 use headwater_calibration::tuning::ThresholdOrigin;
@@ -37,6 +37,11 @@ pub fn run_report(
         "raw": links.raw_view_bytes,
         "edge": links.edge_bytes,
     });
+    let (exported, epochs) = (progress.exported(), &progress.epochs);
+    // Without validation samples that show a class there is no loss, and the shares say nothing.
+    let is_measured = |record: &&EpochRecord| record.validation_loss.is_some();
+    let by_score = |one: &&EpochRecord, other: &&EpochRecord| one.score().total_cmp(&other.score());
+    let highest = epochs.iter().filter(is_measured).max_by(by_score);
     serde_json::json!({
         "network": experiment.network.spec.network.network.name,
         "run": experiment.info,
@@ -48,20 +53,15 @@ pub fn run_report(
         "promises": policy.promises,
         "validation": parts.validation,
         "test": parts.test,
-        "exported_epoch": exported_epoch(progress),
+        "exported_epoch": {
+            "epoch": exported.map(|record| record.epoch),
+            "score": exported.filter(is_measured).map(EpochRecord::score),
+            "highest_score": highest.map(EpochRecord::score),
+            "highest_epoch": highest.map(|record| record.epoch),
+            "last_epoch": epochs.last().map(|record| record.epoch),
+        },
         "seconds": progress.seconds,
         "epochs": progress.epochs,
         "scale_out": Some(progress.scale_out).filter(|progress| progress.ranks > 1),
-    })
-}
-
-/// The epoch whose weights are exported, with its validation loss beside that of the last epoch.
-fn exported_epoch(progress: &Progress) -> serde_json::Value {
-    let (exported, last) = (progress.exported(), progress.epochs.last());
-    serde_json::json!({
-        "epoch": exported.map(|record| record.epoch),
-        "validation_loss": exported.and_then(|record| record.validation_loss),
-        "last_epoch": last.map(|record| record.epoch),
-        "last_validation_loss": last.and_then(|record| record.validation_loss),
     })
 }

@@ -53,8 +53,8 @@ pub fn decode(bytes: &[u8]) -> io::Result<(Experiment, Checkpoint)> {
     match <[Vec<f32>; 2]>::try_from(lists) {
         Ok([parameters, statistics]) if [parameters.len(), statistics.len()] == expected => {
             let state = State { parameters, statistics, coding: None };
-            let (progress, moments) = (header.progress, Moments::new(0));
-            Ok((experiment, Checkpoint { progress, state, moments, outer_velocity: Vec::new(), best: None }))
+            let checkpoint = Checkpoint::new(state, Moments::new(0));
+            Ok((experiment, Checkpoint { progress: header.progress, ..checkpoint }))
         }
         _ => Err(io::Error::other(format!(
             "expected {} parameters and {} statistics as its spec has, found others",
@@ -77,8 +77,7 @@ mod tests {
         let experiment = Experiment::new(spec, recipe, info).unwrap();
         let state = experiment.network.layout.initial(3);
         let progress = Progress { epoch: 2, step: 9, ..Progress::default() };
-        let moments = Moments::new(0);
-        let checkpoint = Checkpoint { progress, state, moments, outer_velocity: Vec::new(), best: None };
+        let checkpoint = Checkpoint { progress, ..Checkpoint::new(state, Moments::new(0)) };
         let bytes = encode(&experiment, &checkpoint).unwrap();
         let (read, found) = decode(&bytes).unwrap();
         assert_eq!((&read.info, &read.recipe), (&experiment.info, &experiment.recipe));

@@ -11,7 +11,7 @@ use crate::joint::{combined, exact_statistics};
 use crate::layers::State;
 use crate::recipe::Recipe;
 use crate::reduction::update_statistics;
-use headwater_calibration::data::{AbsentView, Augment, Pixels, Samples};
+use headwater_calibration::data::{Augment, Pixels, Samples};
 use headwater_calibration::random::Random;
 
 /// Random stream of the views.
@@ -77,11 +77,9 @@ fn random_samples(spec: &Spec, seed: u64) -> Samples {
         slots,
         classes,
         labels: (0..count).map(|sample| (sample % classes) as u16).collect(),
-        groups: Vec::new(),
         seen,
         pixels: Pixels::in_memory(pixels, count, slots),
-        absent: AbsentView::Absent,
-        part_indices: Vec::new(),
+        ..Samples::default()
     }
 }
 

@@ -85,10 +85,7 @@ pub struct DemoArgs {
     /// Run headwater-device, headwater-aggregator and headwater-cloud as processes.
     #[arg(long)]
     pub processes: bool,
-    /// With --processes: folder of the three programs; the folder of this program by default.
-    #[arg(long, value_name = "DIR", requires = "processes")]
-    pub programs: Option<PathBuf>,
-    /// With --processes: another program in place of headwater-device, such as a script that runs it elsewhere.
+    /// With --processes: another program in place of headwater-device in the folder of this program, such as a script that runs it elsewhere.
     #[arg(long, value_name = "FILE", requires = "processes")]
     pub device_program: Option<PathBuf>,
     /// With --processes: another program in place of headwater-aggregator.
@@ -123,9 +120,6 @@ pub struct DemoArgs {
     /// policy's `deadline_ms`. 0 sends each at once.
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pub batch_ms: u64,
-    /// Threshold of the exit `local` in [0, 1], instead of the policy's: 0 sends nearly all on, 1 none.
-    #[arg(long, value_name = "T")]
-    pub threshold: Option<f32>,
 }
 
 /// Arguments of `headwater up`.

@@ -26,6 +26,8 @@ pub mod sign;
 pub mod trigger;
 pub mod up;
 
+use std::fmt::Display;
+
 use anyhow::Context;
 
 /// Arguments that cannot be used; the exit code is 2.
@@ -50,6 +52,16 @@ fn escaped(text: &str) -> String {
         false => letter.to_string(),
     };
     text.chars().map(shown).collect()
+}
+
+/// A count with its noun, whose plural ends in `s`.
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Counts behind their names, with commas between.
+fn named<N: Display, C: Display>(counts: impl IntoIterator<Item = (N, C)>) -> String {
+    counts.into_iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -20,31 +20,20 @@ fn main() -> ExitCode {
         return ExitCode::from(BAD_USAGE);
     }
     let result = match &args.command {
-        Command::Demo(demo) => headwater::demo::run(demo),
-        Command::Up(up) => match headwater::up::run(up) {
-            // The findings, or the line of the camera, have said what is wrong.
-            Ok(false) => return ExitCode::FAILURE,
-            other => other.map(|_| ()),
-        },
-        Command::Classify(classify) => match headwater::classify::run(classify) {
-            // The rows and the last line have said which photos cannot be read.
-            Ok(false) => return ExitCode::FAILURE,
-            other => other.map(|_| ()),
-        },
-        Command::Enroll(enroll) => headwater::enroll::run(enroll),
-        Command::Sign(sign) => headwater::sign::run(sign),
-        Command::Policy(policy) => headwater::policy::run(policy),
-        Command::Trigger(trigger) => headwater::trigger::run(trigger),
-        Command::Doctor(doctor) => match headwater::doctor::run(doctor) {
-            // `doctor` has printed its findings; nothing is added.
-            Ok(false) => return ExitCode::FAILURE,
-            Ok(true) => Ok(()),
-            Err(error) => Err(error),
-        },
-        Command::Inspect(inspect) => headwater::inspect::run(inspect),
+        Command::Demo(demo) => headwater::demo::run(demo).map(|()| true),
+        Command::Up(up) => headwater::up::run(up),
+        Command::Classify(classify) => headwater::classify::run(classify),
+        Command::Enroll(enroll) => headwater::enroll::run(enroll).map(|()| true),
+        Command::Sign(sign) => headwater::sign::run(sign).map(|()| true),
+        Command::Policy(policy) => headwater::policy::run(policy).map(|()| true),
+        Command::Trigger(trigger) => headwater::trigger::run(trigger).map(|()| true),
+        Command::Doctor(doctor) => headwater::doctor::run(doctor),
+        Command::Inspect(inspect) => headwater::inspect::run(inspect).map(|()| true),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        // The findings, the rows or the lines of the cameras have said what is wrong.
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             print_error(&format!("headwater: {}", redacted(&format!("{error:#}"))));
             if error.is::<headwater::BadUsage>() { ExitCode::from(BAD_USAGE) } else { ExitCode::FAILURE }

@@ -6,6 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use headwater_inference::bundle::Bundle;
+use headwater_inference::policy::{Policy, PolicyChanges};
+
+use crate::BadUsage;
 
 /// Bundle of configuration (c), trained on `fashion-6cam`; see `models/shipped/README.md`.
 pub(crate) const BUNDLE: &[u8] = include_bytes!("../../../models/shipped/fashion-6cam.hwb");
@@ -19,6 +22,14 @@ pub(crate) fn open_bundle(path: Option<&Path>) -> anyhow::Result<Bundle> {
         Some(path) => open_file(path),
         None => Bundle::from_bytes(BUNDLE).context("opening the shipped bundle"),
     }
+}
+
+/// The policy of a bundle, with the changes of the file that `--policy` names.
+pub(crate) fn policy(bundle: &Bundle, file: Option<&Path>) -> anyhow::Result<Policy> {
+    let Some(file) = file else { return Ok(bundle.policy().clone()) };
+    fs::metadata(file).with_context(|| format!("reading the policy {}", file.display()))?;
+    let policy = PolicyChanges::policy_of(file, bundle.policies());
+    Ok(policy.map_err(|mistake| BadUsage(format!("--policy {mistake}")))?.0)
 }
 
 /// Name of the first file in every bundle; the bundle begins with these bytes.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use headwater_identity::{read_signing_key, write_signing_key};
 use headwater_inference::bundle::{Release, SigningKey};
-use headwater_protocol::{IdError, SiteId};
+use headwater_protocol::SiteId;
 use headwater_transport::{PUBLIC_MODE, replace_file};
 
 use crate::{print, shipped};
@@ -33,7 +33,7 @@ pub struct SignArgs {
     #[arg(long, value_name = "N", required_unless_present = "new_key", value_parser = clap::value_parser!(u64).range(1..))]
     pub release: Option<u64>,
     /// Site that may take the bundle; given several times for several. Left out: every site may.
-    #[arg(long, value_name = "SITE", value_parser = site)]
+    #[arg(long, value_name = "SITE")]
     pub site: Vec<SiteId>,
     /// Bundle to sign.
     #[arg(required_unless_present = "new_key")]
@@ -41,10 +41,6 @@ pub struct SignArgs {
     /// Write the signed bundle here, instead of in place.
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
-}
-
-fn site(name: &str) -> Result<SiteId, IdError> {
-    SiteId::new(name)
 }
 
 /// Runs the command.

@@ -122,9 +122,11 @@ fn photos_that_do_not_fit_the_cameras_are_refused_with_what_to_do() {
     write(&photo, &image_codec::png(&View::new(Shape::rgb(32, 32), vec![90; 3072])).expect("PNG"));
     let photo = photo.to_str().expect("a path in UTF-8");
     check_code(&classify(&[BUNDLE, photo]), 2, "camN/SAMPLE.jpg with N from 0 to 5");
-    check_code(&classify(&[BUNDLE, photo]), 2, "or --slot N for photos of one camera");
-    check_code(&classify(&[BUNDLE, photo, "--slot", "6"]), 2, "--slot: expected 0 to 5, found 6");
-    check_code(&classify(&[BUNDLE, photo, "--slot", "2"]), 0, "1 samples, ");
+    let of_camera_2 = dir.path().join("cam2/coat.png");
+    write(&of_camera_2, &fs::read(photo).expect("written above"));
+    let output = classify(&[BUNDLE, of_camera_2.to_str().expect("a path in UTF-8")]);
+    check_code(&output, 0, "1 sample, ");
+    assert!(output.stdout.starts_with(b"file,label,"), "a table also without --csv");
     check_code(&classify(&[BUNDLE, photo, "--csv", "--json"]), 2, "--json");
     check_code(&classify(&[BUNDLE]), 2, "PHOTOS");
     fs::create_dir(dir.path().join("empty")).expect("a folder");

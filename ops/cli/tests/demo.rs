@@ -4,21 +4,27 @@ use std::io::Write;
 use std::process::{Command, Output};
 
 use headwater_inference::bundle::Bundle;
-use headwater_inference::policy::Policy;
+use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
+use headwater_protocol::Exit;
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
-/// A file with the shipped policy, in which the waits are too long for a busy machine to reach.
-fn patient_policy() -> NamedTempFile {
+/// A file with the shipped policy, in which the waits are too long for a busy machine to reach. A threshold of the exit `local` of 0 sends
+/// nearly all on, 1 none.
+fn patient_policy(threshold: Option<f32>) -> NamedTempFile {
     let bundle = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/shipped/fashion-6cam.hwb");
     let policy = Bundle::open(bundle).expect("the shipped bundle opens").policy().clone();
-    let policy = Policy {
+    let mut policy = Policy {
         window_ms: 20_000,
         features_ms: 20_000,
         deadline_ms: 60_000,
         promises: Vec::new(),
         ..policy
     };
+    if let Some(threshold) = threshold {
+        let threshold = ExitThreshold::new(threshold).expect("a number in [0, 1]");
+        policy.of_mut(Exit::LOCAL).threshold = Threshold::One(threshold);
+    }
     let mut file = NamedTempFile::new().expect("a temporary file");
     let text = toml::to_string(&policy).expect("a policy becomes TOML");
     file.write_all(text.as_bytes()).expect("the file can be written");
@@ -48,7 +54,7 @@ fn check_refused(arguments: &[&str], code: i32, expected: &str) {
 
 #[test]
 fn every_sample_is_decided_and_the_bytes_add_up() {
-    let policy = patient_policy();
+    let policy = patient_policy(None);
     let policy = policy.path().to_str().expect("a path in UTF-8");
     let report = report(&["demo", "--json", "--samples", "320", "--rate", "max", "--policy", policy]);
     assert_eq!(report["samples"], 320);
@@ -69,12 +75,11 @@ fn every_sample_is_decided_and_the_bytes_add_up() {
 
 #[test]
 fn body_bytes_are_scores_and_the_coded_maps_that_are_asked_for() {
-    let policy = patient_policy();
-    let policy = policy.path().to_str().expect("a path in UTF-8");
     // The size of a coded map differs from view to view. The mean must be well below 256 bytes, the size of an uncoded map.
-    for (threshold, expected) in [("1", 5.0..=5.0), ("0", 5.0 + 40.0..=5.0 + 110.0)] {
-        let arguments = ["demo", "--json", "--samples", "60", "--rate", "60", "--policy", policy];
-        let report = report(&[&arguments[..], &["--threshold", threshold]].concat());
+    for (threshold, expected) in [(1.0, 5.0..=5.0), (0.0, 5.0 + 40.0..=5.0 + 110.0)] {
+        let policy = patient_policy(Some(threshold));
+        let policy = policy.path().to_str().expect("a path in UTF-8");
+        let report = report(&["demo", "--json", "--samples", "60", "--rate", "60", "--policy", policy]);
         let body = report["bytes"]["body"].as_f64().expect("a number");
         assert!(expected.contains(&body), "threshold {threshold}: {body} {report:#}");
     }
@@ -82,13 +87,12 @@ fn body_bytes_are_scores_and_the_coded_maps_that_are_asked_for() {
 
 #[test]
 fn wrong_arguments_are_named_and_end_with_2() {
-    check_refused(&["demo", "--threshold", "1.5"], 2, "[0, 1]");
     check_refused(&["demo", "--samples", "0"], 2, "--samples");
     check_refused(&["demo", "--rate", "fast"], 2, "samples per second");
     check_refused(&["demo", "--kill", "device:9@1s"], 2, "slots 0 to 5");
     check_refused(&["demo", "--kill", "cloud"], 2, "cloud@2s");
     check_refused(&["demo", "--window-ms", "0"], 2, "window_ms");
-    check_refused(&["demo", "--programs", "."], 2, "--processes");
+    check_refused(&["demo", "--cloud-program", "."], 2, "--processes");
     check_refused(&["demos"], 2, "demo");
 }
 
@@ -97,12 +101,23 @@ fn files_that_cannot_be_used_are_named_and_end_with_1() {
     check_refused(&["inspect", "/no/such/bundle.hwb"], 1, "/no/such/bundle.hwb");
     check_refused(&["demo", "--frames", "/no/such/frames"], 1, "/no/such/frames");
     check_refused(&["demo", "--policy", "/no/such/policy"], 1, "/no/such/policy");
-    check_refused(
-        &["demo", "--processes", "--programs", "/no/such/folder"],
-        1,
-        "/no/such/folder/headwater-cloud",
-    );
+    let programs = ["--device-program", "device", "--aggregator-program", "aggregator", "--cloud-program"];
+    let arguments = [&["demo", "--processes"], &programs[..], &["/no/such/cloud"]].concat();
+    check_refused(&arguments, 1, "starting /no/such/cloud");
     check_refused(&["inspect", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")], 1, "Cargo.toml");
+}
+
+#[test]
+fn a_broken_frame_of_a_folder_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let archive = concat!(env!("CARGO_MANIFEST_DIR"), "/../../io/samples/shipped/fashion-6cam-300.tar.gz");
+    let unpacked = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(folder.path()).status();
+    assert!(unpacked.expect("tar starts").success());
+    std::fs::write(folder.path().join("00000/cam0.webp"), "cut").expect("the folder can be written");
+    let frames = folder.path().to_str().expect("a path in UTF-8");
+    let output = headwater(&["--log", "warn", "demo", "--samples", "1", "--frames", frames]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("broken frame") && stderr.contains("00000/cam0.webp"), "{stderr}");
 }
 
 #[test]

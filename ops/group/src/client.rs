@@ -148,13 +148,12 @@ impl GroupClient {
             is_republished: false,
         };
         let link = client.link.clone();
-        first_connection(&link, (&address, wait_limit), client.until_connected()).await?;
+        let connected = async {
+            while client.next().await? != GroupEvent::Connected {}
+            Ok::<_, GroupError>(())
+        };
+        first_connection(&link, (&address, wait_limit), connected).await?;
         Ok(client)
-    }
-
-    async fn until_connected(&mut self) -> Result<(), GroupError> {
-        while self.next().await? != GroupEvent::Connected {}
-        Ok(())
     }
 
     /// Asks every device of the group to capture, and records the trigger in the account.
@@ -282,7 +281,7 @@ impl GroupClient {
             // The client publishes at `QoS` 0, which the broker does not answer, or with an acknowledgement, which gets the answer itself.
             Incoming::Refused { .. } => return Ok(GroupEvent::OtherTopic),
         };
-        let unreadable = |source| GroupError::Message { topic: topic.clone(), source };
+        let unreadable = |reason| GroupError::Message { topic: topic.clone(), reason };
         Ok(match self.topics.parse(topic) {
             Ok(Topic::Result) => {
                 let ResultMessage { decision, republished } =

@@ -60,18 +60,18 @@ pub enum GroupError {
         reason: String,
     },
     /// The link refuses its settings or a message, or has no connection.
-    #[error("connection to the broker: {0}")]
+    #[error(transparent)]
     Link(#[from] LinkError),
     /// The connection has ended for good.
     #[error("the connection to the broker has ended")]
     Closed,
     /// A result or settled notice, or an answer to a policy command, cannot be read.
-    #[error("message on {topic}: {source}")]
+    #[error("message on {topic}: {reason}")]
     Message {
         /// Topic of the message.
         topic: String,
         /// Position and kind of the mistake in the JSON text.
-        source: serde_json::Error,
+        reason: serde_json::Error,
     },
     /// An expected event did not come in time.
     #[error("waited {limit:?} for {expected}, found {found}")]

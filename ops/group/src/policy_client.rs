@@ -5,7 +5,7 @@ use std::time::Duration;
 use headwater_link::{Delivery, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::policy_command::{PolicyAnswer, PolicyCommand};
 use headwater_protocol::{GroupId, MemberName, SiteId, Topic, Topics};
-use headwater_transport::BrokerAccess;
+use headwater_transport::{BrokerAccess, Endpoint};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
@@ -14,7 +14,7 @@ use crate::error::GroupError;
 
 /// A member that sends commands about the policy of a group.
 pub struct PolicyClient {
-    broker: BrokerAccess,
+    address: Endpoint,
     link: Link,
     incoming: mpsc::Receiver<Incoming>,
     topic: String,
@@ -37,25 +37,13 @@ impl PolicyClient {
         let topic = topics.name(&Topic::Policy(member.clone()));
         let answer_topic = topics.name(&Topic::PolicyAnswer(member.clone()));
         let client_id = format!("headwater-policy-{}", std::process::id());
-        let config = LinkConfig::new(broker.clone(), client_id).subscribe(&*answer_topic, QoS::AtLeastOnce);
-        let (link, incoming) = Link::start(config)?;
-        let mut client = Self { broker, link, incoming, topic, answer_topic, wait_limit };
-        let (link, address) = (client.link.clone(), client.broker.address.clone());
-        let connected = async {
-            // The first event is the connection.
-            client.incoming.recv().await.map(drop).ok_or(GroupError::Closed)
-        };
+        let address = broker.address.clone();
+        let config = LinkConfig::new(broker, client_id).subscribe(&*answer_topic, QoS::AtLeastOnce);
+        let (link, mut incoming) = Link::start(config)?;
+        // The first event is the connection.
+        let connected = async { incoming.recv().await.map(drop).ok_or(GroupError::Closed) };
         first_connection(&link, (&address, wait_limit), connected).await?;
-        Ok(client)
-    }
-
-    fn not_allowed(&self, topic: String, reason: String) -> GroupError {
-        GroupError::NotAllowed {
-            broker: self.broker.address.clone(),
-            topic,
-            reason,
-            roles: &["operator", "page"],
-        }
+        Ok(Self { address, link, incoming, topic, answer_topic, wait_limit })
     }
 
     /// Sends a command and waits for its answer.
@@ -76,13 +64,14 @@ impl PolicyClient {
                 delivery = sent.wait(), if !is_taken => {
                     is_taken = true;
                     if let Delivery::Refused { reason, .. } = delivery {
-                        return Err(self.not_allowed(self.topic.clone(), reason));
+                        let (broker, topic) = (self.address.clone(), self.topic.clone());
+                        return Err(GroupError::NotAllowed { broker, topic, reason, roles: &["operator", "page"] });
                     }
                 }
                 event = self.incoming.recv() => match event {
                     Some(Incoming::Message { topic, payload, .. }) if *topic == *self.answer_topic => {
                         let answer: PolicyAnswer = serde_json::from_slice(&payload)
-                            .map_err(|source| GroupError::Message { topic: topic.to_string(), source })?;
+                            .map_err(|reason| GroupError::Message { topic: topic.to_string(), reason })?;
                         if answer.replaces == command.replaces {
                             return Ok(answer);
                         }

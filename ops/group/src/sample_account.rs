@@ -43,11 +43,6 @@ impl AccountedSample {
 }
 
 impl SampleAccount {
-    /// An empty account that does not count the drops reported so far.
-    pub fn after(settled: &Settled) -> Self {
-        Self { settled: settled.clone(), dropped_before: settled.dropped.clone(), ..Self::default() }
-    }
-
     /// An empty account that follows this one. Neither earlier drops nor later drops of this account's samples count in the new account.
     pub fn following(&self) -> Self {
         let pending = |sample: &(&SampleId, &AccountedSample)| {
@@ -55,7 +50,8 @@ impl SampleAccount {
         };
         let own = self.samples.iter().filter(pending).map(|(sample, _)| *sample);
         let pending_before = self.pending_before.iter().copied().chain(own).collect();
-        Self { pending_before, ..Self::after(&self.settled) }
+        let (settled, dropped_before) = (self.settled.clone(), self.settled.dropped.clone());
+        Self { settled, dropped_before, pending_before, ..Self::default() }
     }
 
     /// Records the trigger of a sample at `now`.
@@ -209,7 +205,7 @@ mod tests {
 
     #[test]
     fn drops_before_the_account_began_do_not_count() {
-        let mut account = SampleAccount::after(&shed(1, 5));
+        let mut account = SampleAccount { settled: shed(1, 5), ..SampleAccount::default() }.following();
         account.triggered(SampleId(2), Instant::now());
         assert_eq!((account.unsettled_count(), account.dropped()), (1, BTreeMap::new()));
         account.settle(notice(shed(2, 6)));

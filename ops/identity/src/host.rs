@@ -2,12 +2,10 @@
 
 use std::net::IpAddr;
 
+use rustls::pki_types::DnsName;
+
 use crate::error::EnrollError;
 use crate::mosquitto::BrokerOptions;
-
-/// Longest name of a host in bytes, and longest part of a name between two dots (RFC 1035).
-const MAX_NAME_BYTES: usize = 253;
-const MAX_LABEL_BYTES: usize = 63;
 
 /// Checks the names and addresses by which clients call a server.
 ///
@@ -59,23 +57,11 @@ fn check_name(setting: &'static str, name: &str) -> Result<(), EnrollError> {
     } else {
         "names have letters, digits, `-`, `_` and dots"
     };
-    if is_name(name) {
+    if DnsName::try_from(name).is_ok() {
         return Ok(());
     }
     let expected = "a host name or an IP address";
     Err(EnrollError::Setting { setting, expected, found: name.to_owned(), advice })
-}
-
-/// Whether a text can be the name of a host: letters, digits, `-`, `_` and dots, and no number as its last part.
-fn is_name(name: &str) -> bool {
-    let is_label = |label: &str| {
-        (1..=MAX_LABEL_BYTES).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    let last = name.rsplit('.').next().unwrap_or_default();
-    name.len() <= MAX_NAME_BYTES && name.split('.').all(is_label) && !is_number(last)
 }
 
 /// Whether a text consists of digits. The last part of a host name never does, so a text that ends in a number is a wrong IPv4 address.

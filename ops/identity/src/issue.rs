@@ -1,16 +1,15 @@
 //! Certificates and lists of revoked certificates, made by `rcgen`.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use headwater_protocol::SiteId;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevocationReason,
     RevokedCertParams, SanType, SerialNumber,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use time::{Duration, OffsetDateTime};
 
 use crate::error::EnrollError;
@@ -57,8 +56,13 @@ impl Authority {
     pub(crate) fn is_certified_by(&self, certificates: &str) -> Result<bool, String> {
         // A certificate contains the bytes of its public key unchanged, so a search for the bytes suffices.
         let key = self.issuer.key().public_key_raw();
-        let certificates = pem_certificates(certificates)?;
-        Ok(certificates.iter().any(|content| content.windows(key.len()).any(|bytes| bytes == key)))
+        let found: Result<Vec<CertificateDer<'_>>, _> =
+            CertificateDer::pem_slice_iter(certificates.as_bytes()).collect();
+        match found {
+            Ok(found) if found.is_empty() => Err("expected a certificate in PEM, found none".into()),
+            Ok(found) => Ok(found.iter().any(|own| own.windows(key.len()).any(|bytes| bytes == key))),
+            Err(error) => Err(format!("expected a certificate in PEM: {error}")),
+        }
     }
 
     /// A certificate for a member, with a new key.
@@ -131,20 +135,6 @@ fn authority_params(site: &SiteId) -> CertificateParams {
     params.not_before = OffsetDateTime::UNIX_EPOCH;
     params.not_after = OffsetDateTime::now_utc() + Duration::days(365 * AUTHORITY_YEARS);
     params
-}
-
-/// The certificates of a PEM file in DER, at least one.
-fn pem_certificates(text: &str) -> Result<Vec<Vec<u8>>, String> {
-    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
-    const END: &str = "-----END CERTIFICATE-----";
-    let expected = |reason: &dyn fmt::Display| format!("expected a certificate in PEM: {reason}");
-    let mut contents = Vec::new();
-    for part in text.split(BEGIN).skip(1) {
-        let (content, _) = part.split_once(END).ok_or_else(|| expected(&"its end is missing"))?;
-        let content: String = content.split_whitespace().collect();
-        contents.push(BASE64.decode(content).map_err(|error| expected(&error))?);
-    }
-    if contents.is_empty() { Err(expected(&"found none")) } else { Ok(contents) }
 }
 
 fn subject(site: &SiteId, member: &Member) -> DistinguishedName {

@@ -336,7 +336,7 @@ async fn check_rogue(folder: &Path, time: Duration, only: Option<&str>) -> bool 
             tell(&liars::run(lie, &mut site, &mut clients, (&reference, time)).await);
         }
         for &column in columns {
-            for &attack in column.attacks().iter().filter(|attack| is_asked(attack.name())) {
+            for attack in column.attacks().into_iter().filter(|attack| is_asked(attack.name())) {
                 rogue::settle(&mut clients).await;
                 let scene = (&site, &stranger);
                 let cell = rogue::run((attack, column), scene, &mut clients, (&reference, time)).await;

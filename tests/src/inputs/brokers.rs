@@ -26,29 +26,17 @@ pub(super) fn cases() -> Vec<Case> {
 
 /// Kind 1: what answers is named, whatever it is.
 fn other_brokers() -> Vec<Case> {
+    const HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+    const SSH: &[u8] = b"SSH-2.0-OpenSSH_9.2\r\n";
     vec![
-        case(1, "broker-of-mqtt-3", NAMED, |case| {
-            other_broker(case, b"", &[0x20, 2, 0, 1], "it does not speak MQTT 5")
-        }),
-        case(1, "broker-is-a-web-server", NAMED, |case| {
-            other_broker(case, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", "answers as a web server does")
-        }),
-        case(1, "broker-is-an-ssh-server", NAMED, |case| {
-            other_broker(case, b"SSH-2.0-OpenSSH_9.2\r\n", b"", "answers as an SSH server does")
-        }),
+        other_broker("broker-of-mqtt-3", b"", &[0x20, 2, 0, 1], "it does not speak MQTT 5"),
+        other_broker("broker-is-a-web-server", b"", HTTP, "answers as a web server does"),
+        other_broker("broker-is-an-ssh-server", SSH, b"", "answers as an SSH server does"),
         // An alert of TLS 1.2: fatal, handshake failure.
-        case(1, "broker-expects-tls", NAMED, |case| {
-            other_broker(case, b"", &[0x15, 3, 3, 0, 2, 2, 40], "expects TLS")
-        }),
-        case(1, "broker-refuses-by-an-unknown-code", NAMED, |case| {
-            other_broker(case, b"", &[0x20, 3, 0, 0xc0, 0], "0xc0")
-        }),
-        case(1, "broker-is-busy", NAMED, |case| {
-            other_broker(case, b"", &[0x20, 3, 0, 0x89, 0], "it is busy")
-        }),
-        case(1, "broker-has-moved", NAMED, |case| {
-            other_broker(case, b"", &[0x20, 3, 0, 0x9d, 0], "another broker")
-        }),
+        other_broker("broker-expects-tls", b"", &[0x15, 3, 3, 0, 2, 2, 40], "expects TLS"),
+        other_broker("broker-refuses-by-an-unknown-code", b"", &[0x20, 3, 0, 0xc0, 0], "0xc0"),
+        other_broker("broker-is-busy", b"", &[0x20, 3, 0, 0x89, 0], "it is busy"),
+        other_broker("broker-has-moved", b"", &[0x20, 3, 0, 0x9d, 0], "another broker"),
         case(
             1,
             "broker-refuses-large-claims",
@@ -67,27 +55,25 @@ fn other_brokers() -> Vec<Case> {
     ]
 }
 
-const NAMED: &[&str] = &["/ready names it", "log names it", "doctor names it", "503", "!connection lost"];
-
 /// Kind 9: every tier names a limit of the broker, and no leader is ready that cannot lead.
 fn limits() -> Vec<Case> {
     const NAMED: &[&str] =
         &["/ready names it", "log names it", "doctor names it", "doctor of a device names it", "503"];
-    vec![
-        case(9, "broker-of-qos-0", NAMED, |case| {
-            leader_at(case, "max_qos 0", "the broker allows QoS 0 alone")
-        }),
-        case(9, "broker-without-retained-messages", NAMED, |case| {
-            leader_at(case, "retain_available false", "the broker keeps no retained messages")
-        }),
-        // The messages of this small network's device fit.
-        case(
-            9,
-            "broker-of-small-packets",
-            &["/ready names it", "log names it", "doctor names it", "503"],
-            |case| leader_at(case, "max_packet_size 150", "max_packet_size is 150 bytes"),
+    // The messages of this small network's device fit into small packets.
+    const OF_LEADER: &[&str] = &["/ready names it", "log names it", "doctor names it", "503"];
+    let limits = [
+        ("broker-of-qos-0", NAMED, "max_qos 0", "the broker allows QoS 0 alone"),
+        (
+            "broker-without-retained-messages",
+            NAMED,
+            "retain_available false",
+            "the broker keeps no retained messages",
         ),
-    ]
+        ("broker-of-small-packets", OF_LEADER, "max_packet_size 150", "max_packet_size is 150 bytes"),
+    ];
+    limits
+        .map(|(name, named, line, part)| case(9, name, named, move |case| leader_at(case, line, part)))
+        .into()
 }
 
 /// Kind 10: what the broker kept is no live command, and white space before JSON is JSON.
@@ -179,8 +165,19 @@ fn leader_at(case: &CaseFolder<'_>, line: &str, part: &str) -> String {
     leader(case, &address.to_string(), part)
 }
 
-/// A device and the doctor at a port that greets each client and answers its first bytes.
-fn other_broker(case: &CaseFolder<'_>, greeting: &'static [u8], answer: &'static [u8], part: &str) -> String {
+/// A device and the doctor at a port that greets each client and answers its first bytes; each says `part` of it.
+fn other_broker(
+    name: &'static str,
+    greeting: &'static [u8],
+    answer: &'static [u8],
+    part: &'static str,
+) -> Case {
+    const NAMED: &[&str] = &["/ready names it", "log names it", "doctor names it", "503", "!connection lost"];
+    case(1, name, NAMED, move |case| named_at(case, &port_that_answers(greeting, answer), part))
+}
+
+/// Address of a port that greets each client and answers its first bytes.
+fn port_that_answers(greeting: &'static [u8], answer: &'static [u8]) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let broker = format!("mqtt://{}", listener.local_addr().expect("a bound listener has an address"));
     thread::spawn(move || {
@@ -193,7 +190,12 @@ fn other_broker(case: &CaseFolder<'_>, greeting: &'static [u8], answer: &'static
             open.push(client);
         }
     });
-    let (file, port) = device_settings(case, &broker);
+    broker
+}
+
+/// Which of a device and the doctor say `part` of a broker.
+fn named_at(case: &CaseFolder<'_>, broker: &str, part: &str) -> String {
+    let (file, port) = device_settings(case, broker);
     let running = start_device(case, &file);
     until(part, || running.log());
     let ready = until(part, || http(port, "GET /ready", "", &[]));

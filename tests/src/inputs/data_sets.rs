@@ -34,24 +34,21 @@ pub(super) fn cases() -> Vec<Case> {
 fn damage() -> Vec<Case> {
     const CUT: &[&str] = &["exit 2", "train/a/x", "cut"];
     const TAKEN: &[&str] = &["exit 0", "3 train, 2 validation, 2 test", "!left out"];
+    const TOO_LARGE: &[&str] = &["exit 2", "train/a/x.jpg", "8200x8192", "64 megapixels"];
     vec![
-        case(2, "jpeg-half", CUT, |case| with_image(case, "x.jpg", &half(&jpeg()))),
-        case(2, "jpeg-head", CUT, |case| with_image(case, "x.jpg", &jpeg()[..200])),
-        case(2, "jpeg-half-zeros", &["exit 2", "train/a/x.jpg"], |case| {
-            with_image(case, "x.jpg", &pictures::half_zeros(&jpeg()))
-        }),
-        case(2, "progressive-half", CUT, |case| {
-            with_image(case, "x.jpg", &half(&pictures::file("progressive-420.jpg")))
-        }),
-        case(2, "png-half", CUT, |case| with_image(case, "x.png", &half(&png(9)))),
-        case(2, "webp-half", CUT, |case| with_image(case, "x.webp", &half(&webp(9)))),
-        case(2, "empty-jpeg", CUT, |case| with_image(case, "x.jpg", &[])),
-        case(2, "png-check-sum", &["exit 2", "train/a/x.png"], |case| {
+        image(2, "jpeg-half", CUT, "x.jpg", || half(&jpeg())),
+        image(2, "jpeg-head", CUT, "x.jpg", || jpeg()[..200].to_vec()),
+        image(2, "jpeg-half-zeros", &["exit 2", "train/a/x.jpg"], "x.jpg", || pictures::half_zeros(&jpeg())),
+        image(2, "progressive-half", CUT, "x.jpg", || half(&pictures::file("progressive-420.jpg"))),
+        image(2, "png-half", CUT, "x.png", || half(&png(9))),
+        image(2, "webp-half", CUT, "x.webp", || half(&webp(9))),
+        image(2, "empty-jpeg", CUT, "x.jpg", Vec::new),
+        image(2, "png-check-sum", &["exit 2", "train/a/x.png"], "x.png", || {
             let mut file = png(9);
             // The last byte of the pixels' check sum; the last chunk has 12 bytes.
             let at = file.len() - 13;
             file[at] ^= 1;
-            with_image(case, "x.png", &file)
+            file
         }),
         case(2, "table-jpeg-half", &["exit 2", "x.jpg", "cut"], |case| {
             table(case, "file,class,part\nx.jpg,a,train\n", &[("x.jpg", half(&jpeg()))])
@@ -60,47 +57,27 @@ fn damage() -> Vec<Case> {
             write(&base(case), "train/a/x.jpg", &half(&jpeg()));
             convert_archive(case)
         }),
-        case(2, "jpeg-without-end", TAKEN, |case| with_image(case, "x.jpg", &pictures::unended(&jpeg()))),
-        case(2, "jpeg-restarts", TAKEN, |case| {
-            with_image(case, "x.jpg", &pictures::file("restarts-422.jpg"))
-        }),
-        case(5, "jpeg-without-tables", TAKEN, |case| {
-            with_image(case, "x.jpg", &pictures::without_tables(&jpeg()))
-        }),
-        case(6, "photo-12-megapixels", TAKEN, |case| {
-            with_image(case, "x.jpg", &pictures::large_jpeg(4032, 3024))
-        }),
-        case(6, "photo-64-megapixels", TAKEN, |case| {
-            with_image(case, "x.jpg", &pictures::large_jpeg(8192, 8192))
-        }),
-        case(
-            6,
-            "photo-above-64-megapixels",
-            &["exit 2", "train/a/x.jpg", "8200x8192", "64 megapixels"],
-            |case| with_image(case, "x.jpg", &pictures::large_jpeg(8200, 8192)),
-        ),
+        image(2, "jpeg-without-end", TAKEN, "x.jpg", || pictures::unended(&jpeg())),
+        image(2, "jpeg-restarts", TAKEN, "x.jpg", || pictures::file("restarts-422.jpg")),
+        image(5, "jpeg-without-tables", TAKEN, "x.jpg", || pictures::without_tables(&jpeg())),
+        image(6, "photo-12-megapixels", TAKEN, "x.jpg", || pictures::large_jpeg(4032, 3024)),
+        image(6, "photo-64-megapixels", TAKEN, "x.jpg", || pictures::large_jpeg(8192, 8192)),
+        image(6, "photo-above-64-megapixels", TOO_LARGE, "x.jpg", || pictures::large_jpeg(8200, 8192)),
     ]
 }
 
 /// Kind 3: what is left out is counted by kind with an example, and no orientation is ignored.
 fn left_out() -> Vec<Case> {
+    const UPRIGHT: &[&str] = &["8 of 8 are upright"];
     vec![
-        case(3, "orientations-jpeg", &["8 of 8 are upright"], |case| {
-            orientations(case, "jpg", pictures::turned_jpeg)
-        }),
-        case(3, "orientations-png", &["8 of 8 are upright"], |case| {
-            orientations(case, "png", pictures::turned_png)
-        }),
-        case(3, "orientations-webp", &["8 of 8 are upright"], |case| {
-            orientations(case, "webp", pictures::turned_webp)
-        }),
-        case(3, "images-of-other-names", &["exit 0", "10 train", "!left out"], |case| {
-            let data = base(case);
+        case(3, "orientations-jpeg", UPRIGHT, |case| orientations(case, "jpg", pictures::turned_jpeg)),
+        case(3, "orientations-png", UPRIGHT, |case| orientations(case, "png", pictures::turned_png)),
+        case(3, "orientations-webp", UPRIGHT, |case| orientations(case, "webp", pictures::turned_webp)),
+        beside(3, "images-of-other-names", &["exit 0", "10 train", "!left out"], |data| {
             let names = ["n01230", "x.jpe", "x.jfif", "picture.bmp", "x.2026", "X.JPG", "x.JPEG", "y.tiff"];
             for (number, name) in (1..).zip(names) {
-                write(&data, &format!("train/a/{name}"), &pictures::numbered(&jpeg(), number));
+                write(data, &format!("train/a/{name}"), &pictures::numbered(&jpeg(), number));
             }
-            convert_folders(case)
         }),
         case(
             3,
@@ -122,19 +99,17 @@ fn left_out() -> Vec<Case> {
             &["exit 2", "--strict", "5 entries are left out", "2 .bmp (such as `train/a/x.bmp`)"],
             |case| other_formats(case, &["--strict"]),
         ),
-        case(3, "gif-named-jpg", &["exit 2", "train/a/x.jpg", "a GIF"], |case| {
-            with_image(case, "x.jpg", b"GIF89a, which no reader takes")
+        image(3, "gif-named-jpg", &["exit 2", "train/a/x.jpg", "a GIF"], "x.jpg", || {
+            b"GIF89a, which no reader takes".to_vec()
         }),
-        case(
+        beside(
             3,
             "system-files",
             &["exit 0", "2 train", "3 entries are left out", "1 .db (such as `train/a/Thumbs.db`)"],
-            |case| {
-                let data = base(case);
+            |data| {
                 for name in ["train/a/Thumbs.db", "train/a/desktop.ini", "__MACOSX/train/a/x"] {
-                    write(&data, name, b"no image");
+                    write(data, name, b"no image");
                 }
-                convert_folders(case)
             },
         ),
         case(3, "link-to-an-image", &["exit 0", "3 train", "!left out"], |case| {
@@ -155,43 +130,31 @@ fn left_out() -> Vec<Case> {
 fn unopened() -> Vec<Case> {
     const LEFT_OUT: &[&str] = &["exit 0", "2 train, 2 validation, 2 test", "1 entries are left out: 1 "];
     const HIDDEN: &[&str] = &["exit 0", "2 train, 2 validation, 2 test", "1 hidden"];
+    const PIPE: &[&str] = &["exit 2", "train/a/x.jpg", "expected an image, found one of the pipes"];
     vec![
-        case(4, "hidden-folder", HIDDEN, |case| {
-            beside(case, |data| write(data, ".git/a/b/c/d/e/f/g/h/i/j/x", b"x"))
+        beside(4, "hidden-folder", HIDDEN, |data| write(data, ".git/a/b/c/d/e/f/g/h/i/j/x", b"x")),
+        beside(4, "hidden-empty-folder", HIDDEN, |data| {
+            fs::create_dir_all(data.join("train/.ipynb_checkpoints")).expect("the folder can be written");
         }),
-        case(4, "hidden-empty-folder", HIDDEN, |case| {
-            beside(case, |data| {
-                fs::create_dir_all(data.join("train/.ipynb_checkpoints")).expect("the folder can be written");
-            })
+        beside(4, "hidden-pack", HIDDEN, |data| huge(data, ".pack")),
+        beside(4, "hidden-pipe", HIDDEN, |data| pipe(data, ".watch")),
+        beside(4, "hidden-link", HIDDEN, |data| link_to_nothing(data, ".#labels.csv")),
+        beside(4, "video", &["exit 0", "2 train", "1 .mp4 (such as `original.mp4`)"], |data| {
+            huge(data, "original.mp4");
         }),
-        case(4, "hidden-pack", HIDDEN, |case| beside(case, |data| huge(data, ".pack"))),
-        case(4, "hidden-pipe", HIDDEN, |case| beside(case, |data| pipe(data, ".watch"))),
-        case(4, "hidden-link", HIDDEN, |case| beside(case, |data| link_to_nothing(data, ".#labels.csv"))),
-        case(4, "video", &["exit 0", "2 train", "1 .mp4 (such as `original.mp4`)"], |case| {
-            beside(case, |data| huge(data, "original.mp4"))
+        beside(4, "archive-in-a-class", &["exit 0", "2 train", "1 .zip"], |data| {
+            huge(data, "train/a/all.zip");
         }),
-        case(4, "archive-in-a-class", &["exit 0", "2 train", "1 .zip"], |case| {
-            beside(case, |data| huge(data, "train/a/all.zip"))
-        }),
-        case(4, "pipe", LEFT_OUT, |case| beside(case, |data| pipe(data, "train/a/pipe"))),
+        beside(4, "pipe", LEFT_OUT, |data| pipe(data, "train/a/pipe")),
         // The path of a socket has at most 108 bytes, so the socket is made by its short name.
-        case(4, "socket", LEFT_OUT, |case| {
-            beside(case, |data| drop(UnixListener::bind(data.join("s")).expect("a short path")))
+        beside(4, "socket", LEFT_OUT, |data| drop(UnixListener::bind(data.join("s")).expect("a short path"))),
+        beside(4, "link-to-nothing", LEFT_OUT, |data| link_to_nothing(data, "train/a/notes.txt")),
+        beside(4, "pipe-named-jpg", PIPE, |data| pipe(data, "train/a/x.jpg")),
+        beside(4, "link-to-nothing-named-png", &["exit 2", "train/a/x.png", "links to nothing"], |data| {
+            link_to_nothing(data, "train/a/x.png");
         }),
-        case(4, "link-to-nothing", LEFT_OUT, |case| {
-            beside(case, |data| link_to_nothing(data, "train/a/notes.txt"))
-        }),
-        case(
-            4,
-            "pipe-named-jpg",
-            &["exit 2", "train/a/x.jpg", "expected an image, found one of the pipes"],
-            |case| beside(case, |data| pipe(data, "train/a/x.jpg")),
-        ),
-        case(4, "link-to-nothing-named-png", &["exit 2", "train/a/x.png", "links to nothing"], |case| {
-            beside(case, |data| link_to_nothing(data, "train/a/x.png"))
-        }),
-        case(4, "huge-jpg", &["exit 2", "train/a/x.jpg", "at most 33554432 bytes"], |case| {
-            beside(case, |data| huge(data, "train/a/x.jpg"))
+        beside(4, "huge-jpg", &["exit 2", "train/a/x.jpg", "at most 33554432 bytes"], |data| {
+            huge(data, "train/a/x.jpg");
         }),
     ]
 }
@@ -200,44 +163,35 @@ fn unopened() -> Vec<Case> {
 fn names() -> Vec<Case> {
     const CLASS: [&str; 2] = ["Gr\u{f6}\u{df}e", "Gro\u{308}\u{df}e"];
     vec![
-        case(7, "class-of-a-mac", &["exit 0", "3 train, 3 validation, 3 test"], |case| {
-            let data = base(case);
+        beside(7, "class-of-a-mac", &["exit 0", "3 train, 3 validation, 3 test"], |data| {
             for (seed, (part, at)) in (70..).zip([("train", 0), ("val", 1), ("test", 0)]) {
-                write(&data, &format!("{part}/{}/x.png", CLASS[at]), &png(seed));
+                write(data, &format!("{part}/{}/x.png", CLASS[at]), &png(seed));
             }
-            write(&data, "classes.txt", format!("b\n{}\na\n", CLASS[1]).as_bytes());
-            convert_folders(case)
+            write(data, "classes.txt", format!("b\n{}\na\n", CLASS[1]).as_bytes());
         }),
         case(7, "table-of-a-mac", &["exit 0", "2 train"], |case| {
             let [composed, decomposed] = CLASS.map(|name| format!("{name}.png"));
             table(case, &format!("file,class,part\n{composed},a,train\n"), &[(&*decomposed, png(9))])
         }),
-        case(7, "names-not-utf-8", &["exit 0", "4 train"], |case| {
-            let folder = base(case).join("train/a");
+        beside(7, "names-not-utf-8", &["exit 0", "4 train"], |data| {
             for (seed, name) in (70..).zip([b"caf\xe9.png", b"caf\xe8.png"]) {
-                fs::write(folder.join(OsStr::from_bytes(name)), png(seed)).expect("Linux takes such names");
+                fs::write(data.join("train/a").join(OsStr::from_bytes(name)), png(seed))
+                    .expect("Linux takes such names");
             }
-            convert_folders(case)
         }),
-        case(7, "equal-stems", &["exit 0", "4 train"], |case| {
-            let data = base(case);
-            write(&data, "train/a/x.png", &png(9));
-            write(&data, "train/a/x.jpg", &jpeg());
-            convert_folders(case)
+        beside(7, "equal-stems", &["exit 0", "4 train"], |data| {
+            write(data, "train/a/x.png", &png(9));
+            write(data, "train/a/x.jpg", &jpeg());
         }),
-        case(7, "classes-of-two-cases", &["exit 2", "`A` and `a`", "rename"], |case| {
-            let data = base(case);
+        beside(7, "classes-of-two-cases", &["exit 2", "`A` and `a`", "rename"], |data| {
             for (seed, part) in (70..).zip(["train", "val", "test"]) {
-                write(&data, &format!("{part}/A/x.png"), &png(seed));
+                write(data, &format!("{part}/A/x.png"), &png(seed));
             }
-            convert_folders(case)
         }),
-        case(7, "class-with-a-blank-at-its-end", &["exit 2", "\"c \"", "rename"], |case| {
-            let data = base(case);
+        beside(7, "class-with-a-blank-at-its-end", &["exit 2", "\"c \"", "rename"], |data| {
             for (seed, part) in (70..).zip(["train", "val", "test"]) {
-                write(&data, &format!("{part}/c /x.png"), &png(seed));
+                write(data, &format!("{part}/c /x.png"), &png(seed));
             }
-            convert_folders(case)
         }),
         case(7, "class-of-two-lines", &["exit 2", "a\\nb", "rename"], |case| {
             table(case, "file,class,part\nx.png,\"a\nb\",train\n", &[("x.png", png(9))])
@@ -334,15 +288,25 @@ fn convert_archive(case: &CaseFolder<'_>) -> String {
 }
 
 /// Converts the sound data set with another file in the class a of train.
-fn with_image(case: &CaseFolder<'_>, name: &str, bytes: &[u8]) -> String {
-    write(&base(case), &format!("train/a/{name}"), bytes);
-    convert_folders(case)
+fn image(
+    kind: usize,
+    name: &'static str,
+    expected: &'static [&'static str],
+    file: &'static str,
+    bytes: fn() -> Vec<u8>,
+) -> Case {
+    case(kind, name, expected, move |case| {
+        write(&base(case), &format!("train/a/{file}"), &bytes());
+        convert_folders(case)
+    })
 }
 
 /// Converts the sound data set with something beside its images.
-fn beside(case: &CaseFolder<'_>, add: fn(&Path)) -> String {
-    add(&base(case));
-    convert_folders(case)
+fn beside(kind: usize, name: &'static str, expected: &'static [&'static str], add: fn(&Path)) -> Case {
+    case(kind, name, expected, move |case| {
+        add(&base(case));
+        convert_folders(case)
+    })
 }
 
 fn other_formats(case: &CaseFolder<'_>, more: &[&str]) -> String {

@@ -111,66 +111,51 @@ const FRAME: &[&str] = &["exit 0", "\na frame\n", "faults []"];
 /// Kinds 5 and 6: answers with a whole image, from cameras that do not know HTTP well.
 fn sloppy_cameras() -> Vec<Case> {
     vec![
-        case(6, "camera-folded-line", FRAME, |case| {
-            camera(case, |_| answer("Server: cam| build 7|Content-Type: image/jpeg", &jpeg()))
+        sloppy(6, "camera-folded-line", || answer("Server: cam| build 7|Content-Type: image/jpeg", &jpeg())),
+        sloppy(6, "camera-space-before-colon", || {
+            answer("X-Frame-Options : SAMEORIGIN|Content-Type: image/jpeg", &jpeg())
         }),
-        case(6, "camera-space-before-colon", FRAME, |case| {
-            camera(case, |_| answer("X-Frame-Options : SAMEORIGIN|Content-Type: image/jpeg", &jpeg()))
+        sloppy(6, "camera-line-without-colon", || {
+            answer("Wed, 01 Jan 2020|Content-Type: image/jpeg", &jpeg())
         }),
-        case(6, "camera-line-without-colon", FRAME, |case| {
-            camera(case, |_| answer("Wed, 01 Jan 2020|Content-Type: image/jpeg", &jpeg()))
+        sloppy(6, "camera-status-line-twice", || answer("HTTP/1.0 200 OK|Content-Type: image/jpeg", &jpeg())),
+        sloppy(6, "camera-http-1-0", || [&b"HTTP/1.0 200 OK\r\n\r\n"[..], &jpeg()].concat()),
+        sloppy(6, "camera-bare-line-feeds", || {
+            [&b"HTTP/1.1 200 OK\nContent-Type: image/jpeg\n\n"[..], &jpeg()].concat()
         }),
-        case(6, "camera-status-line-twice", FRAME, |case| {
-            camera(case, |_| answer("HTTP/1.0 200 OK|Content-Type: image/jpeg", &jpeg()))
+        sloppy(6, "camera-jpeg-as-text", || answer("Content-Type: text/plain", &jpeg())),
+        sloppy(6, "camera-jpeg-as-stream", || answer("content-type: application/octet-stream", &jpeg())),
+        sloppy(6, "camera-jpeg-as-multipart", || {
+            answer("Content-Type: multipart/x-mixed-replace;boundary=b", &jpeg())
         }),
-        case(6, "camera-http-1-0", FRAME, |case| {
-            camera(case, |_| [&b"HTTP/1.0 200 OK\r\n\r\n"[..], &jpeg()].concat())
+        sloppy(6, "camera-line-break-before-jpeg", || {
+            answer("Content-Type: image/jpg", &[&b"\r\n"[..], &jpeg()].concat())
         }),
-        case(6, "camera-bare-line-feeds", FRAME, |case| {
-            camera(case, |_| [&b"HTTP/1.1 200 OK\nContent-Type: image/jpeg\n\n"[..], &jpeg()].concat())
+        sloppy(6, "camera-multipart", || {
+            answer(
+                "Content-Type: multipart/x-mixed-replace; boundary=\"--b\"",
+                &[&b"----b\r\nContent-Type: image/jpeg\r\n\r\n"[..], &jpeg(), b"\r\n----b\r\n"].concat(),
+            )
         }),
-        case(6, "camera-jpeg-as-text", FRAME, |case| {
-            camera(case, |_| answer("Content-Type: text/plain", &jpeg()))
+        sloppy(5, "camera-bad-part-then-good", || {
+            let parts = [&b"--b\r\n\r\n"[..], &half(&jpeg()), b"\r\n--b\r\n\r\n", &jpeg()];
+            answer("Content-Type: multipart/x-mixed-replace; boundary=b", &parts.concat())
         }),
-        case(6, "camera-jpeg-as-stream", FRAME, |case| {
-            camera(case, |_| answer("content-type: application/octet-stream", &jpeg()))
+        sloppy(6, "camera-chunks", || {
+            let (first, rest) = (jpeg()[..100].to_vec(), jpeg()[100..].to_vec());
+            let length = format!("{:x}\r\n", rest.len());
+            let chunks =
+                [&b"64\r\n"[..], &first, b"\r\n", length.as_bytes(), &rest, b"\r\n0\r\n\r\n"].concat();
+            answer("Transfer-Encoding: chunked", &chunks)
         }),
-        case(6, "camera-jpeg-as-multipart", FRAME, |case| {
-            camera(case, |_| answer("Content-Type: multipart/x-mixed-replace;boundary=b", &jpeg()))
-        }),
-        case(6, "camera-line-break-before-jpeg", FRAME, |case| {
-            camera(case, |_| answer("Content-Type: image/jpg", &[&b"\r\n"[..], &jpeg()].concat()))
-        }),
-        case(6, "camera-multipart", FRAME, |case| {
-            camera(case, |_| {
-                answer(
-                    "Content-Type: multipart/x-mixed-replace; boundary=\"--b\"",
-                    &[&b"----b\r\nContent-Type: image/jpeg\r\n\r\n"[..], &jpeg(), b"\r\n----b\r\n"].concat(),
-                )
-            })
-        }),
-        case(5, "camera-bad-part-then-good", FRAME, |case| {
-            camera(case, |_| {
-                let parts = [&b"--b\r\n\r\n"[..], &half(&jpeg()), b"\r\n--b\r\n\r\n", &jpeg()];
-                answer("Content-Type: multipart/x-mixed-replace; boundary=b", &parts.concat())
-            })
-        }),
-        case(6, "camera-chunks", FRAME, |case| {
-            camera(case, |_| {
-                let (first, rest) = (jpeg()[..100].to_vec(), jpeg()[100..].to_vec());
-                let length = format!("{:x}\r\n", rest.len());
-                let chunks =
-                    [&b"64\r\n"[..], &first, b"\r\n", length.as_bytes(), &rest, b"\r\n0\r\n\r\n"].concat();
-                answer("Transfer-Encoding: chunked", &chunks)
-            })
-        }),
-        case(6, "camera-without-tables", FRAME, |case| {
-            camera(case, |_| answer("Content-Type: image/jpeg", &without_tables(&jpeg())))
-        }),
-        case(6, "camera-without-end", FRAME, |case| {
-            camera(case, |_| answer("Content-Type: image/jpeg", &unended(&jpeg())))
-        }),
+        sloppy(6, "camera-without-tables", || answer("Content-Type: image/jpeg", &without_tables(&jpeg()))),
+        sloppy(6, "camera-without-end", || answer("Content-Type: image/jpeg", &unended(&jpeg()))),
     ]
+}
+
+/// A camera whose answers, whatever they look like, have a whole image.
+fn sloppy(kind: usize, name: &'static str, answer: fn() -> Vec<u8>) -> Case {
+    case(kind, name, FRAME, move |case| camera(case, move |_| answer()))
 }
 
 /// Kinds 2, 6 and 12: passwords, addresses, and answers without an image.
@@ -314,15 +299,9 @@ fn watched(case: &CaseFolder<'_>, files: &[(&str, Vec<u8>)], count: u64) -> Stri
     fs::create_dir_all(case.path.join("frames")).expect("the folder can be written");
     let port = held_port().expect("a free port");
     let mut device = device(case);
-    device.args([
-        "--source-kind",
-        "watch",
-        "--source-watch-existing",
-        "take",
-        "--source-watch-poll-ms",
-        "10",
-    ]);
-    device.args(["--capture", "source", "--admin-listen", &format!("127.0.0.1:{port}"), "--source-path"]);
+    device.args(["--source-kind", "watch", "--source-watch-existing", "take"]);
+    device.args(["--source-watch-poll-ms", "10", "--capture", "source"]);
+    device.args(["--admin-listen", &format!("127.0.0.1:{port}"), "--source-path"]);
     let running = Running::start(case, device.arg(case.path.join("frames")), &[]);
     wait(|| !http(port, "GET /live", "", &[]).is_empty());
     write_frames(case, files);
@@ -334,9 +313,6 @@ fn watched(case: &CaseFolder<'_>, files: &[(&str, Vec<u8>)], count: u64) -> Stri
 fn counted(port: u16) -> u64 {
     metric(port, "headwater_device_source_frames_total") + metric(port, "headwater_device_frame_faults_total")
 }
-
-/// Answer of a camera to a request whose head it is given.
-type CameraAnswer = fn(&str) -> Vec<u8>;
 
 const SNAPSHOT: &str = "http://127.0.0.1:PORT/snap.jpg";
 
@@ -350,12 +326,18 @@ fn refusal(status: &str, line: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\n{line}\r\nContent-Length: 0\r\n\r\n").into_bytes()
 }
 
-fn camera(case: &CaseFolder<'_>, answer: CameraAnswer) -> String {
+/// Gives a device a camera with these answers to a request whose head they are given.
+fn camera(case: &CaseFolder<'_>, answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> String {
     camera_at(case, SNAPSHOT, false, answer)
 }
 
 /// Gives a device this camera until there is a frame or a fault. `PORT` in the URL becomes the camera's port.
-fn camera_at(case: &CaseFolder<'_>, url: &str, has_password: bool, answer: CameraAnswer) -> String {
+fn camera_at(
+    case: &CaseFolder<'_>,
+    url: &str,
+    has_password: bool,
+    answer: impl Fn(&str) -> Vec<u8> + Send + 'static,
+) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let camera_port = listener.local_addr().expect("a bound listener has an address").port();
     thread::spawn(move || {
@@ -370,12 +352,8 @@ fn camera_at(case: &CaseFolder<'_>, url: &str, has_password: bool, answer: Camer
     });
     let port = held_port().expect("a free port");
     let mut device = device(case);
-    device.args([
-        "--source-kind",
-        "http",
-        "--source-http-url",
-        &url.replace("PORT", &camera_port.to_string()),
-    ]);
+    device.args(["--source-kind", "http", "--source-http-url"]);
+    device.arg(url.replace("PORT", &camera_port.to_string()));
     device.args(["--capture", "clock", "--period-ms", "1000", "--source-http-timeout-ms", "900"]);
     device.args(["--admin-listen", &format!("127.0.0.1:{port}")]);
     if has_password {

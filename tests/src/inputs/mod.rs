@@ -49,7 +49,7 @@ pub struct Case {
     /// Parts of what is seen. One after `!` must not be there.
     expected: &'static [&'static str],
     /// Gives the input to the program, and returns what is seen.
-    run: fn(&CaseFolder<'_>) -> String,
+    run: Box<dyn Fn(&CaseFolder<'_>) -> String + Sync>,
 }
 
 /// A line of the tables of cases.
@@ -57,9 +57,9 @@ fn case(
     kind: usize,
     name: &'static str,
     expected: &'static [&'static str],
-    run: fn(&CaseFolder<'_>) -> String,
+    run: impl Fn(&CaseFolder<'_>) -> String + Sync + 'static,
 ) -> Case {
-    Case { kind, name, expected, run }
+    Case { kind, name, expected, run: Box::new(run) }
 }
 
 /// What all cases share.

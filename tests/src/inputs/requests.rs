@@ -15,103 +15,65 @@ const SLOTS: usize = 3;
 const PACKED: usize = 8;
 
 const INFER: &str = "POST /v2/models/headwater/infer";
+const GZIP: &str = "content-encoding: gzip\r\n";
 
 pub(super) fn cases() -> Vec<Case> {
     const LOGITS: &[&str] = &["HTTP/1.1 200 ", "\"name\":\"logits\"", "\"shape\":[1,4]"];
+    const SHAPE: &[&str] = &["HTTP/1.1 400 ", "expected shape [n, 3, 8] with n from 1 to 64"];
+    const BROTLI: &[&str] = &["HTTP/1.1 415 ", "expected gzip, deflate or identity"];
+    const TOO_LONG: &str = "inference-header-content-length: 100000\r\n";
+    const STATISTICS: &[&str] = &["HTTP/1.1 200 ", "\"model_stats\""];
+    const INDEX: &[&str] = &["HTTP/1.1 200 ", "\"READY\""];
+    const ENDPOINTS: &[&str] = &["HTTP/1.1 404 ", "/openapi.json"];
+    const METHODS: &[&str] = &["HTTP/1.1 405 ", "allow: POST"];
     vec![
-        case(8, "request", LOGITS, |case| infer(case, |_| {})),
-        case(8, "null-members", LOGITS, |case| {
-            infer(case, |request| {
-                for member in ["id", "parameters", "outputs"] {
-                    request[member] = Value::Null;
-                }
-                request["inputs"][0]["parameters"] = Value::Null;
-            })
+        infer("request", LOGITS, |_| {}),
+        infer("null-members", LOGITS, |request| {
+            for member in ["id", "parameters", "outputs"] {
+                request[member] = Value::Null;
+            }
+            request["inputs"][0]["parameters"] = Value::Null;
         }),
-        case(8, "null-parameters-of-an-output", LOGITS, |case| {
-            infer(case, |request| request["outputs"] = json!([{ "name": "logits", "parameters": null }]))
+        infer("null-parameters-of-an-output", LOGITS, |request| {
+            request["outputs"] = json!([{ "name": "logits", "parameters": null }]);
         }),
-        case(8, "data-in-rows", LOGITS, |case| {
-            infer(case, |request| {
-                request["inputs"][1]["data"] = json!(vec![vec![vec![7; PACKED]; SLOTS]]);
-            })
+        infer("data-in-rows", LOGITS, |request| {
+            request["inputs"][1]["data"] = json!(vec![vec![vec![7; PACKED]; SLOTS]]);
         }),
-        case(8, "unknown-output", &["HTTP/1.1 400 ", "probabilities", "is unknown"], |case| {
-            infer(case, |request| request["outputs"] = json!([{ "name": "probabilities" }]))
+        infer("unknown-output", &["HTTP/1.1 400 ", "probabilities", "is unknown"], |request| {
+            request["outputs"] = json!([{ "name": "probabilities" }]);
         }),
-        case(8, "unknown-parameter", &["HTTP/1.1 400 ", "sequence_id"], |case| {
-            infer(case, |request| request["parameters"] = json!({ "sequence_id": 5 }))
+        infer("unknown-parameter", &["HTTP/1.1 400 ", "sequence_id"], |request| {
+            request["parameters"] = json!({ "sequence_id": 5 });
         }),
-        case(8, "classification", &["HTTP/1.1 200 ", "\"datatype\":\"BYTES\"", "\"shape\":[1,2]"], |case| {
-            infer(case, |request| {
-                request["outputs"] = json!([{ "name": "logits", "parameters": { "classification": 2 } }]);
-            })
+        infer("classification", &["HTTP/1.1 200 ", "\"datatype\":\"BYTES\"", "\"shape\":[1,2]"], |request| {
+            request["outputs"] = json!([{ "name": "logits", "parameters": { "classification": 2 } }]);
         }),
-        case(
-            8,
-            "shape-without-batch",
-            &["HTTP/1.1 400 ", "expected shape [n, 3, 8] with n from 1 to 64"],
-            |case| infer(case, |request| request["inputs"][1]["shape"] = json!([SLOTS, PACKED])),
-        ),
-        case(8, "shape-flat", &["HTTP/1.1 400 ", "expected shape [n, 3, 8] with n from 1 to 64"], |case| {
-            infer(case, |request| request["inputs"][1]["shape"] = json!([SLOTS * PACKED]))
+        infer("shape-without-batch", SHAPE, |request| request["inputs"][1]["shape"] = json!([SLOTS, PACKED])),
+        infer("shape-flat", SHAPE, |request| request["inputs"][1]["shape"] = json!([SLOTS * PACKED])),
+        infer("shape-missing", SHAPE, |request| request["inputs"][1]["shape"] = Value::Null),
+        infer("value-256", &["HTTP/1.1 400 ", "value 5", "found 256"], |request| {
+            request["inputs"][1]["data"][5] = json!(256);
         }),
-        case(
-            8,
-            "shape-missing",
-            &["HTTP/1.1 400 ", "expected shape [n, 3, 8] with n from 1 to 64"],
-            |case| infer(case, |request| request["inputs"][1]["shape"] = Value::Null),
-        ),
-        case(8, "value-256", &["HTTP/1.1 400 ", "value 5", "found 256"], |case| {
-            infer(case, |request| request["inputs"][1]["data"][5] = json!(256))
+        infer("value-float", &["HTTP/1.1 400 ", "value 0", "found 0.5"], |request| {
+            request["inputs"][1]["data"][0] = json!(0.5);
         }),
-        case(8, "value-float", &["HTTP/1.1 400 ", "value 0", "found 0.5"], |case| {
-            infer(case, |request| request["inputs"][1]["data"][0] = json!(0.5))
+        infer("value-text", &["HTTP/1.1 400 ", "AAAA"], |request| {
+            request["inputs"][1]["data"] = json!("AAAA");
         }),
-        case(8, "value-text", &["HTTP/1.1 400 ", "AAAA"], |case| {
-            infer(case, |request| request["inputs"][1]["data"] = json!("AAAA"))
-        }),
-        case(8, "body-after-a-byte-order-mark", LOGITS, |case| {
-            ask(case, INFER, "", format!("\u{feff}{}", sound()).as_bytes())
-        }),
-        case(8, "extra-slash", &["HTTP/1.1 404 ", "extra slash"], |case| {
-            ask(case, "GET /v2/models/headwater/", "", &[])
-        }),
-        case(8, "body-gzip", LOGITS, |case| {
-            gzip(case, sound().to_string().as_bytes(), "content-encoding: gzip\r\n")
-        }),
-        case(8, "body-gzip-of-ten-megabytes", &["HTTP/1.1 413 "], |case| {
-            gzip(case, &vec![b' '; 10_000_000], "content-encoding: gzip\r\n")
-        }),
-        case(8, "body-called-gzip", &["HTTP/1.1 400 ", "gzip"], |case| {
-            ask(case, INFER, "content-encoding: gzip\r\n", sound().to_string().as_bytes())
-        }),
-        case(8, "body-brotli", &["HTTP/1.1 415 ", "expected gzip, deflate or identity"], |case| {
-            ask(case, INFER, "content-encoding: br\r\n", sound().to_string().as_bytes())
-        }),
-        case(8, "binary-length-beyond-the-body", &["HTTP/1.1 400 ", "100000"], |case| {
-            let headers = "inference-header-content-length: 100000\r\n";
-            ask(case, INFER, headers, sound().to_string().as_bytes())
-        }),
-        case(8, "version-1", LOGITS, |case| {
-            let path = "POST /v2/models/headwater/versions/1/infer";
-            ask(case, path, "", sound().to_string().as_bytes())
-        }),
-        case(8, "version-2", &["HTTP/1.1 404 "], |case| {
-            ask(case, "GET /v2/models/headwater/versions/2", "", &[])
-        }),
-        case(8, "statistics", &["HTTP/1.1 200 ", "\"model_stats\""], |case| {
-            ask(case, "GET /v2/models/headwater/versions/1/stats", "", &[])
-        }),
-        case(8, "repository-index", &["HTTP/1.1 200 ", "\"READY\""], |case| {
-            ask(case, "POST /v2/repository/index", "", &[])
-        }),
-        case(8, "endpoint-that-is-not-there", &["HTTP/1.1 404 ", "/openapi.json"], |case| {
-            ask(case, "GET /v2/trace/setting", "", &[])
-        }),
-        case(8, "method-of-another-endpoint", &["HTTP/1.1 405 ", "allow: POST"], |case| {
-            ask(case, "GET /v2/models/headwater/infer", "", &[])
-        }),
+        ask("body-after-a-byte-order-mark", LOGITS, INFER, "", || format!("\u{feff}{}", sound())),
+        ask("extra-slash", &["HTTP/1.1 404 ", "extra slash"], "GET /v2/models/headwater/", "", String::new),
+        case(8, "body-gzip", LOGITS, |case| gzip(case, sound().to_string().as_bytes())),
+        case(8, "body-gzip-of-ten-megabytes", &["HTTP/1.1 413 "], |case| gzip(case, &vec![b' '; 10_000_000])),
+        ask("body-called-gzip", &["HTTP/1.1 400 ", "gzip"], INFER, GZIP, sound_text),
+        ask("body-brotli", BROTLI, INFER, "content-encoding: br\r\n", sound_text),
+        ask("binary-length-beyond-the-body", &["HTTP/1.1 400 ", "100000"], INFER, TOO_LONG, sound_text),
+        ask("version-1", LOGITS, "POST /v2/models/headwater/versions/1/infer", "", sound_text),
+        ask("version-2", &["HTTP/1.1 404 "], "GET /v2/models/headwater/versions/2", "", String::new),
+        ask("statistics", STATISTICS, "GET /v2/models/headwater/versions/1/stats", "", String::new),
+        ask("repository-index", INDEX, "POST /v2/repository/index", "", String::new),
+        ask("endpoint-that-is-not-there", ENDPOINTS, "GET /v2/trace/setting", "", String::new),
+        ask("method-of-another-endpoint", METHODS, "GET /v2/models/headwater/infer", "", String::new),
         case(8, "key-in-lower-case", &["HTTP/1.1 200 "], |case| {
             with_key(case, "authorization: bearer 0123456789abcdef\r\n")
         }),
@@ -129,14 +91,31 @@ fn sound() -> Value {
     })
 }
 
-/// The answer to a request that is changed.
-fn infer(case: &CaseFolder<'_>, change: fn(&mut Value)) -> String {
-    let mut request = sound();
-    change(&mut request);
-    ask(case, INFER, "content-type: application/json\r\n", request.to_string().as_bytes())
+fn sound_text() -> String {
+    sound().to_string()
 }
 
-fn ask(case: &CaseFolder<'_>, request: &str, headers: &str, body: &[u8]) -> String {
+/// The answer to a request for inference that is changed.
+fn infer(name: &'static str, expected: &'static [&'static str], change: fn(&mut Value)) -> Case {
+    case(8, name, expected, move |case| {
+        let mut request = sound();
+        change(&mut request);
+        answer(case, INFER, "content-type: application/json\r\n", request.to_string().as_bytes())
+    })
+}
+
+/// The answer to a request with these headers and this body.
+fn ask(
+    name: &'static str,
+    expected: &'static [&'static str],
+    request: &'static str,
+    headers: &'static str,
+    body: fn() -> String,
+) -> Case {
+    case(8, name, expected, move |case| answer(case, request, headers, body().as_bytes()))
+}
+
+fn answer(case: &CaseFolder<'_>, request: &str, headers: &str, body: &[u8]) -> String {
     let (_cloud, port) = cloud(case, &[]);
     http(port, request, headers, body)
 }
@@ -152,12 +131,12 @@ fn cloud(case: &CaseFolder<'_>, more: &[&str]) -> (Running, u16) {
 }
 
 /// The answer to a body that the program gzip has compressed.
-fn gzip(case: &CaseFolder<'_>, body: &[u8], headers: &str) -> String {
+fn gzip(case: &CaseFolder<'_>, body: &[u8]) -> String {
     let plain = case.path.join("body");
     fs::write(&plain, body).expect("the folder can be written");
     let compressed =
         Command::new("gzip").arg("-c").arg(&plain).output().expect("gzip is a program of every Debian");
-    ask(case, INFER, headers, &compressed.stdout)
+    answer(case, INFER, GZIP, &compressed.stdout)
 }
 
 /// The answer for the model's metadata of a service that wants a key.

@@ -38,7 +38,6 @@ impl SampleRange {
     }
 
     /// The range with the present sample as its last.
-    #[must_use]
     pub fn ended_now(self) -> Self {
         Self { samples: *self.samples.start()..=sample_now(), ..self }
     }

@@ -22,7 +22,6 @@ pub mod states;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
 use std::fs::File;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -36,7 +35,7 @@ use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
 use headwater_transport::{BrokerAccess, Scheme};
 use tokio::time::sleep;
 
-use crate::other_programs::{find_faketime, find_mosquitto};
+use crate::other_programs::{find_faketime, find_mosquitto, until_listens};
 use crate::programs::{command, http};
 use crate::shipped;
 use crate::waits::Waits;
@@ -294,15 +293,7 @@ impl Site {
         self.running.remove(&part);
         self.running.insert(part, Program::start(&mut command).expect("the program starts"));
         if part == Part::Broker {
-            let until = Instant::now() + LIMIT;
-            while TcpStream::connect(("127.0.0.1", self.mosquitto_port)).is_err() {
-                assert!(
-                    Instant::now() < until,
-                    "mosquitto does not listen; see {}",
-                    self.log(part).display()
-                );
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            until_listens(self.mosquitto_port);
         }
     }
 
@@ -317,12 +308,8 @@ impl Site {
             Part::Cloud => {
                 let mut command = command("headwater-cloud");
                 command.arg("--bundle").arg(shipped::bundle_path());
-                command.args([
-                    "--http-listen",
-                    &format!("127.0.0.1:{}", self.cloud_port),
-                    "--stop-delay-ms",
-                    "0",
-                ]);
+                command.args(["--http-listen", &format!("127.0.0.1:{}", self.cloud_port)]);
+                command.args(["--stop-delay-ms", "0"]);
                 command.args(self.tls_flags(&self.members().join("cloud")));
                 command
             }
@@ -337,14 +324,8 @@ impl Site {
                 std::fs::create_dir_all(&state).expect("the folder can be written");
                 let mut command = command("headwater-device");
                 command.args(["--site", SITE, "--group", group, "--id", name, "--slot", &slot.to_string()]);
-                command.args([
-                    "--broker-address",
-                    &broker,
-                    "--capture",
-                    "clock",
-                    "--period-ms",
-                    &PERIOD_MS.to_string(),
-                ]);
+                command.args(["--broker-address", &broker, "--capture", "clock"]);
+                command.args(["--period-ms", &PERIOD_MS.to_string()]);
                 command.arg("--bundle").arg(self.bundles.get(&part).unwrap_or(&shipped::bundle_path()));
                 command.arg("--source-path").arg(shipped::frames_path());
                 command.arg("--state-dir").arg(state);
@@ -447,13 +428,18 @@ impl Site {
     /// # Panics
     /// When the member's files cannot be used.
     pub fn access(&self, group: &str, name: &str) -> BrokerAccess {
+        let own = self.member(group, name);
+        self.access_as(&own, &own)
+    }
+
+    /// As [`Site::access`], with the authority in the folder `trusted` and the certificate in the folder `own`.
+    fn access_as(&self, trusted: &Path, own: &Path) -> BrokerAccess {
         let broker = self.broker(self.mosquitto_port);
         if !self.has_identity {
             return broker.into();
         }
-        let own = self.member(group, name);
         let files = IdentityFiles {
-            authority: own.join("authority.pem"),
+            authority: trusted.join("authority.pem"),
             own: Some(KeyPair { certificate: own.join("certificate.pem"), key: own.join("key.pem") }),
             revoked: None,
         };

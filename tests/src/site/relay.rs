@@ -119,7 +119,6 @@ impl Relay {
     ///
     /// # Panics
     /// When somebody listens at the port.
-    #[must_use]
     pub fn start(port: u16, broker: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", port)).expect("the members' port is free");
         let state = State { mischief: Mischief::None, connections: Vec::new(), mistreated: 0 };
@@ -156,7 +155,6 @@ impl Relay {
     }
 
     /// Pieces and packets that were mistreated since the mischief began.
-    #[must_use]
     pub fn mistreated(&self) -> u64 {
         self.state.lock().mistreated
     }

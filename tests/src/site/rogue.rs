@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use headwater_group::GroupClient;
 use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::scores::put_levels;
+use headwater_protocol::testing::birth;
 use headwater_protocol::{
     Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, EdgeId, EdgeTopic, GroupId, Header, LeaderClaim,
     Limits, MemberName, Message, NetworkId, Numbering, SampleId, Schema, ScoreEncoding, Session,
     SettledNotice, SiteId, Slot, SlotSet, Status, Topic, Topics, decode, encode,
 };
 use headwater_transport::BrokerAccess;
-use headwater_transport::tls::{ClientIdentity, IdentityFiles, KeyPair};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -79,25 +79,25 @@ pub enum Column {
     Operator,
 }
 
-/// Every attack, in order.
-pub const ROWS: [Attack; 17] = [
-    Attack::Summary,
-    Attack::Settled,
-    Attack::Request,
-    Attack::Result,
-    Attack::Birth,
-    Attack::Slot,
-    Attack::Status,
-    Attack::Leader,
-    Attack::Trigger,
-    Attack::EdgeAnswer,
-    Attack::Flood,
-    Attack::Garbage,
-    Attack::Names,
-    Attack::Bundle,
-    Attack::Replay,
-    Attack::Lie,
-    Attack::Policy,
+/// Every attack in the order of the enum, with its name in the table.
+pub const ROWS: [(Attack, &str); 17] = [
+    (Attack::Summary, "spoofed summary"),
+    (Attack::Settled, "spoofed `settled`"),
+    (Attack::Request, "spoofed `request`"),
+    (Attack::Result, "spoofed `result`"),
+    (Attack::Birth, "spoofed birth"),
+    (Attack::Slot, "the slot of another device"),
+    (Attack::Status, "spoofed status"),
+    (Attack::Leader, "spoofed `leader`"),
+    (Attack::Trigger, "trigger"),
+    (Attack::EdgeAnswer, "spoofed edge answer"),
+    (Attack::Flood, "flood"),
+    (Attack::Garbage, "garbage"),
+    (Attack::Names, "made-up names"),
+    (Attack::Bundle, "another bundle"),
+    (Attack::Replay, "a replayed old message"),
+    (Attack::Lie, "a lie about its own view"),
+    (Attack::Policy, "unsound commands"),
 ];
 
 /// The columns of a site with identity.
@@ -118,25 +118,14 @@ impl Column {
     }
 
     /// Attacks that are tried with the client's certificate. To a stranger the broker is closed, whatever the stranger would send.
-    #[must_use]
-    pub fn attacks(self) -> &'static [Attack] {
+    pub fn attacks(self) -> Vec<Attack> {
+        use Attack::{Birth, Flood, Leader, Policy, Request, Result, Settled, Summary, Trigger};
         match self {
-            Self::NoIdentity | Self::OtherDevice => &ROWS,
-            Self::Stranger => {
-                &[Attack::Summary, Attack::Result, Attack::Birth, Attack::Leader, Attack::Trigger]
-            }
-            Self::OtherGroup => &[Attack::Summary, Attack::Birth, Attack::Trigger, Attack::Flood],
-            Self::Consumer => {
-                &[Attack::Summary, Attack::Result, Attack::Settled, Attack::Trigger, Attack::Policy]
-            }
-            Self::Operator => &[
-                Attack::Summary,
-                Attack::Request,
-                Attack::Result,
-                Attack::Leader,
-                Attack::Trigger,
-                Attack::Policy,
-            ],
+            Self::NoIdentity | Self::OtherDevice => ROWS.map(|(attack, _)| attack).to_vec(),
+            Self::Stranger => vec![Summary, Result, Birth, Leader, Trigger],
+            Self::OtherGroup => vec![Summary, Birth, Trigger, Flood],
+            Self::Consumer => vec![Summary, Result, Settled, Trigger, Policy],
+            Self::Operator => vec![Summary, Request, Result, Leader, Trigger, Policy],
         }
     }
 
@@ -188,7 +177,6 @@ pub const HEAD: &str = "\
 
 impl RogueRow {
     /// Line of the table.
-    #[must_use]
     pub fn line(&self) -> String {
         let Self { role, attempt, expected, seen, is_sound } = self;
         format!("| {role} | {attempt} | {expected} | {seen} | {} |", if *is_sound { "yes" } else { "**no**" })
@@ -220,25 +208,7 @@ pub struct Cell {
 impl Attack {
     /// Name in the table.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Summary => "spoofed summary",
-            Self::Settled => "spoofed `settled`",
-            Self::Request => "spoofed `request`",
-            Self::Result => "spoofed `result`",
-            Self::Birth => "spoofed birth",
-            Self::Slot => "the slot of another device",
-            Self::Status => "spoofed status",
-            Self::Leader => "spoofed `leader`",
-            Self::Trigger => "trigger",
-            Self::EdgeAnswer => "spoofed edge answer",
-            Self::Flood => "flood",
-            Self::Garbage => "garbage",
-            Self::Names => "made-up names",
-            Self::Bundle => "another bundle",
-            Self::Replay => "a replayed old message",
-            Self::Lie => "a lie about its own view",
-            Self::Policy => "unsound commands",
-        }
+        ROWS[self as usize].1
     }
 
     /// Messages that the client sends at once. `round` is the number of times that it has sent messages before.
@@ -365,17 +335,7 @@ impl GroupKnowledge {
 
     /// A birth in the name of a device.
     fn birth(&self, device: &str, slot: u8, boot: u16) -> Birth {
-        Birth {
-            schema: Schema,
-            device: DeviceId::new(device).expect("a name"),
-            slot: Slot::new(slot).expect("a slot"),
-            boot: Boot(boot),
-            software: "rogue/1".into(),
-            network: self.network,
-            numbering: None,
-            policy: None,
-            capabilities: Vec::new(),
-        }
+        Birth { boot: Boot(boot), software: "rogue/1".into(), ..birth(device, slot, self.network) }
     }
 
     /// A birth of `cam-0` with slot 3 and the numbering by trigger, and an empty birth.
@@ -541,17 +501,7 @@ fn access(column: Column, site: &Site, stranger: &Site) -> BrokerAccess {
         Column::NoIdentity => site.access(GROUPS[0], "cam-5"),
         // The client trusts the broker, but its certificate is of another authority.
         Column::Stranger => {
-            let (own, foreign) = (site.member(GROUPS[0], "cam-0"), stranger.member(GROUPS[0], "cam-0"));
-            let files = IdentityFiles {
-                authority: own.join("authority.pem"),
-                own: Some(KeyPair {
-                    certificate: foreign.join("certificate.pem"),
-                    key: foreign.join("key.pem"),
-                }),
-                revoked: None,
-            };
-            let identity = Some(ClientIdentity::new(files).expect("files of enroll"));
-            BrokerAccess { identity, ..site.access(GROUPS[0], "cam-0") }
+            site.access_as(&site.member(GROUPS[0], "cam-0"), &stranger.member(GROUPS[0], "cam-0"))
         }
         Column::OtherDevice => site.access(GROUPS[0], "cam-5"),
         Column::OtherGroup => site.access(GROUPS[1], "cam-5"),
@@ -692,7 +642,6 @@ impl Cell {
     }
 
     /// The cell as a row of the table of all rogues.
-    #[must_use]
     pub fn row(&self, attack: Attack, column: Column) -> RogueRow {
         RogueRow {
             role: column.role(),

@@ -15,6 +15,7 @@ use headwater_end_device::{Capture, subscriptions};
 use headwater_inference::engine::PackedEngine;
 use headwater_inference::sections::{DeviceSection, MapCoder, ScoreCoder};
 use headwater_link::{Incoming, Link, LinkConfig, QoS, RetainedMessage};
+use headwater_protocol::testing::birth;
 use headwater_protocol::{
     Birth, Body, Boot, Decision, DeviceId, DeviceState, DeviceTopic, GroupId, Header, Limits, Message,
     NetworkId, Numbering, SampleId, Schema, Session, SettledNotice, SiteId, Slot, SlotPresence, Status,
@@ -53,7 +54,6 @@ impl Answers {
     ///
     /// # Panics
     /// When the shipped bundle or frames are damaged.
-    #[must_use]
     pub fn compute() -> Self {
         let (bundle, frames) = (shipped::bundle(), shipped::frames());
         let mut bodies: Vec<Vec<Option<AnswerBody>>> = (0..frames.len()).map(|_| Vec::new()).collect();
@@ -103,7 +103,6 @@ pub struct Clock {
 
 impl Clock {
     /// A clock that begins now.
-    #[must_use]
     pub fn new(phase: Duration) -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { start: Instant::now(), wall, phase }
@@ -221,7 +220,6 @@ impl SimulatedGroup {
     }
 
     /// Whether every device and the operator are connected.
-    #[must_use]
     pub fn is_connected(&self) -> bool {
         self.links.iter().all(Link::is_connected)
     }
@@ -240,7 +238,6 @@ impl SimulatedGroup {
     }
 
     /// Messages that no connection has taken, over all devices.
-    #[must_use]
     pub fn unsent(&self) -> u64 {
         let counts = self.links.iter().map(Link::counts);
         counts.map(|counts| counts.refused_queue_full + counts.refused_not_connected).sum()
@@ -309,15 +306,10 @@ impl SimulatedDevice {
         let id = DeviceId::new(name).expect("a name");
         let period_ms = SIMULATED_PERIOD.as_millis() as u64;
         let birth = Birth {
-            schema: Schema,
-            device: id.clone(),
-            slot,
             boot: BOOT,
             software: "simulated/1".into(),
-            network: answers.network,
             numbering: Some(Numbering::Clock { period_ms: period_ms as u32 }),
-            policy: None,
-            capabilities: Vec::new(),
+            ..birth(name, slot.index() as u8, answers.network)
         };
         let status = |state| Status { schema: Schema, state, boot: BOOT, frozen: None };
         let topic = |leaf| topics.device(&id, leaf);

@@ -39,16 +39,6 @@ pub const ROWS: [Event; 5] =
     [Event::Killed, Event::Stopped, Event::Flapping, Event::OtherNetwork, Event::ClockAhead];
 
 impl Event {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Killed => "SIGKILL",
-            Self::Stopped => "SIGSTOP",
-            Self::Flapping => "SIGKILL three times, the third one",
-            Self::OtherNetwork => "started with the bundle of another network",
-            Self::ClockAhead => "started with a clock a minute ahead",
-        }
-    }
-
     /// Slot, in the first group, of the device to which the event happens. Each event has its own device, since a device that ends three
     /// times in a minute is flapping.
     fn slot(self) -> usize {
@@ -59,25 +49,30 @@ impl Event {
         DEVICE_NAMES[self.slot()]
     }
 
-    fn state(self) -> &'static str {
-        match self {
-            Self::Killed => "down",
-            Self::Stopped => "silent",
-            Self::Flapping => "flapping",
-            Self::OtherNetwork => "wrong_network",
-            Self::ClockAhead => "clock_off",
-        }
-    }
-
-    /// Longest time until the state must be named, counted from the event; for a start, from the start of the program.
-    fn limit(self) -> Duration {
-        match self {
-            Self::Killed | Self::Flapping => Duration::from_secs(1),
+    fn expected(self) -> Expected {
+        let (name, state, reason, limit_ms) = match self {
+            Self::Killed => ("SIGKILL", "down", "connection", 1000),
             // Three windows of 50 ms, each of which waits for the device for up to 50 ms, and a check every 250 ms.
-            Self::Stopped => Duration::from_millis(3 * (PERIOD_MS + 50) + 250 + 250),
-            Self::OtherNetwork | Self::ClockAhead => Duration::from_secs(5),
-        }
+            Self::Stopped => ("SIGSTOP", "silent", "no answer", 3 * (PERIOD_MS + 50) + 250 + 250),
+            Self::Flapping => ("SIGKILL three times, the third one", "flapping", "three times", 1000),
+            Self::OtherNetwork => {
+                ("started with the bundle of another network", "wrong_network", "bundle", 5000)
+            }
+            Self::ClockAhead => ("started with a clock a minute ahead", "clock_off", "clock", 5000),
+        };
+        Expected { name, state, reason, limit: Duration::from_millis(limit_ms) }
     }
+}
+
+/// What the aggregator must say of an event.
+struct Expected {
+    /// Name of the event in the table.
+    name: &'static str,
+    state: &'static str,
+    /// Words of the reason that the status page gives.
+    reason: &'static str,
+    /// Longest time until the state must be named, counted from the event; for a start, from the start of the program.
+    limit: Duration,
 }
 
 /// Times from an event until each place named the state.
@@ -93,19 +88,20 @@ impl Named {
     /// The row of the table.
     pub fn line(&self) -> String {
         let Self { event, status, metric, log } = self;
-        let seconds = |time: &Duration| format!("{:.2} s", time.as_secs_f64());
-        let (status, metric, log, limit) =
-            (seconds(status), seconds(metric), seconds(log), seconds(&event.limit()));
-        format!("| {} | `{}` | {limit} | {status} | {metric} | {log} |", event.name(), event.state())
+        let Expected { name, state, limit, .. } = event.expected();
+        let [limit, status, metric, log] =
+            [limit, *status, *metric, *log].map(|time| format!("{:.2} s", time.as_secs_f64()));
+        format!("| {name} | `{state}` | {limit} | {status} | {metric} | {log} |")
     }
 
     /// Whether each place named the state within the event's limit.
     pub fn is_in_time(&self) -> bool {
-        [self.status, self.metric, self.log].into_iter().all(|time| time <= self.event.limit())
+        [self.status, self.metric, self.log].into_iter().all(|time| time <= self.event.expected().limit)
     }
 }
 
-/// Lets one event happen on a running site, waits until it is named everywhere, and brings the device back.
+/// Lets one event happen on a running site, waits until it is named everywhere, and brings the device back: one that only ended or stood
+/// still is up again when this returns.
 ///
 /// # Errors
 /// The place that did not name the state within [`LIMIT`], or that libfaketime is not installed.
@@ -122,6 +118,9 @@ pub fn run(event: Event, site: &mut Site) -> Result<Named, String> {
         site.bundles.remove(&part);
         site.environment.remove(&part);
         site.start(part);
+    }
+    if matches!(event, Event::Killed | Event::Stopped) {
+        until(event, site, "up")?;
     }
     Ok(named)
 }
@@ -167,7 +166,7 @@ fn started(site: &mut Site, part: Part) -> Instant {
 
 /// Waits until the status, the metrics and the log name the device in the event's state.
 fn wait(event: Event, site: &Site, (begin, logged): (Instant, usize)) -> Result<Named, String> {
-    let (device, state) = (event.device(), event.state());
+    let (device, Expected { name, state, reason, .. }) = (event.device(), event.expected());
     let series = format!(
         "headwater_aggregator_device_state{{device=\"{device}\",group=\"{}\",site=\"{}\",state=\"{state}\"}}",
         GROUPS[0],
@@ -181,7 +180,10 @@ fn wait(event: Event, site: &Site, (begin, logged): (Instant, usize)) -> Result<
     let (mut status, mut metric, mut log) = (None, None, None);
     while begin.elapsed() < LIMIT {
         let at = || Some(begin.elapsed());
-        if status.is_none() && device_state(event, site).as_deref() == Some(state) {
+        let is_named = |entry: Value| {
+            entry["state"] == state && entry["reason"].as_str().is_some_and(|why| why.contains(reason))
+        };
+        if status.is_none() && status_entry(event, site).is_some_and(is_named) {
             status = at();
         }
         if metric.is_none() && site.metrics().contains_key(&series) {
@@ -197,34 +199,27 @@ fn wait(event: Event, site: &Site, (begin, logged): (Instant, usize)) -> Result<
         }
         std::thread::sleep(POLL);
     }
-    Err(format!(
-        "{}: {device} is not named {state}: status {status:?}, metric {metric:?}, log {log:?}",
-        event.name()
-    ))
+    Err(format!("{name}: {device} is not named {state}: status {status:?}, metric {metric:?}, log {log:?}"))
 }
 
-/// State of the device by the aggregator's status page; `None` if the page does not name the device.
-fn device_state(event: Event, site: &Site) -> Option<String> {
+/// Entry of the device on the aggregator's status page; `None` if the page does not name the device.
+fn status_entry(event: Event, site: &Site) -> Option<Value> {
     let status: Value = serde_json::from_str(&site.admin("/status")).ok()?;
     let groups = status["groups"].as_array()?;
     let group = groups.iter().find(|group| group["group"] == GROUPS[0])?;
     let devices = group["devices"].as_array()?;
-    let device = devices.iter().find(|device| device["name"] == event.device())?;
-    device["state"].as_str().map(str::to_owned)
+    devices.iter().find(|device| device["name"] == event.device()).cloned()
 }
 
 fn until(event: Event, site: &Site, state: &str) -> Result<(), String> {
     let begin = Instant::now();
     loop {
-        let found = device_state(event, site);
-        if found.as_deref() == Some(state) {
+        let found = status_entry(event, site).unwrap_or_default();
+        if found["state"] == state {
             return Ok(());
         }
         if begin.elapsed() > LIMIT {
-            return Err(format!(
-                "expected {} to be {state}, found {found:?} after {LIMIT:?}",
-                event.device()
-            ));
+            return Err(format!("expected {} to be {state}, found {found} after {LIMIT:?}", event.device()));
         }
         std::thread::sleep(POLL);
     }

@@ -2,11 +2,8 @@
 
 use headwater_group::GroupClient;
 use headwater_group::start::InProcessGroup;
-use headwater_protocol::{
-    Birth, Body, Boot, DeviceId, DeviceState, DeviceTopic, Header, Message, SampleId, Schema, Session,
-    Status, encode,
-};
-use headwater_tests::group::{client_of, shipped_group, slot, start};
+use headwater_protocol::{Body, Boot, DeviceId, DeviceTopic, Header, Message, SampleId, Session, encode};
+use headwater_tests::group::{client_of, shipped_group, start};
 use headwater_tests::waits::Waits;
 
 fn topic(client: &GroupClient, device: &str, leaf: DeviceTopic) -> String {
@@ -60,37 +57,5 @@ async fn each_kind_of_invalid_message_is_counted_under_its_device() {
     assert_eq!(refused(&group, "unknown", "unknown_device"), 1);
     assert_eq!(refused(&group, "cam-9", "malformed"), 1);
     assert_eq!(client.account().decision(sample), None, "an invalid message opened a sample");
-    group.shutdown().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_device_on_a_slot_is_refused() {
-    let group = start(shipped_group()).await;
-    let mut client = client_of(&group).await;
-    let birth = Birth {
-        schema: Schema,
-        device: DeviceId::new("second").expect("a valid name"),
-        slot: slot(0),
-        boot: Boot(1),
-        software: "test".into(),
-        network: group.settings.networks.current().network_id(),
-        numbering: None,
-        policy: None,
-        capabilities: Vec::new(),
-    };
-    let status = Status { schema: Schema, state: DeviceState::Up, boot: birth.boot, frozen: None };
-    let session = Session::of_boot(birth.network, birth.boot);
-    let scores = summary(&group, SampleId(8), |bytes| bytes[2..4].copy_from_slice(&session.0));
-    let birth = serde_json::to_vec(&birth).expect("a birth becomes JSON");
-    let status = serde_json::to_vec(&status).expect("a status becomes JSON");
-    for (leaf, payload) in
-        [(DeviceTopic::Birth, birth), (DeviceTopic::Status, status), (DeviceTopic::Summary, scores)]
-    {
-        client.publish(&topic(&client, "second", leaf), payload).await.unwrap();
-    }
-    let decision = client.decide(SampleId(9)).await.unwrap();
-    assert_eq!(decision.presence.missing_count(), 0);
-    assert!(refused(&group, "second", "slot_taken") >= 1);
-    assert_eq!(client.account().decision(SampleId(8)), None, "the second device opened a sample");
     group.shutdown().await.unwrap();
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use headwater_end_device::{Device, DeviceHandle, Frames};
 use headwater_group::GroupClient;
 use headwater_group::start::InProcessGroup;
-use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
-use headwater_inference::testing::TinyNetwork;
+use headwater_inference::manifest::Configuration;
 use headwater_protocol::{Decision, Exit, Slot};
-use headwater_tests::group::{bundle, client_of, decide_all, embedded_broker, group_at, ids, patient};
+use headwater_tests::group::{
+    bundle, client_of, decide_all, embedded_broker, group_at, ids, network, with_local_threshold,
+};
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
 
@@ -27,16 +28,11 @@ struct BatchGroup {
     client: GroupClient,
 }
 
-/// A network in which samples leave at the first exit if their uncertainty is at most `threshold`.
-fn network(threshold: f32) -> TinyNetwork {
-    let mut policy = patient(Policy::default());
-    policy.of_mut(Exit::LOCAL).threshold = Threshold::One(ExitThreshold::new(threshold).expect("in [0, 1]"));
-    TinyNetwork { slots: 6, classes: 10, view: [3, 32, 32], policy, ..TinyNetwork::default() }
-}
-
 impl BatchGroup {
+    /// Starts a group in which samples leave at the first exit if their uncertainty is at most `threshold`.
     async fn start(threshold: f32, batch_ms: u64) -> Self {
-        let mut settings = group_at(embedded_broker(), bundle(&network(threshold).bundle()));
+        let settings = group_at(embedded_broker(), bundle(&network(Configuration::C).bundle()));
+        let mut settings = with_local_threshold(settings, threshold);
         settings.site.batch_ms = batch_ms;
         settings.slots.clear();
         let services = InProcessGroup::start(settings).await.expect("cloud and leader start");

@@ -1,38 +1,19 @@
 //! Every configuration, live over a broker and HTTP: the tiers together give the same answers as the whole network in one piece. The
 //! networks have random weights, and thresholds at which about half of the samples leave at each exit.
 
-use std::collections::BTreeSet;
-
-use headwater_group::start::Service;
 use headwater_inference::engine::TractEngine;
 use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding};
-use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
+use headwater_inference::policy::{ExitThreshold, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_inference::whole::{Whole, WholeAnswer};
-use headwater_protocol::{Degraded, Dropped, EdgeIndex, Exit, ScoreEncoding, SlotPresence};
-use headwater_tests::group::{
-    WAIT_LIMIT, bundle, client_of, decide_all, embedded_broker, group_at, ids, patient, start,
-};
+use headwater_protocol::{Degraded, Exit, ScoreEncoding};
+use headwater_tests::group::{bundle, client_of, decide_all, embedded_broker, group_at, ids, network, start};
 use headwater_tests::shipped;
-use headwater_tests::waits::Waits;
 
 /// Number of shipped samples that are decided.
 const SAMPLES: usize = 60;
 /// Samples in flight at once.
 const IN_FLIGHT: usize = 8;
-
-/// A network of the configuration that fits the shipped frames: with six slots, or one if a device decides alone.
-fn network(configuration: Configuration) -> TinyNetwork {
-    let slots = if configuration.has(Exit::DEVICE) { 1 } else { 6 };
-    let edges = match configuration {
-        Configuration::D => vec![vec![0]],
-        Configuration::E => vec![(0..6).collect()],
-        Configuration::F => vec![vec![0, 2, 4], vec![1, 3, 5]],
-        _ => Vec::new(),
-    };
-    let policy = patient(Policy::default());
-    TinyNetwork { slots, edges, classes: 10, view: [3, 32, 32], policy, ..TinyNetwork::of(configuration) }
-}
 
 /// Answers of the network in one piece to each sample.
 fn whole_answers(network: &TinyNetwork) -> Vec<WholeAnswer> {
@@ -139,68 +120,4 @@ async fn coded_scores_and_maps_give_the_answers_of_the_whole_network() {
     ] {
         check(TinyNetwork { scores, codes_maps: true, ..network(configuration) }).await;
     }
-}
-
-/// In configuration f, each edge is killed and restarted, then the leader. Each sample is decided or dropped once. While an edge is
-/// killed, its slots are missing.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn edges_and_then_the_leader_are_killed_and_restarted() {
-    let mut network = network(Configuration::F);
-    // No sample leaves before the edges, and every sample that reaches an edge leaves there.
-    network.policy.of_mut(Exit::LOCAL).threshold = Threshold::One(ExitThreshold::ONLY_CERTAIN);
-    network.policy.of_mut(Exit::EDGE).threshold = Threshold::One(ExitThreshold::ALWAYS);
-    let bundle = bundle(&network.bundle());
-    let edge_slots = bundle.manifest().edge.as_ref().expect("edges").groups.clone();
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut settings = group_at(embedded_broker(), bundle);
-    settings.site.journal = Some(folder.path().join("journal.jsonl"));
-    let mut group = start(settings).await;
-    let mut client = client_of(&group).await;
-    let first = 11 * shipped::frames().len() as u64;
-    let mut next = first;
-    for (edge, slots) in EdgeIndex::first(edge_slots.len()).zip(&edge_slots) {
-        for is_running in [true, false, true] {
-            match (is_running, group.is_running(Service::Edge(edge))) {
-                (false, true) => group.kill(Service::Edge(edge)).await,
-                (true, false) => group.start_service(Service::Edge(edge)).await.unwrap(),
-                (true, true) | (false, false) => {}
-            }
-            group.wait_until_ready(WAIT_LIMIT).await.unwrap();
-            let samples = ids(next, 10);
-            next += 10;
-            for decision in decide_all(&mut client, &samples, 10).await {
-                let views = |view| slots.iter().filter(|slot| decision.presence.get(**slot) == view).count();
-                let missing = views(SlotPresence::Missing);
-                if is_running {
-                    assert_eq!(missing, 0, "{decision:?}");
-                } else if decision.exit == Exit::EDGE {
-                    assert_eq!(views(SlotPresence::Present), 0, "{decision:?}");
-                    let others = decision.presence.present_count();
-                    assert!(others > 0 && (missing == 0) == decision.degraded.is_empty(), "{decision:?}");
-                }
-            }
-        }
-    }
-
-    // The leader is killed between samples: it must publish earlier decisions again unchanged, and decide or drop open samples.
-    let before = next - first;
-    let samples = ids(next, 40);
-    for &sample in &samples[..30] {
-        client.trigger(sample).await.unwrap();
-    }
-    client.wait_for_decisions(&samples[..3]).await.unwrap();
-    group.kill(Service::Leader).await;
-    group.start_service(Service::Leader).await.unwrap();
-    group.wait_until_ready(WAIT_LIMIT).await.unwrap();
-    decide_all(&mut client, &samples[30..], 10).await;
-    let last = samples[samples.len() - 1];
-    let settled = client.wait_for_settled(|settled| settled.highest >= last).await.unwrap();
-    let decided: BTreeSet<_> = client.account().decisions().map(|decision| decision.sample).collect();
-    let dropped: u64 = settled.dropped.values().sum();
-    assert_eq!(settled.decided, decided.len() as u64, "{settled:?}");
-    assert!(settled.decided + dropped <= before + samples.len() as u64, "{settled:?}");
-    let is_named = |reason: &Dropped| matches!(reason, Dropped::Restart | Dropped::Unanswered);
-    assert!(settled.dropped.keys().all(is_named), "{settled:?}");
-    assert_eq!(client.account().contradicted_count(), 0);
-    group.shutdown().await.unwrap();
 }

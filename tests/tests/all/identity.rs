@@ -1,6 +1,7 @@
 //! A broker with certificates and access rules by `headwater enroll`: who may do what, and what the commands tell a client that is refused.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use headwater_link::{Incoming, Link, LinkConfig, QoS};
@@ -21,14 +22,28 @@ fn trigger(site: &Site, flags: &[String]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
+/// The flag that names a file of a member's folder: `authority`, `certificate` or `key`.
+fn flag(own: &Path, name: &str) -> [String; 2] {
+    [format!("--tls-{name}-file"), own.join(format!("{name}.pem")).display().to_string()]
+}
+
+/// Waits until the broker has taken these clients.
+async fn all_connected(links: &[&Link]) {
+    let connected = async {
+        while !links.iter().all(|link| link.is_connected()) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(WAIT_LIMIT, connected).await.expect("the broker takes them");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_the_broker_does_not_admit_is_told_why_at_once() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut site = Site::enroll(folder.path());
     site.start(Part::Broker);
     let own = site.member(GROUPS[0], "operator");
-    let flag = |name: &str, file: &str| [format!("--tls-{name}-file"), own.join(file).display().to_string()];
-    let authority = flag("authority", "authority.pem");
+    let authority = flag(&own, "authority");
     let start = Instant::now();
     let (code, without) = trigger(&site, &authority);
     assert_eq!(code, Some(1), "{without}");
@@ -36,9 +51,7 @@ async fn a_client_that_the_broker_does_not_admit_is_told_why_at_once() {
     let strangers = tempfile::tempdir().expect("a temporary folder");
     let stranger = Site::enroll(strangers.path());
     let foreign = stranger.member(GROUPS[0], "operator");
-    let foreign =
-        |name: &str, file: &str| [format!("--tls-{name}-file"), foreign.join(file).display().to_string()];
-    let pair = [foreign("certificate", "certificate.pem"), foreign("key", "key.pem")].concat();
+    let pair = [flag(&foreign, "certificate"), flag(&foreign, "key")].concat();
     let (code, other) = trigger(&site, &[authority.to_vec(), pair].concat());
     assert_eq!(code, Some(1), "{other}");
     assert!(other.contains("not of an authority that it trusts"), "{other}");
@@ -65,53 +78,22 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
     let (operator, mut heard) = start("operator", "#");
     let (device, mut heard_by_device) = start("cam-1", "#");
     let (leader, _leader) = start("leader", "trigger");
-    let connected = async {
-        while ![&operator, &device, &leader].into_iter().all(Link::is_connected) {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(WAIT_LIMIT, connected).await.expect("the broker takes them");
+    all_connected(&[&operator, &device, &leader]).await;
     let say = |link: &Link, topic: &str| {
         let topic = format!("{prefix}/{topic}");
         link.publish(topic, "said", QoS::AtLeastOnce, false).expect("connected");
     };
-    const ALL: [&str; 14] = [
-        "dev/cam-0/summary",
-        "dev/cam-0/kept",
-        "dev/cam-1/summary",
-        "dev/cam-1/kept",
-        "dev/cam-1/cmd",
-        "result",
-        "settled",
-        "request",
-        "leader",
-        "policy/operator",
-        "policy/operator/answer",
-        "frame",
-        "kept",
-        "trigger",
-    ];
-    let may = [
-        (&device, &["dev/cam-1/summary", "dev/cam-1/kept"][..]),
-        (
-            &leader,
-            &[
-                "dev/cam-1/cmd",
-                "result",
-                "settled",
-                "request",
-                "leader",
-                "policy/operator/answer",
-                "frame",
-                "kept",
-            ][..],
-        ),
-        (&operator, &["policy/operator", "trigger"][..]),
-    ];
-    for (link, expected) in may {
+    const ALL: &str = "dev/cam-0/summary dev/cam-0/kept dev/cam-1/summary dev/cam-1/kept dev/cam-1/cmd result settled \
+        request leader policy/operator policy/operator/answer frame kept trigger";
+    for (link, expected) in [
+        (&device, "dev/cam-1/summary dev/cam-1/kept"),
+        (&leader, "dev/cam-1/cmd result settled request leader policy/operator/answer frame kept"),
+        (&operator, "policy/operator trigger"),
+    ] {
+        let expected: Vec<_> = expected.split(' ').collect();
         // An expected topic comes last: when its message arrives, every message before it that was passed on has arrived.
         let last = expected[expected.len() - 1];
-        ALL.iter().filter(|topic| **topic != last).chain([&last]).for_each(|topic| say(link, topic));
+        ALL.split(' ').filter(|topic| *topic != last).chain([last]).for_each(|topic| say(link, topic));
         let mut topics = Vec::new();
         while topics.last().is_none_or(|topic: &String| !topic.ends_with(last)) {
             topics.push(next_topic(&mut heard).await);
@@ -184,12 +166,7 @@ async fn a_page_reads_its_groups_and_sees_frames_and_acts_where_it_has_the_right
         timeout(WAIT_LIMIT, connected).await.expect("the broker takes a page");
         heard_by.push((name, rights, groups, page, heard));
     }
-    let connected = async {
-        while ![&leader, &other, &device].into_iter().all(Link::is_connected) {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    timeout(WAIT_LIMIT, connected).await.expect("the broker takes leaders and device");
+    all_connected(&[&leader, &other, &device]).await;
     let say =
         |link: &Link, topic: String| link.publish(topic, "said", QoS::AtLeastOnce, false).expect("connected");
     say(&other, topic(1, "result"));
@@ -244,13 +221,7 @@ fn a_client_that_may_not_trigger_is_told_which_topic_the_broker_refuses_and_whic
     site.start(Part::Broker);
     for (group, name) in [(GROUPS[0], "screen"), (GROUPS[1], "operator")] {
         let own = site.member(group, name);
-        let flag =
-            |name: &str, file: &str| [format!("--tls-{name}-file"), own.join(file).display().to_string()];
-        let identity = [
-            flag("authority", "authority.pem"),
-            flag("certificate", "certificate.pem"),
-            flag("key", "key.pem"),
-        ];
+        let identity = ["authority", "certificate", "key"].map(|name| flag(&own, name));
         let (code, said) = trigger(&site, &identity.concat());
         assert_eq!(code, Some(1), "{said}");
         let topic = format!("headwater/v1/{SITE}/{}/trigger", GROUPS[0]);

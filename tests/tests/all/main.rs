@@ -17,7 +17,6 @@ mod identity;
 mod leaders;
 mod log_lines;
 mod module_orders;
-mod mosquitto;
 mod named_frames;
 mod outages;
 mod parity;

@@ -12,7 +12,7 @@ use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
 use headwater_inference::testing::TinyNetwork;
 use headwater_protocol::{Degraded, Dropped, Exit, Slot};
-use headwater_tests::group::{WAIT_LIMIT, bundle, group_at};
+use headwater_tests::group::{WAIT_LIMIT, bundle, group_at, network};
 use headwater_tests::journal_contents::JournalContents;
 use headwater_tests::other_programs::{loopback, mosquitto_at};
 use headwater_transport::held_port;
@@ -35,14 +35,12 @@ struct OutageGroup {
 }
 
 /// A network in which about half of the samples leave at the first exit.
-fn network(configuration: Configuration) -> TinyNetwork {
-    let slots = if configuration == Configuration::B { 1 } else { 6 };
-    let edges = if configuration == Configuration::E { vec![(0..6).collect()] } else { Vec::new() };
-    let mut policy = Policy::default();
+fn half_sure(configuration: Configuration) -> TinyNetwork {
+    let mut network = TinyNetwork { policy: Policy::default(), ..network(configuration) };
     for exit in [Exit::DEVICE, Exit::LOCAL, Exit::EDGE] {
-        policy.of_mut(exit).threshold = Threshold::One(ExitThreshold::new(0.95).expect("in [0, 1]"));
+        network.policy.of_mut(exit).threshold = Threshold::One(ExitThreshold::new(0.95).expect("in [0, 1]"));
     }
-    TinyNetwork { slots, edges, classes: 10, view: [3, 32, 32], policy, ..TinyNetwork::of(configuration) }
+    network
 }
 
 impl OutageGroup {
@@ -50,7 +48,7 @@ impl OutageGroup {
     async fn start(configuration: Configuration) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let broker = loopback(held_port().unwrap());
-        let mut settings = group_at(broker, bundle(&network(configuration).bundle()));
+        let mut settings = group_at(broker, bundle(&half_sure(configuration).bundle()));
         settings.site.journal = Some(folder.path().join("journal.jsonl"));
         // In an outage windows run to their end, which must come before devices send the samples again as late.
         let policy = settings.policy.get_or_insert_default();

@@ -1,16 +1,14 @@
-//! A distributed network gives the same answers as the network in one piece: for every shipped sample and exit, single and in batches.
+//! A distributed network gives the same answers as the network in one piece: for every shipped sample and exit.
 
-use std::sync::Arc;
-
-use headwater_cloud_service::{CloudConfig, CloudService, EngineChoice};
 use headwater_group::start::InProcessSettings;
-use headwater_inference::engine::{PackedOrTract, TractEngine};
-use headwater_inference::sections::{CloudSection, DeviceSection};
+use headwater_inference::engine::PackedOrTract;
 use headwater_inference::whole::Whole;
 use headwater_link::QoS;
-use headwater_protocol::v2::{FeatureBatch, HEADER_LENGTH, InferRequest, decode_response, encode_request};
-use headwater_protocol::{Exit, Slot};
-use headwater_tests::group::{client_of, decide_all, ids, shipped_group, start, with_local_threshold};
+use headwater_protocol::Exit;
+use headwater_tests::group::{
+    client_of, decide_all, group_at, ids, shipped_group, start, with_local_threshold,
+};
+use headwater_tests::other_programs::mosquitto;
 use headwater_tests::shipped;
 
 /// Tolerance of confidences: for another batch size an engine may add floats in another order. Classes must be equal.
@@ -78,55 +76,11 @@ async fn answers_are_equal_when_all_samples_leave_locally_at_qos_1() {
     check(settings, &[Exit::LOCAL]).await;
 }
 
-/// One HTTP request with many samples returns the same logits as requests with one sample each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_with_many_samples_gives_the_logits_of_single_samples() {
-    use http_body_util::{BodyExt, Full};
-
-    const BATCH: usize = 13;
-    let (bundle, frames) = (shipped::bundle(), shipped::frames());
-    let (engine, slots) = (TractEngine::new(), usize::from(bundle.manifest().slots));
-    let mut batch = FeatureBatch { samples: BATCH, features: Vec::new(), presence: Vec::new() };
-    let packed = bundle.manifest().features.packed_bytes();
-    for sample in 0..BATCH {
-        for (slot, view) in Slot::first(slots).zip(shipped::views(&frames, sample)) {
-            batch.presence.push(view.is_some());
-            let features = view.map(|view| {
-                let mut section = DeviceSection::load(&bundle, slot, &engine).expect("the section loads");
-                section.run(&view, 1).expect("the view fits").remove(0).features
-            });
-            batch.features.extend(features.unwrap_or_else(|| vec![0; packed]));
-        }
-    }
-    let mut cloud_section = CloudSection::load(&bundle, &engine).expect("the section loads");
-    let single: Vec<f32> = (0..BATCH)
-        .flat_map(|sample| {
-            let features = &batch.features[sample * slots * packed..][..slots * packed];
-            let presence = &batch.presence[sample * slots..][..slots];
-            cloud_section.run(1, features, presence).expect("one sample fits").to_vec()
-        })
-        .collect();
-
-    let mut config = CloudConfig::default();
-    config.http.listen = ([127, 0, 0, 1], 0).into();
-    config.engine = EngineChoice::Tract;
-    let cloud = CloudService::start(config, Arc::clone(&bundle)).await.expect("the cloud starts");
-    let request =
-        InferRequest { id: None, network: Some(bundle.network_id()), deadline_ms: Some(10_000), batch };
-    let (body, head) = encode_request(&request, slots);
-    let request = hyper::Request::post(format!("http://{}/v2/models/headwater/infer", cloud.addr()))
-        .header(HEADER_LENGTH, head)
-        .body(Full::new(bytes::Bytes::from(body)))
-        .expect("a sound request");
-    let client =
-        hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build_http();
-    let response = client.request(request).await.expect("the cloud answers");
-    assert_eq!(response.status(), 200);
-    let head = response.headers().get(HEADER_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
-    let body = response.into_body().collect().await.expect("a whole body").to_bytes();
-    let answer = decode_response(&body, head, BATCH, bundle.manifest().classes()).expect("an answer of ours");
-    for (index, (together, single)) in answer.logits.iter().zip(&single).enumerate() {
-        assert!((together - single).abs() <= CONFIDENCE_TOLERANCE, "logit {index}: {together} and {single}");
-    }
-    cloud.shutdown().await;
+async fn answers_are_equal_over_mosquitto_at_qos_1() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (_mosquitto, broker) = mosquitto(folder.path());
+    let mut settings = group_at(broker, shipped::bundle());
+    settings.site.qos = QoS::AtLeastOnce;
+    check(settings, &[Exit::LOCAL, Exit::CLOUD]).await;
 }

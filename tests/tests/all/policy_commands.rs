@@ -9,11 +9,10 @@ use headwater_group::start::Program;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::PolicyChanges;
-use headwater_inference::testing::TinyNetwork;
 use headwater_link::Endpoint;
 use headwater_protocol::policy_command::{Origin, PolicyAnswer, PolicyCommand, Verdict};
 use headwater_protocol::{Exit, PolicyId, SampleId, Schema, SlotSet, Topic};
-use headwater_tests::group::{client, embedded_broker, slot};
+use headwater_tests::group::{client, embedded_broker, network, slot};
 use headwater_tests::programs::{Log, command, device, service};
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
@@ -136,9 +135,8 @@ async fn an_operators_command_holds_and_pins_and_every_other_one_says_why_not() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_device_that_decides_gets_its_exit_from_the_leader_also_after_a_restart() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let network = TinyNetwork { classes: 10, view: [3, 32, 32], ..TinyNetwork::of(Configuration::B) };
     let bundle = folder.path().join("alone.hwb");
-    std::fs::write(&bundle, network.bundle()).expect("the folder can be written");
+    std::fs::write(&bundle, network(Configuration::B).bundle()).expect("the folder can be written");
     let broker = embedded_broker();
     let file = folder.path().join("policy.toml");
     std::fs::write(&file, format!("{PATIENT}[device]\nthreshold = 0.0\n"))

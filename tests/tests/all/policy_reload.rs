@@ -6,10 +6,9 @@ use headwater_group::start::Program;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::PolicyChanges;
-use headwater_inference::testing::TinyNetwork;
 use headwater_link::Endpoint;
 use headwater_protocol::{Degraded, Exit, PolicyId, SampleId, SlotSet};
-use headwater_tests::group::{client, embedded_broker, slot};
+use headwater_tests::group::{client, embedded_broker, network, slot};
 use headwater_tests::programs::{Log, device, service};
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
@@ -95,9 +94,8 @@ async fn a_leader_takes_a_changed_policy_and_refuses_a_wrong_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_device_that_decides_takes_a_changed_policy() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let network = TinyNetwork { classes: 10, view: [3, 32, 32], ..TinyNetwork::of(Configuration::B) };
     let bundle = folder.path().join("alone.hwb");
-    std::fs::write(&bundle, network.bundle()).expect("the folder can be written");
+    std::fs::write(&bundle, network(Configuration::B).bundle()).expect("the folder can be written");
     let broker = embedded_broker();
     let site = Site { folder: folder.path(), broker: broker.clone(), bundle: &bundle };
     // Both services read the same policy file; each uses the values that it needs.
@@ -105,8 +103,8 @@ async fn a_device_that_decides_takes_a_changed_policy() {
     let file = folder.path().join("policy.toml").display().to_string();
     let aggregator = site.start_aggregator(&[]);
     let device = site.start_device(&["--policy", &file]);
-    let network = Bundle::open(&bundle).expect("a sound bundle").network_id();
-    let mut client = client(broker, network).await;
+    let id = Bundle::open(&bundle).expect("a sound bundle").network_id();
+    let mut client = client(broker, id).await;
     client.wait_for_members(SlotSet::single(slot(0))).await.expect("the device comes");
 
     let mut samples = seen_samples();

@@ -1,39 +1,11 @@
-//! The programs over Mosquitto: the leader is killed with SIGKILL, and a device's memory is measured.
+//! The memory of a device that runs as a program over Mosquitto.
 
 use headwater_group::start::Service;
-use headwater_protocol::{SampleId, SlotSet};
-use headwater_tests::group::{client, ids, patient, programs, slot};
+use headwater_protocol::SlotSet;
+use headwater_tests::group::{client, ids, programs, slot};
 use headwater_tests::other_programs::mosquitto;
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_killed_with_sigkill_restarts_without_a_second_decision() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (_mosquitto, broker) = mosquitto(folder.path());
-    let bundle = shipped::bundle();
-    let policy = patient(bundle.policy().clone());
-    let mut group = programs(&shipped::bundle_path(), Some(&policy), broker.clone(), folder.path());
-    group.start_all(bundle.manifest()).await.unwrap();
-    let mut client = client(broker, bundle.network_id()).await;
-    let mut last = client.wait_for_complete_decision(SampleId(1000)).await.unwrap();
-
-    for _ in 0..3 {
-        // The leader is killed in the middle of a burst of triggers.
-        for step in 1..=40 {
-            client.trigger(SampleId(last.0 + step)).await.unwrap();
-            if step == 20 {
-                group.kill(Service::Leader);
-            }
-        }
-        group.start(Service::Leader).unwrap();
-        last = client.wait_for_complete_decision(SampleId(last.0 + 1000)).await.unwrap();
-        assert_eq!(client.account().contradicted_count(), 0);
-    }
-    let settled = client.wait_for_settled(|settled| settled.highest >= last).await.unwrap();
-    // Each decision in the journal was published before or after the kill.
-    assert_eq!(settled.decided, client.account().decisions().count() as u64, "{settled:?}");
-}
 
 /// Most memory of a device in KiB, so that a small board can run it.
 const MAX_DEVICE_MEMORY_KIB: u64 = 40 * 1024;

@@ -1,4 +1,4 @@
-//! Brokers that refuse: a device logs each reason and tries again; a command says that a port does not speak MQTT.
+//! Brokers that refuse: a device logs each reason and tries again; a command says that a password is wrong.
 
 use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_tests::group::WAIT_LIMIT;
@@ -55,8 +55,8 @@ async fn a_device_that_starts_before_its_access_rules_is_seen_once_they_are_ther
     assert!(!text.contains("PubAck"), "{text}");
 }
 
-#[tokio::test]
-async fn a_wrong_password_is_said_as_one() {
+#[test]
+fn a_command_with_a_wrong_password_says_so() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let address = free_address();
     let _broker = mosquitto_of("allow_anonymous false", folder.path(), &address);

@@ -13,7 +13,7 @@ use headwater_inference::testing::TinyNetwork;
 use headwater_inference::whole::Whole;
 use headwater_protocol::{Decision, Degraded, NetworkId, Slot};
 use headwater_tests::group::{
-    WAIT_LIMIT, bundle, client_of, decide_all, embedded_broker, group_at, ids, patient, slot, start,
+    WAIT_LIMIT, bundle, client_of, decide_all, embedded_broker, group_at, ids, network, slot, start,
 };
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
@@ -22,23 +22,11 @@ use headwater_tests::waits::Waits;
 const SAMPLES: u64 = 20;
 
 /// A network with six slots. Networks of different seeds differ in weights and in the shape of their maps.
-fn network(configuration: Configuration, seed: u64) -> TinyNetwork {
-    let edges = match configuration {
-        Configuration::F => vec![vec![0, 2, 4], vec![1, 3, 5]],
-        _ => Vec::new(),
-    };
+fn seeded(configuration: Configuration, seed: u64) -> TinyNetwork {
+    let mut network = TinyNetwork { seed, filters: 3 + seed as u32, ..network(configuration) };
     // While devices have different networks every window runs to its end, so this one is only as long as a busy machine needs.
-    let policy = Policy { window_ms: 4_000, ..patient(Policy::default()) };
-    TinyNetwork {
-        slots: 6,
-        edges,
-        classes: 10,
-        view: [3, 32, 32],
-        policy,
-        seed,
-        filters: 3 + seed as u32,
-        ..TinyNetwork::of(configuration)
-    }
+    network.policy.window_ms = 4_000;
+    network
 }
 
 /// Class and confidence that the network in one piece gives for a decision's sample and present slots.
@@ -77,7 +65,7 @@ async fn keep_only_next(group: &mut InProcessGroup) {
 }
 
 async fn check(configuration: Configuration) {
-    let [current, next] = [1, 2].map(|seed| bundle(&network(configuration, seed).bundle()));
+    let [current, next] = [1, 2].map(|seed| bundle(&seeded(configuration, seed).bundle()));
     let mut wholes: BTreeMap<NetworkId, Whole> = [&current, &next]
         .into_iter()
         .map(|bundle| {

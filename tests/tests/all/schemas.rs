@@ -7,12 +7,11 @@ use std::path::PathBuf;
 
 use headwater_group::start::Service;
 use headwater_inference::manifest::Configuration;
-use headwater_inference::policy::{ExitThreshold, Policy, Threshold};
-use headwater_inference::testing::TinyNetwork;
+use headwater_inference::policy::{ExitThreshold, Threshold};
 use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::{Exit, SampleId, schema};
 use headwater_tests::group::{
-    WAIT_LIMIT, bundle, client_of, decide_all, embedded_broker, group_at, ids, patient, shipped_group, site,
+    WAIT_LIMIT, bundle, client_of, decide_all, embedded_broker, group_at, ids, network, shipped_group, site,
     slot, start, with_local_threshold,
 };
 use headwater_tests::schema_check::mistakes;
@@ -105,8 +104,7 @@ struct Listener {
 fn schema_of(topic: &str) -> Option<&'static str> {
     let levels: Vec<_> = topic.split('/').skip(4).collect();
     match levels[..] {
-        ["result"] => Some("result"),
-        ["revision"] => Some("revision"),
+        ["result" | "revision"] => Some("result"),
         ["settled"] => Some("settled"),
         ["leader"] => Some("leader"),
         ["trigger"] => Some("trigger"),
@@ -190,18 +188,8 @@ async fn the_messages_of_a_running_group_fit_their_schemas_and_name_a_device_tha
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_status_of_an_edge_and_the_decision_of_a_device_fit_their_schemas() {
-    let edges = vec![vec![0, 2, 4], vec![1, 3, 5]];
-    for (configuration, slots, edges, name) in
-        [(Configuration::F, 6, edges, "edge-status"), (Configuration::B, 1, Vec::new(), "result")]
-    {
-        let mut network = TinyNetwork {
-            slots,
-            edges,
-            classes: 10,
-            view: [3, 32, 32],
-            policy: patient(Policy::default()),
-            ..TinyNetwork::of(configuration)
-        };
+    for (configuration, name) in [(Configuration::F, "edge-status"), (Configuration::B, "result")] {
+        let mut network = network(configuration);
         network.policy.of_mut(Exit::DEVICE).threshold = Threshold::One(ExitThreshold::ALWAYS);
         let group = start(group_at(embedded_broker(), bundle(&network.bundle()))).await;
         let mut client = client_of(&group).await;

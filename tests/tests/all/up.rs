@@ -55,6 +55,19 @@ impl SiteFolder {
         self.write("site.toml", text)
     }
 
+    /// A site of one camera, whose three slots are regions of it. Its command writes a line to `starts` whenever it starts.
+    fn regions(&self) -> PathBuf {
+        let bundle = self.write("regions.hwb", TinyNetwork::of(Configuration::C).bundle());
+        self.write("frames", [ppm(1), ppm(2)].concat());
+        let text = format!(
+            "bundle = \"{}\"\nbroker = \"embedded\"\n[cameras]\ngate = {{ from = \"cd {}; echo >> starts; cat frames\", \
+             regions = [\"0%,0%,50%,100%\", \"50%,0%,50%,100%\", \"25%,0%,50%,100%\"] }}\n",
+            bundle.display(),
+            self.0.path().display()
+        );
+        self.write("site.toml", text)
+    }
+
     fn up(&self, file: &Path, flags: &[&str]) -> Output {
         command("headwater").arg("up").arg(file).args(flags).output().expect("headwater starts")
     }
@@ -254,6 +267,49 @@ fn a_split_site_has_files_that_every_program_accepts() {
     }
     let again = folder.up(&file, &["--split", &out]);
     assert_eq!(again.status.code(), Some(2), "files that are there are kept");
+}
+
+#[test]
+fn a_check_opens_a_camera_with_regions_once_and_names_the_broker() {
+    let folder = SiteFolder::new();
+    let output = folder.up(&folder.regions(), &["--check"]);
+    let printed = text(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", text(&output.stderr));
+    assert!(printed.contains("  ok    broker: the embedded one, as the file says"), "{printed}");
+    assert_eq!(printed.matches("camera: a frame came").count(), 1, "{printed}");
+    let starts = fs::read_to_string(folder.path("starts")).expect("the command ran");
+    assert_eq!(starts.lines().count(), 1, "{printed}");
+}
+
+#[test]
+fn regions_of_a_split_site_are_devices_of_one_file_that_the_agent_accepts() {
+    let folder = SiteFolder::new();
+    let split = folder.path("split").display().to_string();
+    let output = folder.up(&folder.regions(), &["--split", &split]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert_eq!(printed.matches("headwater-device --config").count(), 1, "{printed}");
+    fs::create_dir(folder.path(".headwater")).expect("a writable folder");
+    let check = || {
+        let mut check = command("headwater-device");
+        check.arg("--check-config").arg("--config").arg(folder.path("split/device-gate-0.toml"));
+        check.output().expect("the program starts")
+    };
+    let checked = check();
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+    let settings = text(&checked.stdout);
+    for (slot, region) in ["0%,0%,50%,100%", "50%,0%,50%,100%", "25%,0%,50%,100%"].iter().enumerate() {
+        let state = folder.path(&format!(".headwater/devices/gate-{slot}"));
+        for part in [format!("id = \"gate-{slot}\""), format!("\"{region}\""), state.display().to_string()] {
+            assert!(settings.contains(&part), "{part} in {settings}");
+        }
+    }
+    let file = folder.path("split/device-gate-0.toml");
+    let without_id = fs::read_to_string(&file).expect("the file").replace("id = \"gate-2\"\n", "");
+    fs::write(&file, without_id).expect("a writable file");
+    let checked = check();
+    assert_eq!(checked.status.code(), Some(2), "{}", text(&checked.stdout));
+    assert!(text(&checked.stderr).contains("id: missing"), "{}", text(&checked.stderr));
 }
 
 #[test]

@@ -94,7 +94,6 @@ pub struct Collector {
     open: BTreeMap<SampleId, CollectingSample>,
     answered: VecDeque<SampleId>,
     timers: Timers,
-    misfits: u64,
 }
 
 /// A sample for which a request or features came.
@@ -116,24 +115,7 @@ impl Collector {
     /// A collector without samples.
     pub fn new(config: CollectorConfig) -> Self {
         let slots = config.slots.iter().copied().collect();
-        Self {
-            config,
-            slots,
-            open: BTreeMap::new(),
-            answered: VecDeque::new(),
-            timers: Timers::default(),
-            misfits: 0,
-        }
-    }
-
-    /// Slots of this edge.
-    pub fn slots(&self) -> SlotSet {
-        self.slots
-    }
-
-    /// Number of maps of the wrong length that came.
-    pub fn misfits(&self) -> u64 {
-        self.misfits
+        Self { config, slots, open: BTreeMap::new(), answered: VecDeque::new(), timers: Timers::default() }
     }
 
     /// When [`EdgeEvent::Tick`] is needed next; `None` if no tick is needed. The time may be too early, never too late.
@@ -156,9 +138,7 @@ impl Collector {
             }
             EdgeEvent::Features { slot, sample, bits } => {
                 let at = self.config.slots.iter().position(|member| *member == slot);
-                if bits.len() != self.config.packed_bytes {
-                    self.misfits += 1;
-                } else if let Some(at) = at
+                if let Some(at) = at.filter(|_| bits.len() == self.config.packed_bytes)
                     && self.ensure_open(now, sample, actions)
                     && let Some(open) = self.open.get_mut(&sample)
                 {

@@ -9,7 +9,8 @@ use super::clock_offsets::ClockOff;
 pub(super) const DAY_MS: u64 = 86_400_000;
 
 /// Advice for ids of another numbering.
-const NEW_NUMBERING: &str = "start the aggregator once with --new-numbering and the group's name";
+const NEW_NUMBERING: &str =
+    "begin a new numbering (`headwater-aggregator --new-numbering GROUP`, or `headwater up --new-numbering`)";
 
 /// Why the id of a sample was refused. The text names what was found and what was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -210,14 +210,14 @@ impl Leader {
 }
 
 #[track_caller]
-fn decision(actions: &[Action]) -> &Decision {
+fn decision(actions: &[Action]) -> Decision {
     let mut decisions = actions.iter().filter_map(|action| {
         let Action::Decide(decision) = action else { return None };
         Some(decision)
     });
     let decision = decisions.next().expect("a decision");
     assert_eq!(decisions.next(), None, "one decision");
-    decision
+    decision.clone()
 }
 
 /// Journal entries of these actions.
@@ -244,8 +244,7 @@ fn a_sure_sample_leaves_when_the_last_device_has_answered() {
     let mut group = Group::new();
     assert_eq!(group.summary(0, 7, &SURE), [Action::Open(SampleId(7))]);
     assert_eq!(group.summary(1, 7, &SURE), []);
-    let actions = group.summary(2, 7, &SURE);
-    let decision = decision(&actions);
+    let decision = decision(&group.summary(2, 7, &SURE));
     assert_eq!((decision.sample, decision.exit, decision.class.unwrap()), (SampleId(7), Exit::LOCAL, 2));
     assert_eq!(decision.label.as_deref().unwrap(), "class 2");
     assert!(decision.degraded.is_empty() && decision.confidence > 0.5);
@@ -270,8 +269,7 @@ fn an_unsure_sample_asks_for_features_and_then_the_cloud() {
         deadline_ms: 300,
     };
     assert_eq!(actions, [expected]);
-    let actions = group.cloud(1, &SURE);
-    let decision = decision(&actions);
+    let decision = decision(&group.cloud(1, &SURE));
     assert_eq!((decision.exit, decision.class.unwrap()), (Exit::CLOUD, 2));
     assert_eq!(decision.presence.get(slot(1)), SlotPresence::NotInView);
     assert_eq!(decision.bytes.device_edge, 2 * 16 + 2 * 2);
@@ -282,8 +280,7 @@ fn a_silent_device_is_missing_when_the_window_ends() {
     let mut group = Group::new();
     group.summary(0, 1, &SURE);
     assert_eq!(group.after_ms(49), []);
-    let actions = group.after_ms(1);
-    let decision = decision(&actions);
+    let decision = decision(&group.after_ms(1));
     assert_eq!((decision.presence.present_count(), decision.presence.missing_count()), (1, 2));
     assert_eq!(group.leader.counts().missing, 2);
 }
@@ -293,8 +290,7 @@ fn a_device_that_goes_down_is_not_waited_for() {
     let mut group = Group::new();
     group.summary(0, 1, &SURE);
     group.summary(1, 1, &SURE);
-    let actions = group.down(2);
-    assert_eq!(decision(&actions).presence.missing_count(), 1);
+    assert_eq!(decision(&group.down(2)).presence.missing_count(), 1);
     group.summary(0, 2, &SURE);
     assert_eq!(decision(&group.summary(1, 2, &SURE)).presence.missing_count(), 1);
 }
@@ -319,8 +315,7 @@ fn no_view_at_all_is_undecided_unless_the_policy_has_the_prior_answer() {
         group.leader.set_policy(Policy { no_answer, ..config().policy }, PolicyId([no_answer as u8; 8]));
         group.not_in_view(0, 1);
         group.not_in_view(1, 1);
-        let actions = group.not_in_view(2, 1);
-        let found = decision(&actions);
+        let found = decision(&group.not_in_view(2, 1));
         assert_eq!((found.class, found.label.is_some(), found.confidence), (class, class.is_some(), 0.0));
         assert_eq!(found.undecided, class.is_none().then_some(Undecided::NoView));
         assert_eq!((found.exit, &found.degraded[..]), (Exit::LOCAL, &[Degraded::NoView][..]));
@@ -353,8 +348,7 @@ fn a_sample_is_decided_at_the_deadline_when_the_cloud_is_silent_and_revised_by_i
     let mut group = Group::new();
     group.ask_cloud(1);
     assert_eq!(group.after_ms(299), []);
-    let actions = group.after_ms(1);
-    assert_eq!(decision(&actions).degraded, [Degraded::CloudTimeout]);
+    assert_eq!(decision(&group.after_ms(1)).degraded, [Degraded::CloudTimeout]);
     let actions = group.cloud(1, &SURE);
     assert!(matches!(&actions[..], [Action::Revise(d)] if d.class.unwrap() == 2 && d.exit == Exit::CLOUD));
     assert_eq!(group.cloud(1, &SURE), []);
@@ -379,8 +373,7 @@ fn a_vector_of_another_length_is_refused() {
     assert_eq!(group.summary(0, 1, &[1.0]), []);
     assert_eq!(group.summary(9, 1, &SURE), []);
     group.ask_cloud(2);
-    let actions = group.cloud(2, &[1.0]);
-    assert_eq!(decision(&actions).degraded, [Degraded::CloudRefused]);
+    assert_eq!(decision(&group.cloud(2, &[1.0])).degraded, [Degraded::CloudRefused]);
     assert_eq!(group.leader.counts().misfits, 3);
 }
 
@@ -411,8 +404,7 @@ fn a_sample_older_than_its_deadline_is_decided_at_once_and_marked_late() {
     let mut group = Group::new();
     let actions = group.event(aged(0, 1, 9000, DeviceAnswer::Summary(&SURE)));
     assert_eq!(actions, [Action::Open(SampleId(1))]);
-    let actions = group.after_ms(50);
-    assert_eq!(decision(&actions).degraded, [Degraded::DeviceMissing, Degraded::Late]);
+    assert_eq!(decision(&group.after_ms(50)).degraded, [Degraded::DeviceMissing, Degraded::Late]);
 }
 
 #[test]
@@ -441,8 +433,7 @@ fn decided(class: u16) -> Event<'static> {
 #[test]
 fn a_device_that_is_alone_decides_under_its_own_policy_and_once() {
     let mut group = Group::alone();
-    let actions = group.event(decided(2));
-    let found = decision(&actions);
+    let found = decision(&group.event(decided(2)));
     assert_eq!((found.exit, found.class.unwrap(), found.confidence), (Exit::DEVICE, 2, 0.75));
     assert_eq!((found.policy, found.bytes.device_edge), (PolicyId([9; 8]), 14));
     assert_eq!(group.leader.settled().decided, 1);

@@ -24,25 +24,13 @@ pub struct LearnedWeights {
 /// A finite number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "f32")]
-pub struct Weight(f32);
+pub struct Weight(pub(super) f32);
 
 impl Weight {
     /// # Errors
     /// [`PolicyError::Weight`] for NaN and infinities.
     pub fn new(value: f32) -> Result<Self, PolicyError> {
         if value.is_finite() { Ok(Self(value)) } else { Err(PolicyError::Weight(value)) }
-    }
-
-    /// The number.
-    pub fn get(self) -> f32 {
-        self.0
-    }
-}
-
-impl TryFrom<f32> for Weight {
-    type Error = PolicyError;
-    fn try_from(value: f32) -> Result<Self, PolicyError> {
-        Self::new(value)
     }
 }
 

@@ -125,48 +125,13 @@ impl Tiers {
     }
 
     fn deliver(&mut self, message: &Sent) {
-        let (sample, age_ms, late) = (SAMPLE, 0, false);
+        let sample = SAMPLE;
         match message {
-            Sent::Input(slot, pixels) => {
-                self.leader_event(Event::DeviceAnswer {
-                    slot: *slot,
-                    sample,
-                    age_ms,
-                    late,
-                    answer: DeviceAnswer::Input(pixels),
-                    frame: None,
-                });
-            }
-            Sent::Summary(slot, scores) => {
-                self.leader_event(Event::DeviceAnswer {
-                    slot: *slot,
-                    sample,
-                    age_ms,
-                    late,
-                    answer: DeviceAnswer::Summary(scores),
-                    frame: None,
-                });
-            }
-            Sent::NotInView(slot) => {
-                self.leader_event(Event::DeviceAnswer {
-                    slot: *slot,
-                    sample,
-                    age_ms,
-                    late,
-                    answer: DeviceAnswer::NotInView,
-                    frame: None,
-                });
-            }
+            Sent::Input(slot, pixels) => self.leader_event(answered(*slot, DeviceAnswer::Input(pixels))),
+            Sent::Summary(slot, scores) => self.leader_event(answered(*slot, DeviceAnswer::Summary(scores))),
+            Sent::NotInView(slot) => self.leader_event(answered(*slot, DeviceAnswer::NotInView)),
             Sent::Decided(slot, decision) => {
-                let decision = *decision;
-                self.leader_event(Event::DeviceAnswer {
-                    slot: *slot,
-                    sample,
-                    age_ms,
-                    late,
-                    answer: DeviceAnswer::Decided(decision),
-                    frame: None,
-                });
+                self.leader_event(answered(*slot, DeviceAnswer::Decided(*decision)));
             }
             Sent::Features(slot, bits) => {
                 self.leader_event(Event::Features {
@@ -259,6 +224,11 @@ impl Tiers {
     }
 }
 
+/// A device's answer in time.
+fn answered(slot: Slot, answer: DeviceAnswer<'_>) -> Event<'_> {
+    Event::DeviceAnswer { slot, sample: SAMPLE, age_ms: 0, late: false, answer, frame: None }
+}
+
 /// The rule `entropy`, or a rule `learned` that depends on every input.
 fn any_rule() -> impl Strategy<Value = (ExitRule, Option<LearnedWeights>)> {
     let weights = [-2.0f32..2.0, -4.0..4.0, -4.0..4.0, -1.0..1.0, -4.0..4.0];
@@ -291,21 +261,15 @@ fn any_exit() -> impl Strategy<Value = ExitPolicy> {
 fn any_network() -> impl Strategy<Value = TinyNetwork> {
     use Configuration::{A, B, C, D, E, F};
     let aggregation = || prop::sample::select(vec![Aggregation::Mp, Aggregation::Ap, Aggregation::Cc]);
-    let joins = (aggregation(), aggregation(), aggregation(), aggregation());
+    let joins = (aggregation(), [aggregation(), aggregation()], aggregation());
     let configuration = prop::sample::select(vec![A, B, C, D, E, F]);
-    let exits = (any_exit(), any_exit(), any_exit(), any_exit());
+    let exits = [any_exit(), any_exit(), any_exit(), any_exit()];
     let levels = prop::sample::select(ScoreEncoding::ALL.to_vec());
     (configuration, joins, exits, (any::<bool>(), levels), 0..4u64).prop_map(
-        |(
-            configuration,
-            (join, maps, fusion, cloud),
-            (device, local, edge, last),
-            (floats, levels),
-            seed,
-        )| {
+        |(configuration, (join, edge, cloud), mut exits, (floats, levels), seed)| {
             // The last exit takes every sample; its rule only gives the confidence.
-            let last = ExitPolicy { threshold: Policy::default().of(Exit::CLOUD).threshold.clone(), ..last };
-            let exits = Exit::FIRST.into_iter().zip([device, local, edge, last]).collect();
+            exits[3].threshold = Policy::default().of(Exit::CLOUD).threshold.clone();
+            let exits = Exit::FIRST.into_iter().zip(exits).collect();
             let policy = Policy { exits, ..Policy::default() };
             let network = TinyNetwork::of(configuration);
             let encoding = match network.encoding {
@@ -313,16 +277,7 @@ fn any_network() -> impl Strategy<Value = TinyNetwork> {
                 encoding => encoding,
             };
             let scores = if configuration == A { ScoreEncoding::F32 } else { levels };
-            TinyNetwork {
-                local: join,
-                edge: [maps, fusion],
-                cloud,
-                encoding,
-                scores,
-                policy,
-                seed,
-                ..network
-            }
+            TinyNetwork { local: join, edge, cloud, encoding, scores, policy, seed, ..network }
         },
     )
 }

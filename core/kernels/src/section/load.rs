@@ -2,8 +2,7 @@
 
 use super::format::Reader;
 use super::plan::{check_affine, check_threshold};
-use super::prepared::Prepared;
-use super::{Plan, Section};
+use super::{Plan, Prepared, Section};
 use crate::block_kernel::{KernelKind, WeightBits};
 use crate::code_path::CodePath;
 use crate::error::PackedError;

@@ -5,7 +5,6 @@ mod load;
 #[cfg(feature = "std")]
 mod owned;
 mod plan;
-mod prepared;
 
 pub use format::{BlockParts, HeadParts, write};
 #[cfg(feature = "std")]
@@ -13,15 +12,15 @@ pub use owned::OwnedSection;
 pub use plan::{MAX_BLOCKS, Plan};
 
 use crate::bit_map::{BitLayout, into_contiguous, into_rows, read_words, write_bits};
-use crate::block_kernel::{BlockInput, InputLayout};
+use crate::block_kernel::{Block, BlockInput, InputLayout};
 use crate::code_path::PathCode;
 use crate::exit::{self, Affine};
-use crate::memory::{Outputs, Scratch, take_mut};
+use crate::memory::{LookupVector, Outputs, Scratch, take, take_mut};
 use crate::pooling::pool_rows;
 use crate::shape::{InputKind, Map};
 use crate::simd::Simd;
+use crate::threshold::Threshold;
 use plan::Schedule;
-use prepared::Prepared;
 
 /// A section that is ready to run.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +30,15 @@ pub struct Section<'a> {
     /// Weights of the blocks, then of the exit.
     prepared: Prepared<'a>,
     classes: &'a [Affine],
+}
+
+/// Prepared weights and thresholds.
+#[derive(Clone, Copy, Debug)]
+struct Prepared<'a> {
+    words: &'a [u64],
+    signs: &'a [u8],
+    vectors: &'a [LookupVector],
+    thresholds: &'a [Threshold],
 }
 
 impl Section<'_> {
@@ -73,20 +81,26 @@ impl PathCode for Run<'_> {
         }
         let mut layout = BitLayout::Contiguous;
         for (&shape, kernel) in plan.blocks().iter().zip(schedule.kernels) {
-            let block = kernel.plan(shape);
-            if let Some(needed) = convert(shape.input, layout, block.input, map, next) {
+            let plan = kernel.plan(shape);
+            if let Some(needed) = convert(shape.input, layout, plan.input, map, next) {
                 layout = needed;
                 core::mem::swap(&mut map, &mut next);
             }
             let row_words = if let BitLayout::Rows(words) = layout { words } else { 0 };
-            let input = BlockInput { pixels: input, bits: map, row_words };
-            let prepared = prepared.take_block(shape, &block.needs, input);
-            layout = block.output;
+            let block = Block {
+                shape,
+                input: BlockInput { pixels: input, bits: map, row_words },
+                words: take(&mut prepared.words, plan.needs.weights),
+                signs: take(&mut prepared.signs, plan.needs.signs),
+                vectors: take(&mut prepared.vectors, plan.needs.vectors),
+                thresholds: take(&mut prepared.thresholds, shape.filters),
+            };
+            layout = plan.output;
             let output = &mut next[..layout.words(shape.output())];
             output.fill(0);
-            kernel.run(simd, &prepared, &mut scratch, output);
+            kernel.run(simd, &block, &mut scratch, output);
             if let BitLayout::Rows(row_words) = layout {
-                pool_rows(shape, prepared.thresholds, row_words, output);
+                pool_rows(shape, block.thresholds, row_words, output);
             }
             core::mem::swap(&mut map, &mut next);
         }

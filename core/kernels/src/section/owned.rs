@@ -5,8 +5,7 @@ use std::vec;
 use std::vec::Vec;
 
 use super::plan::Schedule;
-use super::prepared::Prepared;
-use super::{Plan, Section};
+use super::{Plan, Prepared, Section};
 use crate::code_path::CodePath;
 use crate::error::PackedError;
 use crate::exit::Affine;

@@ -3,8 +3,9 @@
 use crate::decision::{Decision, HopBytes, Stages};
 use crate::exit::Exit;
 use crate::exit_record::{LeaveReason, TimeSource};
-use crate::ids::{NetworkId, PolicyId, SampleId};
+use crate::ids::{Boot, DeviceId, NetworkId, PolicyId, SampleId, Slot};
 use crate::json_version::Schema;
+use crate::notice::Birth;
 use crate::presence::Presence;
 
 /// A sure decision at the exit `local` of a network with three slots, all of them missing. A test changes the fields that it is about.
@@ -31,5 +32,23 @@ pub fn decision(sample: u64) -> Decision {
         views: Vec::new(),
         scores: Vec::new(),
         smoothed: None,
+    }
+}
+
+/// The birth of a device with boot number 1, which names no numbering. A test changes the fields that it is about.
+///
+/// # Panics
+/// For a wrong name, and for a slot above the limit.
+pub fn birth(device: &str, slot: u8, network: NetworkId) -> Birth {
+    Birth {
+        schema: Schema,
+        device: DeviceId::new(device).expect("a name"),
+        slot: Slot::new(slot).expect("a slot"),
+        boot: Boot(1),
+        software: "test".into(),
+        network,
+        numbering: None,
+        policy: None,
+        capabilities: Vec::new(),
     }
 }

@@ -4,6 +4,7 @@ use headwater_inference::bundle::Bundle;
 use headwater_inference::leader::{Exits, Leader, LeaderConfig, Now};
 use headwater_inference::sections::{MapCoder, ScoreCoder};
 use headwater_inference::testing::TinyNetwork;
+pub(crate) use headwater_protocol::testing::birth;
 use headwater_protocol::{
     Boot, DeviceDecision, DeviceId, DeviceState, GroupId, Header, Limits, MAX_BATCH_SAMPLES, Message,
     NetworkId, Numbering, PolicyId, Schema, ScoreEncoding, SiteId, Slot, SlotSet, Status, encode,
@@ -41,21 +42,6 @@ pub(crate) fn format(network: NetworkId) -> MessageFormat {
     }
 }
 
-/// The birth of a device with boot number 1, which names no numbering.
-pub(crate) fn birth(id: &str, slot: u8, network: NetworkId) -> Birth {
-    Birth {
-        schema: Schema,
-        device: device(id),
-        slot: Slot::new(slot).unwrap(),
-        boot: Boot(1),
-        software: "test".into(),
-        network,
-        numbering: None,
-        policy: None,
-        capabilities: Vec::new(),
-    }
-}
-
 pub(crate) fn status(state: DeviceState, boot: Boot) -> Status {
     Status { schema: Schema, state, boot, frozen: None }
 }
@@ -71,14 +57,20 @@ struct Group {
 
 impl Group {
     fn new() -> Self {
+        Self::under(PerNetwork::new(format(OURS)))
+    }
+
+    fn under(formats: PerNetwork<MessageFormat>) -> Self {
         let topics = Topics::new(&SiteId::new("plant").unwrap(), &GroupId::new("gate").unwrap());
-        let inbox = Inbox::new(topics.clone(), Arc::new(PerNetwork::new(format(OURS))), Arc::default());
+        let inbox = Inbox::new(topics.clone(), Arc::new(formats), Arc::default());
         Self { inbox, topics, seen: Vec::new(), is_retained: false, last_sample: None }
     }
 
+    /// A group with a device that is up, and no events yet.
     fn with_device(id: &str, slot: u8) -> Self {
         let mut group = Self::new();
         group.introduces(id, slot, OURS);
+        group.seen.clear();
         group
     }
 
@@ -131,18 +123,23 @@ fn device(id: &str) -> DeviceId {
 }
 
 fn message(body: Body<'_>) -> Vec<u8> {
-    message_from(OURS, body)
+    message_of(OURS, Boot(1), body)
 }
 
-fn message_from(network: NetworkId, body: Body<'_>) -> Vec<u8> {
-    message_of(Session::of_boot(network, Boot(1)), body)
+fn message_of(network: NetworkId, boot: Boot, body: Body<'_>) -> Vec<u8> {
+    message_within(&LIMITS, Session::of_boot(network, boot), body)
 }
 
-fn message_of(session: Session, body: Body<'_>) -> Vec<u8> {
+fn message_within(limits: &Limits, session: Session, body: Body<'_>) -> Vec<u8> {
     let header = Header { late: false, session, sample: SampleId(101), age_ms: 3 };
     let mut payload = Vec::new();
-    encode(&Message { header, body }, &LIMITS, &mut payload).unwrap();
+    encode(&Message { header, body }, limits, &mut payload).unwrap();
     payload
+}
+
+/// Scores as bytes of a message.
+fn bytes_of(scores: [f32; 2]) -> Vec<u8> {
+    scores.into_iter().flat_map(f32::to_le_bytes).collect()
 }
 
 /// The event of a device's answer, as text.
@@ -154,10 +151,10 @@ fn answered(slot: u8, sample: u64, late: bool, answer: &str) -> String {
 
 #[test]
 fn each_message_becomes_its_event() {
-    let mut group = Group::with_device("a", 1);
+    let mut group = Group::new();
+    group.introduces("a", 1, OURS);
     group.check_seen(&["DeviceUp { slot: Slot(1) }"]);
-    let scores: Vec<u8> = [0.5f32, -1.0].iter().flat_map(|s| s.to_le_bytes()).collect();
-    group.sends("a", DeviceTopic::Summary, &message(Body::Summary(&scores)));
+    group.sends("a", DeviceTopic::Summary, &message(Body::Summary(&bytes_of([0.5, -1.0]))));
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
     group.sends("a", DeviceTopic::Features, &message(Body::Features(&[0xff, 0x0f])));
     group.sends("a", DeviceTopic::Features, &message(Body::Gone));
@@ -173,8 +170,7 @@ fn each_message_becomes_its_event() {
 #[test]
 fn an_answer_comes_with_the_name_of_its_frame_and_a_decision_with_its_scores() {
     let mut group = Group::with_device("a", 1);
-    group.seen.clear();
-    let scores: Vec<u8> = [0.5f32, -1.0].iter().flat_map(|s| s.to_le_bytes()).collect();
+    let scores = bytes_of([0.5, -1.0]);
     let decision = DeviceDecision { class: 1, confidence: 0.5, policy: PolicyId([4; 8]) };
     let name = FrameName::new(7, "a.jpg");
     for (leaf, body, of_message, expected) in [
@@ -206,7 +202,6 @@ fn late(body: Body<'_>) -> Vec<u8> {
 #[test]
 fn messages_from_a_spool_are_late_and_a_late_gone_gives_up_a_whole_sample() {
     let mut group = Group::with_device("a", 1);
-    group.seen.clear();
     group.sends("a", DeviceTopic::Summary, &late(Body::NotInView));
     group.sends("a", DeviceTopic::Features, &late(Body::Features(&[0, 0])));
     group.sends("a", DeviceTopic::Summary, &late(Body::Gone));
@@ -226,23 +221,14 @@ fn messages_from_a_spool_are_late_and_a_late_gone_gives_up_a_whole_sample() {
 #[test]
 fn messages_are_read_under_the_network_of_their_device() {
     let next = MessageFormat { limits: Limits { classes: 3, ..LIMITS }, classes: 3, ..format(NEXT) };
-    let formats = PerNetwork { current: format(OURS), next: Some(next) };
-    let mut group = Group::new();
-    group.inbox = Inbox::new(group.topics.clone(), Arc::new(formats), Arc::default());
+    let mut group = Group::under(PerNetwork { current: format(OURS), next: Some(next) });
     group.introduces("a", 0, OURS);
     group.introduces("b", 1, NEXT);
     let generations = [Generation::Current, Generation::Next];
     for (id, network, bytes) in [("a", OURS, 8), ("b", NEXT, 12)] {
         let scores = vec![0; bytes];
         let limits = Limits { classes: bytes / 4, ..LIMITS };
-        let header = Header {
-            late: false,
-            session: Session::of_boot(network, Boot(1)),
-            sample: SampleId(101),
-            age_ms: 3,
-        };
-        let mut payload = Vec::new();
-        encode(&Message { header, body: Body::Summary(&scores) }, &limits, &mut payload).unwrap();
+        let payload = message_within(&limits, Session::of_boot(network, Boot(1)), Body::Summary(&scores));
         let topic = group.topics.device(&device(id), DeviceTopic::Summary);
         let mut found = Vec::new();
         let received = group.received(&topic, &payload);
@@ -261,7 +247,6 @@ fn messages_are_read_under_the_network_of_their_device() {
 #[test]
 fn garbage_is_counted_for_its_device_and_makes_no_event() {
     let mut group = Group::with_device("a", 0);
-    group.seen.clear();
     for payload in [&b""[..], b"x", &[0x22; 12], &[0x12; 12], &[0x12; 2000]] {
         group.sends("a", DeviceTopic::Summary, payload);
     }
@@ -282,15 +267,11 @@ fn scores_that_the_section_cannot_give_are_refused_and_counted() {
         edge_scores: (0..2).map(limits).collect(),
         ..format(OURS)
     };
-    let mut group = Group::new();
-    group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format)), Arc::default());
+    let mut group = Group::under(PerNetwork::new(format));
     group.introduces("free", 0, OURS);
     group.introduces("limited", 1, OURS);
     group.seen.clear();
-    let summary = |score: f32| {
-        let scores: Vec<u8> = [0.0, score].iter().flat_map(|s| s.to_le_bytes()).collect();
-        message(Body::Summary(&scores))
-    };
+    let summary = |score| message(Body::Summary(&bytes_of([0.0, score])));
     for score in [1e30, f32::INFINITY, 2.5, -1.5, f32::NAN] {
         group.sends("limited", DeviceTopic::Summary, &summary(score));
     }
@@ -315,9 +296,8 @@ fn messages_of_an_unknown_device_are_refused() {
 #[test]
 fn messages_of_another_network_are_refused_whatever_the_birth_named() {
     let mut group = Group::with_device("a", 0);
-    group.seen.clear();
-    group.sends("a", DeviceTopic::Summary, &message_from(NetworkId([8; 32]), Body::NotInView));
-    group.introduces("b", 1, NetworkId([8; 32]));
+    group.sends("a", DeviceTopic::Summary, &message_of(NEXT, Boot(1), Body::NotInView));
+    group.introduces("b", 1, NEXT);
     group.sends("b", DeviceTopic::Summary, &message(Body::NotInView));
     group.check_seen(&[]);
     assert_eq!(group.refused("a"), BTreeMap::from([("unknown_device", 1)]));
@@ -327,8 +307,7 @@ fn messages_of_another_network_are_refused_whatever_the_birth_named() {
 #[test]
 fn a_message_that_comes_before_the_birth_of_its_session_is_refused_until_that_birth_is_there() {
     let mut group = Group::with_device("a", 1);
-    group.seen.clear();
-    let of_next_boot = message_of(Session::of_boot(OURS, Boot(2)), Body::NotInView);
+    let of_next_boot = message_of(OURS, Boot(2), Body::NotInView);
     group.sends("a", DeviceTopic::Summary, &of_next_boot);
     group.check_seen(&[]);
     assert_eq!(group.refused("a"), BTreeMap::from([("unknown_device", 1)]));
@@ -342,24 +321,18 @@ fn a_message_that_comes_before_the_birth_of_its_session_is_refused_until_that_bi
 }
 
 #[test]
-fn a_trigger_names_its_sample_for_its_network() {
+fn a_trigger_names_its_sample_for_its_network_and_one_in_json_for_any() {
     let mut group = Group::with_device("a", 0);
-    group.seen.clear();
     let whole = SampleId((9 << 32) + 100);
     let topic = "headwater/v1/plant/gate/trigger";
     group.receives(topic, &encode_trigger(Session::of_network(NEXT), whole));
     group.receives(topic, &encode_trigger(Session::of_network(OURS), whole));
-    group.check_seen(&[&format!("Trigger {{ sample: SampleId({whole}) }}")]);
+    group.receives(topic, br#"{"sample": 17}"#);
+    group.check_seen(&[
+        &format!("Trigger {{ sample: SampleId({whole}) }}"),
+        "Trigger { sample: SampleId(17) }",
+    ]);
     assert_eq!(group.inbox.counts.lock().unroutable, 1);
-}
-
-#[test]
-fn a_trigger_in_json_names_its_sample_for_any_network() {
-    let mut group = Group::with_device("a", 0);
-    group.seen.clear();
-    group.receives("headwater/v1/plant/gate/trigger", br#"{"sample": 17}"#);
-    group.check_seen(&["Trigger { sample: SampleId(17) }"]);
-    assert_eq!(group.inbox.counts.lock().unroutable, 0);
 }
 
 #[test]
@@ -375,7 +348,6 @@ fn messages_on_unknown_topics_are_counted_as_unroutable() {
 #[test]
 fn an_aggregator_that_stops_takes_no_new_samples() {
     let mut group = Group::with_device("a", 0);
-    group.seen.clear();
     group.last_sample = Some(SampleId(100));
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
     group.check_seen(&[]);
@@ -389,14 +361,20 @@ fn an_aggregator_that_stops_takes_no_new_samples() {
     group.check_seen(&["Features"]);
 }
 
-#[test]
-fn an_implausible_sample_is_counted_for_its_device() {
-    let mut group = Group::with_device("a", 0);
-    let topic = group.topics.device(&device("a"), DeviceTopic::Summary);
+/// A leader of a group whose sources number the samples, and a time.
+fn leader() -> (Leader, Now) {
     let bundle = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
     let mut leader = Leader::new(LeaderConfig::of(&bundle, 4), Exits { local: None, edge: None });
     let now = Now { since_start: Micros(0), wall_ms: 1_782_864_000_000 };
     leader.handle(now, Generation::Current, Event::Numbering(Numbering::Source), &mut Vec::new());
+    (leader, now)
+}
+
+#[test]
+fn an_implausible_sample_is_counted_for_its_device() {
+    let mut group = Group::with_device("a", 0);
+    let topic = group.topics.device(&device("a"), DeviceTopic::Summary);
+    let (mut leader, now) = leader();
     for payload in [message(Body::NotInView), late(Body::NotInView)] {
         let received = group.received(&topic, &payload);
         group
@@ -411,23 +389,14 @@ fn coded_group() -> (Group, MessageFormat, Bundle) {
     let network = TinyNetwork { scores: ScoreEncoding::Bits4, codes_maps: true, ..TinyNetwork::default() };
     let bundle = Bundle::from_bytes(&network.bundle()).unwrap();
     let format = MessageFormat::new(&bundle, Vec::new()).unwrap();
-    let mut group = Group::new();
-    group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format.clone())), Arc::default());
+    let mut group = Group::under(PerNetwork::new(format.clone()));
     group.introduces("a", 1, format.network);
     group.seen.clear();
     (group, format, bundle)
 }
 
 fn message_under(format: &MessageFormat, body: Body<'_>) -> Vec<u8> {
-    let header = Header {
-        late: false,
-        session: Session::of_boot(format.network, Boot(1)),
-        sample: SampleId(101),
-        age_ms: 3,
-    };
-    let mut payload = Vec::new();
-    encode(&Message { header, body }, &format.limits, &mut payload).unwrap();
-    payload
+    message_within(&format.limits, Session::of_boot(format.network, Boot(1)), body)
 }
 
 #[test]
@@ -485,21 +454,12 @@ fn a_bundle_without_the_context_table_of_a_slot_makes_no_format() {
 
 /// A batch of samples from 101 on, each 10 ms younger than the one before; `None` is a sample without a view.
 fn batch(scores: &[Option<[f32; 2]>]) -> Vec<u8> {
-    let bodies: Vec<Option<Vec<u8>>> = scores
-        .iter()
-        .map(|scores| scores.map(|of| of.iter().flat_map(|s| s.to_le_bytes()).collect()))
-        .collect();
-    let entry = |(at, body): (usize, &'_ Option<Vec<u8>>)| -> (SampleId, u16, Option<Vec<u8>>) {
-        (SampleId(101 + at as u64), 10 * (scores.len() - at) as u16, body.clone())
-    };
-    let entries: Vec<_> = bodies.iter().enumerate().map(entry).collect();
-    let entries: Vec<_> = entries
-        .iter()
-        .map(|(sample, age_ms, body)| {
-            let answer = body.as_deref().map_or(BatchedAnswer::NotInView, BatchedAnswer::Summary);
-            BatchEntry { sample: *sample, age_ms: *age_ms, answer }
-        })
-        .collect();
+    let bodies: Vec<Option<Vec<u8>>> = scores.iter().map(|scores| scores.map(bytes_of)).collect();
+    let entries = bodies.iter().enumerate().map(|(at, body)| {
+        let answer = body.as_deref().map_or(BatchedAnswer::NotInView, BatchedAnswer::Summary);
+        BatchEntry { sample: SampleId(101 + at as u64), age_ms: 10 * (scores.len() - at) as u16, answer }
+    });
+    let entries: Vec<_> = entries.collect();
     let mut payload = Vec::new();
     let taken = encode_batch(Session::of_boot(OURS, Boot(1)), &entries, &LIMITS, &mut payload).unwrap();
     assert_eq!(taken, scores.len());
@@ -514,7 +474,6 @@ fn batched(sample: u64, age_ms: u16, answer: &str) -> String {
 #[test]
 fn each_answer_of_a_batch_becomes_the_event_of_a_message_of_its_own() {
     let mut group = Group::with_device("a", 1);
-    group.seen.clear();
     group.sends("a", DeviceTopic::Summary, &batch(&[Some([0.5, -1.0]), None, Some([1.0, 2.0])]));
     group.check_seen(&[
         &batched(101, 30, "Summary([0.5, -1.0])"),
@@ -530,8 +489,7 @@ fn each_answer_of_a_batch_becomes_the_event_of_a_message_of_its_own() {
 fn a_wrong_batch_makes_no_event_and_is_counted_once() {
     let limits = |_| Some(ScoreLimits::recorded([-1.0, 2.0], 2));
     let format = MessageFormat { device_scores: (0..2).map(limits).collect(), ..format(OURS) };
-    let mut group = Group::new();
-    group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format)), Arc::default());
+    let mut group = Group::under(PerNetwork::new(format));
     group.introduces("a", 1, OURS);
     group.seen.clear();
     let whole = batch(&[Some([0.5, 1.0]), None]);
@@ -558,7 +516,6 @@ fn a_wrong_batch_makes_no_event_and_is_counted_once() {
 #[test]
 fn an_aggregator_that_stops_takes_no_new_samples_of_a_batch() {
     let mut group = Group::with_device("a", 1);
-    group.seen.clear();
     group.last_sample = Some(SampleId(102));
     group.sends("a", DeviceTopic::Summary, &batch(&[None; 4]));
     group.check_seen(&[&batched(101, 40, "NotInView"), &batched(102, 30, "NotInView")]);
@@ -582,10 +539,7 @@ fn each_implausible_sample_of_a_batch_is_counted_and_the_others_count() {
 
 /// A leader's refusal of a sample.
 fn implausible() -> Option<Implausible> {
-    let bundle = Bundle::from_bytes(&TinyNetwork::default().bundle()).unwrap();
-    let mut leader = Leader::new(LeaderConfig::of(&bundle, 4), Exits { local: None, edge: None });
-    let now = Now { since_start: Micros(0), wall_ms: 1_782_864_000_000 };
-    leader.handle(now, Generation::Current, Event::Numbering(Numbering::Source), &mut Vec::new());
+    let (mut leader, now) = leader();
     let (slot, sample) = (Slot::new(1).unwrap(), SampleId(5));
     let answer = DeviceAnswer::NotInView;
     let answer = Event::DeviceAnswer { slot, sample, age_ms: 0, late: false, answer, frame: None };
@@ -599,9 +553,7 @@ fn batches_are_allowed_while_a_device_sends_them_and_every_edge_is_in_this_proce
         (Vec::new(), "other", false),
         (vec![SlotSet::first(2)], "batches", false),
     ] {
-        let mut group = Group::new();
-        let format = MessageFormat { remote_edges, ..format(OURS) };
-        group.inbox = Inbox::new(group.topics.clone(), Arc::new(PerNetwork::new(format)), Arc::default());
+        let mut group = Group::under(PerNetwork::new(MessageFormat { remote_edges, ..format(OURS) }));
         assert!(!group.inbox.takes_batches(), "nobody is there");
         group.introduces("a", 1, OURS);
         let birth = Birth { capabilities: vec![capability.to_owned()], ..birth("a", 1, OURS) };
@@ -613,7 +565,6 @@ fn batches_are_allowed_while_a_device_sends_them_and_every_edge_is_in_this_proce
 #[test]
 fn a_retained_answer_is_refused() {
     let mut group = Group::with_device("a", 1);
-    group.check_seen(&["DeviceUp { slot: Slot(1) }"]);
     group.is_retained = true;
     group.sends("a", DeviceTopic::Summary, &message(Body::NotInView));
     group.check_seen(&[]);

@@ -82,6 +82,17 @@ impl Broker {
         stream
     }
 
+    fn sends(&mut self, samples: &[u64]) {
+        samples.iter().for_each(|sample| self.outbox.result(&decision(*sample), Instant::now()));
+    }
+
+    /// Waits for the end of the connection, and closes the outbox.
+    async fn loses_connection(&mut self) {
+        let is_end = |event: &Option<Incoming>| matches!(event, Some(Incoming::Disconnected { .. }));
+        while !is_end(&timeout(LIMIT, self.incoming.recv()).await.expect("an end")) {}
+        self.outbox.close(Instant::now(), false);
+    }
+
     /// Waits until the outbox, which publishes what it can, has come to this.
     async fn wait_until(&mut self, is_done: impl Fn(&Outbox) -> bool) {
         let wait = async {
@@ -108,19 +119,12 @@ impl Broker {
 async fn only_results_without_an_acknowledgement_go_out_again_and_they_are_marked() {
     let mut broker = Broker::start().await;
     let mut stream = broker.accept().await;
-    for sample in [1, 2] {
-        broker.outbox.result(&decision(sample), Instant::now());
-    }
+    broker.sends(&[1, 2]);
     assert_eq!(broker.outbox.unacknowledged(), 2);
     answers(&mut stream, 0).await;
     broker.wait_until(|outbox| outbox.unacknowledged() == 1).await;
     drop(stream);
-    while timeout(LIMIT, broker.incoming.recv())
-        .await
-        .expect("an end")
-        .is_some_and(|incoming| !matches!(incoming, Incoming::Disconnected { .. }))
-    {}
-    broker.outbox.close(Instant::now(), false);
+    broker.loses_connection().await;
     let waiting: Vec<serde_json::Value> = broker
         .outbox
         .waiting
@@ -145,9 +149,7 @@ async fn only_results_without_an_acknowledgement_go_out_again_and_they_are_marke
 async fn a_refused_result_does_not_go_out_again_and_its_sample_is_told() {
     let mut broker = Broker::start().await;
     let mut stream = broker.accept().await;
-    for sample in [1, 2, 3] {
-        broker.outbox.result(&decision(sample), Instant::now());
-    }
+    broker.sends(&[1, 2, 3]);
     // Packet too large: a code that MQTT 5 does not list for PUBACK.
     answers(&mut stream, 0x95).await;
     broker.wait_until(|outbox| outbox.unacknowledged() == 2).await;
@@ -156,11 +158,7 @@ async fn a_refused_result_does_not_go_out_again_and_its_sample_is_told() {
     answers(&mut stream, 0x97).await;
     published(&mut stream).await;
     drop(stream);
-    while !matches!(
-        timeout(LIMIT, broker.incoming.recv()).await.expect("an end"),
-        Some(Incoming::Disconnected { .. })
-    ) {}
-    broker.outbox.close(Instant::now(), false);
+    broker.loses_connection().await;
     assert_eq!((broker.refused(), broker.waiting()), (vec![2], vec![3]));
     assert!(broker.refused().is_empty(), "each is told once");
     assert_eq!(broker.report.lock().results_unsent, 2);
@@ -170,9 +168,7 @@ async fn a_refused_result_does_not_go_out_again_and_its_sample_is_told() {
 async fn a_result_that_ends_connections_is_found_and_given_up_and_the_others_go() {
     let mut broker = Broker::start().await;
     let mut stream = broker.accept().await;
-    for sample in [1, 2, 3] {
-        broker.outbox.result(&decision(sample), Instant::now());
-    }
+    broker.sends(&[1, 2, 3]);
     assert_eq!(broker.outbox.unacknowledged(), 3);
     // The connection stands; the outbox is told that the broker has ended it because of a message.
     broker.outbox.close(Instant::now(), true);
@@ -193,9 +189,7 @@ async fn a_result_that_ends_connections_is_found_and_given_up_and_the_others_go(
     answers(&mut stream, 0).await;
     broker.wait_until(|outbox| outbox.unacknowledged() == 0).await;
     broker.outbox.flush(Instant::now());
-    for sample in [4, 5] {
-        broker.outbox.result(&decision(sample), Instant::now());
-    }
+    broker.sends(&[4, 5]);
     assert_eq!(broker.outbox.unacknowledged(), 2, "the faulty one has gone");
 }
 
@@ -249,7 +243,7 @@ async fn other_messages_wait_for_a_result_that_goes_alone_for_a_while_only() {
 
 #[test]
 fn a_repeat_is_the_same_decision_with_a_mark() {
-    let marked = QueuedResult::new(&decision(1)).unwrap().marked();
+    let marked = QueuedResult::new(&decision(1)).marked();
     let again = marked.clone().marked();
     assert_eq!(again.payload, marked.payload, "it is marked once");
     let object: serde_json::Value = serde_json::from_slice(&marked.payload).unwrap();

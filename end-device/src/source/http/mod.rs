@@ -1,8 +1,9 @@
 //! A snapshot URL: a GET at each capture, abandoned before the next capture is due. The first sound image in the answer is the frame,
-//! whatever the header says of it.
+//! whatever the header says of it. Slots that see parts of one camera share the answer.
 
 mod login;
 
+use std::collections::VecDeque;
 use std::error::Error;
 use std::future::pending;
 use std::sync::Arc;
@@ -20,16 +21,18 @@ use hyper::header::{
 };
 use hyper::http::response::Parts;
 use hyper::{Request, Response, StatusCode};
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::MAX_FRAME_BYTES;
 use super::faults::{FrameFault, Missing};
+use super::frame_channel::NamedView;
 use super::image_splitter::ImageSplitter;
-use super::preprocess::Preprocessor;
+use super::preprocess::{Preprocessor, SourceFrame, views};
 use crate::config::Capture;
 use crate::error::DeviceError;
-use crate::report::SharedReport;
 use crate::settings::HttpSettings;
 use login::Login;
 
@@ -42,42 +45,42 @@ pub(crate) struct SnapshotClient {
     http: HttpClient,
     login: Option<Login>,
     timeout: Duration,
-    preprocessor: Preprocessor,
+    /// The slots that run, each with its place.
+    slots: Mutex<Vec<(usize, Preprocessor)>>,
+    /// The latest samples that several slots ask for, each with its snapshot.
+    shared: Mutex<VecDeque<(SampleId, Arc<OnceCell<SlotViews>>)>>,
 }
 
-/// The view of a requested sample.
+/// The view of each slot in a snapshot, with the place of the slot.
+type SlotViews = Vec<(usize, Result<View, Missing>)>;
+
+/// The view of a snapshot.
 pub(crate) struct Snapshot {
-    pub(crate) sample: SampleId,
-    pub(crate) captured_us: u64,
-    pub(crate) view: View,
+    /// Its sample, with the time of the capture in microseconds.
+    pub(crate) capture: (SampleId, u64),
+    pub(crate) frame: NamedView,
 }
 
 /// Requests under way and their results.
 pub(crate) struct SnapshotRequests {
     client: Arc<SnapshotClient>,
-    faults: SharedReport,
+    /// Place among the client's slots.
+    place: usize,
+    slot: Preprocessor,
     under_way: JoinSet<Option<Snapshot>>,
 }
 
 impl SnapshotClient {
     /// Makes a client, and reads user and password if they are in a file.
-    pub(crate) fn open(
-        settings: &HttpSettings,
-        capture: Capture,
-        preprocessor: Preprocessor,
-    ) -> Result<Self, DeviceError> {
+    pub(crate) fn open(settings: &HttpSettings, capture: Capture) -> Result<Self, DeviceError> {
         let url = settings
             .url
             .clone()
             .ok_or_else(|| DeviceError::source_of_frames("http", "expected source.http.url, found none"))?;
-        let pair = match &settings.auth_file {
-            Some(path) => {
-                let secret = Secret::of_file(path);
-                Some(secret.map_err(|reason| DeviceError::source_of_frames("auth_file", reason))?.get())
-            }
-            None => settings.auth.clone(),
-        };
-        let login = pair.map(|pair| Login::of_pair(&pair)).transpose().map_err(|reason| {
+        let file = settings.auth_file.as_ref().map(Secret::of_file).transpose();
+        let pair = file.map_err(|reason| DeviceError::source_of_frames("auth_file", reason))?;
+        let pair = pair.or_else(|| settings.auth.clone());
+        let login = pair.map(|pair| Login::of_pair(&pair.get())).transpose().map_err(|reason| {
             DeviceError::source_of_frames("user and password of the snapshot URL", reason)
         })?;
         let timeout = settings.timeout(capture);
@@ -89,21 +92,53 @@ impl SnapshotClient {
             answers: HttpAnswers::Sloppy,
         };
         let http = config.client(Connector::default());
-        Ok(Self { url, http, login, timeout, preprocessor })
+        Ok(Self { url, http, login, timeout, slots: Mutex::default(), shared: Mutex::default() })
     }
 
-    pub(crate) fn start(self, faults: SharedReport) -> SnapshotRequests {
-        SnapshotRequests { client: Arc::new(self), faults, under_way: JoinSet::new() }
+    pub(crate) fn start(self: Arc<Self>, slot: Preprocessor) -> SnapshotRequests {
+        let place = {
+            let mut slots = self.slots.lock();
+            let place = slots.last().map_or(0, |(place, _)| place + 1);
+            slots.push((place, slot.clone()));
+            place
+        };
+        SnapshotRequests { client: self, place, slot, under_way: JoinSet::new() }
     }
 
-    /// Requests a snapshot; a fault is counted.
-    async fn view(&self, faults: &SharedReport) -> Option<View> {
-        let view = faults.counted(&self.url, self.first_view(faults).await);
-        view.inspect(|_| faults.count_frame())
+    /// The snapshot of a sample, which the first slot requests that asks for it.
+    fn shared_snapshot(&self, sample: SampleId) -> Arc<OnceCell<SlotViews>> {
+        let mut shared = self.shared.lock();
+        if let Some((_, snapshot)) = shared.iter().find(|(known, _)| *known == sample) {
+            return Arc::clone(snapshot);
+        }
+        let snapshot = Arc::<OnceCell<SlotViews>>::default();
+        if self.slots.lock().len() > 1 {
+            shared.truncate(MAX_REQUESTS - 1);
+            shared.push_front((sample, Arc::clone(&snapshot)));
+        }
+        snapshot
     }
 
-    /// The view of the first image of an answer that is neither cut nor broken. The camera has `timeout` to send it.
-    async fn first_view(&self, report: &SharedReport) -> Result<View, Missing> {
+    /// The view of a slot in the snapshot of a sample, which is requested unless another slot has; a fault is counted.
+    async fn view(&self, sample: SampleId, place: usize, slot: &Preprocessor) -> Option<View> {
+        let snapshot = self.shared_snapshot(sample);
+        let slots = snapshot.get_or_init(|| self.request_views()).await;
+        let found = slots.iter().find(|(of, _)| *of == place).map(|(_, found)| found.clone());
+        let not_started = || Err((FrameFault::NONE_YET, "the slot started after the snapshot".into()));
+        let view = slot.report.counted(&self.url, found.unwrap_or_else(not_started));
+        view.inspect(|_| slot.report.count_frame())
+    }
+
+    /// Requests a snapshot for the slots that run now.
+    async fn request_views(&self) -> SlotViews {
+        let slots = self.slots.lock().clone();
+        let missing =
+            |missing: Missing| slots.iter().map(|(place, _)| (*place, Err(missing.clone()))).collect();
+        self.views_of_sound_image(&slots).await.unwrap_or_else(missing)
+    }
+
+    /// The views of the first image of an answer that is neither cut nor broken. The camera has `timeout` to send it.
+    async fn views_of_sound_image(&self, slots: &[(usize, Preprocessor)]) -> Result<SlotViews, Missing> {
         let until = Instant::now() + self.timeout;
         let late =
             || (FrameFault::TIMEOUT, format!("no whole answer within {} ms", self.timeout.as_millis()));
@@ -115,13 +150,17 @@ impl SnapshotClient {
             }
             let file = timeout_at(until, answer.next_image()).await;
             let file = file.unwrap_or_else(|_| Err(answer.fault.take().unwrap_or_else(late)))?;
-            let (preprocessor, report) = (self.preprocessor.clone(), report.clone());
-            let view = tokio::task::spawn_blocking(move || preprocessor.image(&file, &report)).await;
-            match view.unwrap_or_else(|error| Err((FrameFault::BROKEN, error.to_string()))) {
-                Err(missing) if [FrameFault::CUT, FrameFault::BROKEN].contains(&missing.0) => {
-                    answer.fault.get_or_insert(missing);
+            let slots = slots.to_vec();
+            let prepared = tokio::task::spawn_blocking(move || {
+                let found = views(SourceFrame::File(file), slots.iter().map(|(_, slot)| slot));
+                slots.iter().map(|(place, _)| *place).zip(found).collect::<SlotViews>()
+            });
+            let found = prepared.await.map_err(|error| (FrameFault::BROKEN, error.to_string()))?;
+            match found.first() {
+                Some((_, Err(missing))) if [FrameFault::CUT, FrameFault::BROKEN].contains(&missing.0) => {
+                    answer.fault.get_or_insert_with(|| missing.clone());
                 }
-                view => return view,
+                _ => return Ok(found),
             }
         }
     }
@@ -284,12 +323,14 @@ impl SnapshotRequests {
     pub(crate) fn start(&mut self, sample: SampleId, captured_us: u64) {
         if self.under_way.len() >= MAX_REQUESTS {
             let detail = format_args!("{}: {MAX_REQUESTS} requests are unanswered", self.client.url);
-            self.faults.count_fault(FrameFault::BUSY, detail);
+            self.slot.report.count_fault(FrameFault::BUSY, detail);
             return;
         }
-        let (client, faults) = (Arc::clone(&self.client), self.faults.clone());
+        let (client, place, slot) = (Arc::clone(&self.client), self.place, self.slot.clone());
         self.under_way.spawn(async move {
-            client.view(&faults).await.map(|view| Snapshot { sample, captured_us, view })
+            let view = client.view(sample, place, &slot).await?;
+            let frame = NamedView { view, name: None };
+            Some(Snapshot { capture: (sample, captured_us), frame })
         });
     }
 
@@ -306,20 +347,39 @@ impl SnapshotRequests {
     }
 }
 
+impl Drop for SnapshotRequests {
+    fn drop(&mut self) {
+        self.client.slots.lock().retain(|(place, _)| *place != self.place);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use headwater_samples::Shape;
     use headwater_samples::roi::Framing;
 
     use super::*;
+    use crate::report::SharedReport;
+
+    #[tokio::test]
+    async fn a_slot_that_has_ended_is_left_out_of_later_snapshots() {
+        let mut settings = headwater_settings::defaults::<HttpSettings>();
+        settings.url = Some(Endpoint::http("http://cam/a").unwrap());
+        let client = Arc::new(SnapshotClient::open(&settings, Capture::Trigger).unwrap());
+        let (shape, framing) = (Shape::rgb(2, 2), Framing::default());
+        let slot = || Preprocessor { shape, framing, camera: None, report: SharedReport::default() };
+        let [first, second] = [slot(), slot()].map(|slot| Arc::clone(&client).start(slot));
+        let places = || client.slots.lock().iter().map(|(place, _)| *place).collect::<Vec<_>>();
+        assert_eq!(places(), [0, 1]);
+        drop(first);
+        assert_eq!((places(), second.place), (vec![1], 1));
+    }
 
     #[tokio::test]
     async fn another_address_is_named_with_what_to_do_and_without_its_query() {
         let mut settings = headwater_settings::defaults::<HttpSettings>();
         settings.url = Some(Endpoint::http("http://cam:81/a?pwd=hush").unwrap());
-        let preprocessor =
-            Preprocessor { shape: Shape::rgb(2, 2), framing: Framing::default(), camera: None };
-        let client = SnapshotClient::open(&settings, Capture::Trigger, preprocessor).unwrap();
+        let client = SnapshotClient::open(&settings, Capture::Trigger).unwrap();
         for (location, expected) in [
             ("/b?pwd=hush", " to http://cam:81/b?...: set source.http.url"),
             ("http://other/c", " to http://other:80/c: set source.http.url"),

@@ -1,5 +1,7 @@
 //! Real parts for the tests: a broker, a tiny network, frames, and a leader that the test controls.
 
+pub(crate) mod source;
+
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

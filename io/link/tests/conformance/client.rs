@@ -206,6 +206,16 @@ impl Client {
         }
     }
 
+    /// The next and only message is `long`, whose expiry of 100 seconds was counted down.
+    #[track_caller]
+    pub(crate) fn has_only_the_long_message(&mut self) {
+        let found = self.message();
+        assert_eq!(found.payload, "long");
+        let rest_s = found.properties.and_then(|properties| properties.message_expiry_interval);
+        assert!(rest_s.is_some_and(|rest_s| (1..100).contains(&rest_s)), "{rest_s:?}");
+        assert!(self.arrived().is_empty());
+    }
+
     pub(crate) fn subscribe(&mut self, filter: SubscribeFilter) -> SubscribeReasonCode {
         self.last_id += 1;
         self.send(&Packet::Subscribe(Subscribe { pkid: self.last_id, ..Subscribe::new(filter, None) }));

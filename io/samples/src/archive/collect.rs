@@ -2,13 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::Path;
 
 use super::ArchiveOptions;
 use super::labels::Labels;
 use crate::DataError;
 use crate::error::Mismatch;
+use crate::file_names::{camera, number};
+use crate::image_codec::MAX_FILE_BYTES;
 
+/// Most files of an archive.
+const MAX_MEMBERS: usize = 200_000;
+/// Longest archive, inflated, in bytes.
+pub(super) const MAX_TOTAL_BYTES: u64 = 256 << 20;
 /// Name of the member with labels and classes.
 pub(super) const LABELS: &str = "labels.json";
 /// Extensions of frames. The content decides about the format, not the extension.
@@ -34,15 +41,8 @@ pub(super) struct Collector<'a> {
 
 impl<'a> Collector<'a> {
     pub(super) fn new(path: &'a Path, options: &'a ArchiveOptions) -> Self {
-        Self {
-            path,
-            options,
-            labels: None,
-            frames: BTreeMap::new(),
-            member_count: 0,
-            frame_count: 0,
-            highest: FrameId::default(),
-        }
+        let (frames, highest) = (BTreeMap::new(), FrameId::default());
+        Self { path, options, labels: None, frames, member_count: 0, frame_count: 0, highest }
     }
 
     /// Archive or folder, for errors.
@@ -50,63 +50,54 @@ impl<'a> Collector<'a> {
         format!("frames {}", self.path.display())
     }
 
-    /// Longest file, in bytes.
-    pub(super) const fn member_bytes(&self) -> u64 {
-        self.options.limits.member_bytes
-    }
-
-    /// Judges a member by name and size, before any byte is read. Returns [`Member::Other`] for a member to skip.
-    pub(super) fn judge(&mut self, name: &str, size: u64) -> Result<Member, DataError> {
-        let limits = self.options.limits;
+    /// Takes a member, judged by name and size before any byte is read. `read` fails for this member alone, or for all.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        size: u64,
+        read: impl FnOnce() -> Result<io::Result<Vec<u8>>, DataError>,
+    ) -> Result<(), DataError> {
         self.member_count += 1;
-        if self.member_count > limits.members {
-            return Err(DataError::too_large(self.at(), limits.members as u64, "files"));
+        if self.member_count > MAX_MEMBERS {
+            return Err(DataError::too_large(self.at(), MAX_MEMBERS as u64, "files"));
         }
         match Member::of(name) {
-            Member::Other => Ok(Member::Other),
+            Member::Other => Ok(()),
             Member::Misnamed => {
                 let expected =
                     "frames named cam{slot}.webp, .png, .jpg or .jpeg, in folders of five or more digits";
                 Err(self.invalid(expected, format!("`{name}`")))
             }
-            Member::Labels if size > limits.member_bytes => {
-                Err(DataError::too_large(self.at(), limits.member_bytes, "bytes in labels.json"))
+            Member::Labels if size > MAX_FILE_BYTES => {
+                Err(DataError::too_large(self.at(), MAX_FILE_BYTES, "bytes in labels.json"))
             }
-            Member::Labels => Ok(Member::Labels),
+            Member::Labels => {
+                let bytes = read()?.map_err(DataError::read(self.path.join(name).display()))?;
+                let labels = Labels::parse(&bytes).map_err(|mismatch| self.wrong_labels(mismatch))?;
+                match self.labels.replace(labels) {
+                    None => Ok(()),
+                    Some(_) => Err(self.wrong_labels(Mismatch::new("one file", "two"))),
+                }
+            }
             Member::Frame(id) => {
                 self.frame_count += 1;
                 self.highest.sample = self.highest.sample.max(id.sample);
                 self.highest.slot = self.highest.slot.max(id.slot);
                 if self.options.slot.is_some_and(|slot| slot != id.slot) {
-                    return Ok(Member::Other);
+                    return Ok(());
                 }
-                if size <= limits.member_bytes {
-                    return Ok(Member::Frame(id));
+                let content = if size <= MAX_FILE_BYTES {
+                    read()?.map_err(|error| error.to_string())
+                } else {
+                    Err(format!("expected at most {MAX_FILE_BYTES} bytes, found {size}"))
+                };
+                match self.frames.insert(id, FrameFile { name: name.into(), content }) {
+                    None => Ok(()),
+                    Some(FrameFile { name: first, .. }) => {
+                        Err(self.invalid("one file for a view", format!("`{first}` and `{name}`")))
+                    }
                 }
-                let reason = format!("expected at most {} bytes, found {size}", limits.member_bytes);
-                self.add_frame(name, id, Err(reason))?;
-                Ok(Member::Other)
             }
-        }
-    }
-
-    pub(super) fn add_labels(&mut self, bytes: &[u8]) -> Result<(), DataError> {
-        let labels = Labels::parse(bytes).map_err(|mismatch| self.wrong_labels(mismatch))?;
-        match self.labels.replace(labels) {
-            None => Ok(()),
-            Some(_) => Err(self.wrong_labels(Mismatch::new("one file", "two"))),
-        }
-    }
-
-    pub(super) fn add_frame(
-        &mut self,
-        name: &str,
-        id: FrameId,
-        content: Result<Vec<u8>, String>,
-    ) -> Result<(), DataError> {
-        match self.frames.insert(id, FrameFile { name: name.into(), content }) {
-            None => Ok(()),
-            Some(first) => Err(self.invalid("one file for a view", format!("`{}` and `{name}`", first.name))),
         }
     }
 
@@ -182,12 +173,7 @@ impl Member {
 
 fn slot(file: &str) -> Option<usize> {
     let (stem, extension) = file.split_once('.')?;
-    EXTENSIONS.contains(&extension).then(|| number(stem.strip_prefix("cam")?)).flatten()
-}
-
-fn number(digits: &str) -> Option<usize> {
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { digits.parse().ok() } else { None }
+    EXTENSIONS.contains(&extension).then(|| camera(stem))?
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //! 00000/cam2.webp        no cam1: slot 1 does not see the sample
 //! 00001/cam0.webp
 //! ```
-//! Members are read in any order, for all slots or for one, within [`ArchiveLimits`]. A broken frame leaves the others usable: the archive
-//! keeps it as [`Frame::Broken`], and the caller skips it or stops.
+//! Members are read in any order, for all slots or for one. An archive has at most 200,000 files of up to 32 MiB, and 256 MiB in all when inflated.
+//! A frame that cannot be used, such as one that is too long, leaves the others usable: it is kept as [`Frame::Broken`], and the caller skips it or stops.
 
 mod collect;
 mod labels;
@@ -29,7 +29,6 @@ pub use writer::{ArchiveWriter, FrameFormat};
 use collect::{Collector, FrameFile, FrameId};
 
 use crate::error::Mismatch;
-use crate::image_codec::MAX_FILE_BYTES;
 use crate::roi::{self, Framing, RoiError};
 use crate::{DataError, Shape, View};
 
@@ -46,24 +45,6 @@ pub struct Archive {
     names: BTreeMap<FrameId, String>,
 }
 
-/// Limits of an archive. A frame beyond `member_bytes` is a broken frame, any other excess is an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArchiveLimits {
-    /// Number of files.
-    pub members: usize,
-    /// Longest file, in bytes.
-    pub member_bytes: u64,
-    /// Longest archive, inflated, in bytes.
-    pub total_bytes: u64,
-}
-
-impl Default for ArchiveLimits {
-    /// 200,000 files of up to [`MAX_FILE_BYTES`], 256 MiB in all.
-    fn default() -> Self {
-        Self { members: 200_000, member_bytes: MAX_FILE_BYTES, total_bytes: 256 << 20 }
-    }
-}
-
 /// Options for opening an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveOptions {
@@ -73,8 +54,6 @@ pub struct ArchiveOptions {
     pub shape: Option<Shape>,
     /// Region of each frame and its fit; by default the whole frame is stretched.
     pub framing: Framing,
-    /// Bounds on the files and their bytes.
-    pub limits: ArchiveLimits,
 }
 
 /// View of one slot of one sample.
@@ -117,7 +96,7 @@ impl Archive {
             read::folder(path, &mut members)?;
         } else {
             let file = File::open(path).map_err(DataError::read(members.at()))?;
-            read::tar_gz(file, options.limits.total_bytes, &mut members)?;
+            read::tar_gz(file, &mut members)?;
         }
         Self::collected(members, options)
     }
@@ -128,7 +107,7 @@ impl Archive {
     /// [`DataError`]; a broken frame is no error.
     pub fn read(file: &[u8], name: &str, options: &ArchiveOptions) -> Result<Self, DataError> {
         let mut members = Collector::new(Path::new(name), options);
-        read::tar_gz(file, options.limits.total_bytes, &mut members)?;
+        read::tar_gz(file, &mut members)?;
         Self::collected(members, options)
     }
 

@@ -34,7 +34,7 @@ use crate::error::Mismatch;
 use crate::files::{self, Entry, MAX_FILE_BYTES};
 use crate::in_memory::InMemory;
 use crate::labelled_files::{
-    CLASSES_FILE, EachImage, ImageFile, ImageReader, LabelledFiles, LabelledSample, PreparedImages, Target,
+    CLASSES_FILE, EachImage, ImageFile, ImageReader, LabelledFiles, LabelledSample, PreparedImages,
     decode_image, folder_name, frame_group, parse_classes,
 };
 use crate::table::TABLE;
@@ -64,11 +64,10 @@ pub(crate) const INFO: DataSetInfo = DataSetInfo {
 /// # Errors
 /// [`DataError`] naming the file and its fault.
 fn open(path: &Path, options: OpenOptions<'_>) -> Result<InMemory, DataError> {
-    let decode = |name: &str, bytes: &[u8], target: Target| decode_image(path, name, bytes, target);
     let mut reader = Reader {
         root: path,
         options,
-        images: ImageReader::new(options, &decode),
+        images: ImageReader::new(path, options, decode_image),
         samples: BTreeMap::new(),
         folders: BTreeSet::new(),
         classes: None,
@@ -184,7 +183,7 @@ impl Reader<'_> {
             self.classes.iter().flatten().map(|class| (folder_name(class), class)).collect();
         let are_frames = self.are_frames()?;
         let PreparedImages { shape, views, notes: changes } =
-            self.images.prepare(self.root, &|each| visit_images(self.root, each))?;
+            self.images.prepare(&|each| visit_images(self.root, each))?;
         let mut earlier = String::new();
         let sample =
             |((part, folder, (sample, ending)), mut views): (SampleKey, BTreeMap<usize, ImageFile>)| {

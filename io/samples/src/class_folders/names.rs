@@ -4,7 +4,7 @@
 
 use crate::Part;
 use crate::error::Mismatch;
-use crate::file_names::{image_stem, one_form};
+use crate::file_names::{camera, image_stem, number, one_form};
 
 const LAYOUT: &str = "PART/CLASS/IMAGE or PART/CLASS/SAMPLE/camN.EXT with a PART of train, val, test or calibration, or the same without PART/";
 
@@ -25,11 +25,7 @@ pub(super) fn parse_path(name: &str) -> Result<(SampleKey, Option<usize>), Misma
     let part = folders.first().and_then(|first| Part::named(first));
     let (class, sample, slot) = match &folders[usize::from(part.is_some())..] {
         [class] => (*class, (stem, ending), None),
-        [class, sample] => {
-            let digits = |slot: &&str| slot.bytes().all(|byte| byte.is_ascii_digit());
-            let slot = stem.strip_prefix("cam").filter(digits).and_then(|slot| slot.parse().ok());
-            (*class, (*sample, ""), Some(slot.ok_or_else(|| outside(name))?))
-        }
+        [class, sample] => (*class, (*sample, ""), Some(camera(stem).ok_or_else(|| outside(name))?)),
         _ => return Err(outside(name)),
     };
     let sample = (sample.0.to_owned(), sample.1.to_owned());
@@ -51,9 +47,8 @@ pub(super) fn class_folder(name: &str) -> Option<(Option<Part>, String)> {
 
 /// Number of the frame in a sample's name `FRAME-OBJECT`; `None` if the name is not of two numbers.
 pub(super) fn frame(sample: &str) -> Option<u64> {
-    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?;
     let (frame, object) = sample.split_once('-')?;
-    number(object).and_then(|_: u64| number(frame))
+    number::<u64>(object).and(number(frame))
 }
 
 /// Steps of a path.

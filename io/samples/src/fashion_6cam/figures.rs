@@ -1,17 +1,17 @@
 //! Simple figures in place of the articles, for tests without the files.
 
 use super::random_stream::RandomStream;
-use crate::in_memory::InMemoryPart;
-use crate::mnist::{FASHION_LABELS, IMAGE_BYTES, IMAGE_SIDE};
+use crate::mnist::{FASHION_LABELS, IMAGE_BYTES, IMAGE_SIDE, Images};
 
 /// Draws `count` figures; each class has a figure of its own.
-pub(super) fn drawn(key: u64, count: usize) -> InMemoryPart {
+pub(super) fn drawn(key: u64, count: usize) -> Images {
     let classes: Vec<u16> = (0..count).map(|index| (index % FASHION_LABELS.len()) as u16).collect();
     let pixels = classes
         .iter()
         .zip(0..)
-        .flat_map(|(&class, index)| figure(usize::from(class), &mut RandomStream::keyed(&[key, index])));
-    InMemoryPart::single_slot(classes.clone(), pixels.collect())
+        .flat_map(|(&class, index)| figure(usize::from(class), &mut RandomStream::keyed(&[key, index])))
+        .collect();
+    Images { classes, pixels }
 }
 
 /// Draws two bars and a block. The class fixes their positions; brightness and a small offset are random.

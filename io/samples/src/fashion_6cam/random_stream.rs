@@ -59,31 +59,4 @@ mod tests {
         assert_eq!(stream.bits(), 6_457_827_717_110_365_317);
         assert_eq!(stream.bits(), 3_203_168_211_198_807_973);
     }
-
-    #[test]
-    fn the_order_and_the_number_of_words_make_the_key() {
-        let first = |key: &[u64]| RandomStream::keyed(key).bits();
-        assert_eq!(first(&[1, 2]), first(&[1, 2]));
-        assert_ne!(first(&[1, 2]), first(&[2, 1]));
-        assert_ne!(first(&[1]), first(&[1, 0]));
-    }
-
-    #[test]
-    fn the_byte_sum_counts_all_eight_bytes() {
-        let mut plain = RandomStream(7);
-        let mut summed = RandomStream(7);
-        for _ in 0..1000 {
-            let expected: i32 = plain.bits().to_le_bytes().iter().map(|&byte| i32::from(byte)).sum();
-            assert_eq!(summed.eight_bytes(), expected);
-        }
-    }
-
-    #[test]
-    fn numbers_are_within_their_range() {
-        let mut stream = RandomStream::keyed(&[3]);
-        for _ in 0..10_000 {
-            assert!(stream.below(7) < 7);
-            assert!((-2.0..3.0).contains(&stream.uniform(-2.0, 3.0)));
-        }
-    }
 }

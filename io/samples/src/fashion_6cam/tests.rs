@@ -3,7 +3,6 @@ use std::path::PathBuf;
 use sha2::{Digest, Sha256};
 
 use super::*;
-use crate::mnist::single_slot;
 
 fn data() -> Fashion6Cam {
     Fashion6Cam::drawn(300, 100, 200)
@@ -64,17 +63,6 @@ fn noise_has_mean_zero_and_standard_deviation_six() {
         mean.abs() < 0.1 && (sd - 6.0).abs() < 0.1,
         "whole levels add 0.01 to the deviation: {mean} {sd}"
     );
-}
-
-#[test]
-fn parts_do_not_overlap() {
-    let data = data();
-    assert_eq!([Part::Train, Part::Validation, Part::Test].map(|part| data.len(part)), [300, 100, 200]);
-    // The validation part begins with the figure after the last one of the train part.
-    let all = figures::drawn(1, 400);
-    let all = single_slot(LABELS, all, [0, 0], figures::drawn(2, 200));
-    assert_eq!(data.articles.view(Part::Train, 299, 0), all.view(Part::Train, 299, 0));
-    assert_eq!(data.articles.view(Part::Validation, 0, 0), all.view(Part::Train, 300, 0));
 }
 
 #[test]

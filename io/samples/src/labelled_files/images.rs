@@ -44,26 +44,31 @@ const UNFINISHED: &str = "unfinished";
 /// A view, and the shape of the image that it came from; `None` for a view that was no image.
 pub(crate) type Decoded = (View, Option<Shape>);
 
-/// The view that an image is to become.
+/// The view that a file is to become.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     /// Shape of the view; that of the image or its region if `None`.
     pub(crate) shape: Option<Shape>,
+    /// Shape that the options request.
+    pub(crate) requested: Option<Shape>,
     pub(crate) framing: Framing,
 }
 
-/// Function that decodes a file with this name and content.
-pub(crate) type Decode<'a> = &'a (dyn Fn(&str, &[u8], Target) -> Result<Decoded, DataError> + Sync);
+/// Function that decodes a file with this name and content below a folder or archive.
+pub(crate) type Decode = fn(&Path, &str, &[u8], Target) -> Result<Decoded, DataError>;
 
 /// Function that receives the name and the content of every file of an image.
 pub(crate) type EachImage<'a> = &'a mut dyn FnMut(&str, Vec<u8>) -> Result<(), DataError>;
 
 /// Finds images, and decodes them to one shape: the requested shape, or the shape of the first image.
 pub(crate) struct ImageReader<'a> {
+    /// Folder or archive, for errors.
+    root: &'a Path,
     shape: Option<Shape>,
+    requested: Option<Shape>,
     framings: Framings<'a>,
     preparation: Preparation<'a>,
-    decode: Decode<'a>,
+    decode: Decode,
     /// Name and SHA-256 of the file of each image, and the slots that see it.
     found: Vec<(String, [u8; 32], Range<usize>)>,
     /// Number of views of the found images.
@@ -76,7 +81,6 @@ pub(crate) struct ImageReader<'a> {
 /// Where the contents of the images come from if they were not kept: a second visit.
 #[derive(Clone, Copy)]
 struct Source<'a> {
-    root: &'a Path,
     again: &'a dyn Fn(EachImage<'_>) -> Result<(), DataError>,
     /// Shape of the views.
     shape: Shape,
@@ -97,7 +101,7 @@ pub(crate) fn decode_image(
     root: &Path,
     name: &str,
     bytes: &[u8],
-    Target { shape, framing }: Target,
+    Target { shape, framing, .. }: Target,
 ) -> Result<Decoded, DataError> {
     match roi::decode_to(bytes, shape, framing) {
         Ok((view, image)) => Ok((view, Some(image))),
@@ -116,10 +120,10 @@ fn at(root: &Path, name: &str) -> String {
 
 impl<'a> ImageReader<'a> {
     /// A reader for images of the requested shape.
-    pub(crate) fn new(options: OpenOptions<'a>, decode: Decode<'a>) -> Self {
+    pub(crate) fn new(root: &'a Path, options: OpenOptions<'a>, decode: Decode) -> Self {
         let OpenOptions { shape, framings, preparation, .. } = options;
-        let (found, kept) = (Vec::new(), Some(Vec::new()));
-        Self { shape, framings, preparation, decode, found, views: 0, kept, kept_bytes: 0 }
+        let (requested, found, kept) = (shape, Vec::new(), Some(Vec::new()));
+        Self { root, shape, requested, framings, preparation, decode, found, views: 0, kept, kept_bytes: 0 }
     }
 
     /// Adds an image that these slots see. It is decoded later, but for the first one where no shape was requested. Returns the file with its view for
@@ -131,8 +135,8 @@ impl<'a> ImageReader<'a> {
         slots: Range<usize>,
     ) -> Result<ImageFile, DataError> {
         if self.shape.is_none() {
-            let target = Target { shape: None, framing: self.framings.of(slots.start) };
-            self.shape = Some((self.decode)(name, &bytes, target)?.0.shape);
+            let target = Target { shape: None, requested: None, framing: self.framings.of(slots.start) };
+            self.shape = Some((self.decode)(self.root, name, &bytes, target)?.0.shape);
         }
         let hash = Sha256::digest(&bytes).into();
         self.kept_bytes += bytes.len();
@@ -149,13 +153,12 @@ impl<'a> ImageReader<'a> {
     /// Decodes the images, unless a file has their views. `again` visits the same images in the same order.
     pub(crate) fn prepare(
         mut self,
-        root: &Path,
         again: &dyn Fn(EachImage<'_>) -> Result<(), DataError>,
     ) -> Result<PreparedImages, DataError> {
         let Some(shape) = self.shape else {
-            return Err(Mismatch::new("images", "none").invalid(root.display()));
+            return Err(Mismatch::new("images", "none").invalid(self.root.display()));
         };
-        let (content, source) = (self.content(shape), Source { root, again, shape });
+        let (content, source) = (self.content(shape), Source { again, shape });
         let bytes = content.views as u64 * content.view_bytes as u64;
         if let Some(folder) = self.preparation.folder.filter(|_| bytes > self.preparation.memory_bytes) {
             let file = self.file(folder, content, source)?;
@@ -258,9 +261,9 @@ impl<'a> ImageReader<'a> {
         put: &mut dyn FnMut(&[u8]) -> Result<(), DataError>,
     ) -> Result<Vec<String>, DataError> {
         let kept = self.kept.take();
-        let (is_again, Source { root, again, shape }) = (kept.is_none(), source);
-        let (preparation, decode, found) = (self.preparation, self.decode, &self.found);
-        let (framings, views) = (self.framings, self.views);
+        let (is_again, Source { again, shape }) = (kept.is_none(), source);
+        let (root, preparation, found) = (self.root, self.preparation, &self.found);
+        let (decode, requested, framings, views) = (self.decode, self.requested, self.framings, self.views);
         let changed = |name: &str| {
             let found = "another one: it changed while the data was read; give the command again";
             Mismatch::new("the file that was there before", found).invalid(at(root, name))
@@ -270,8 +273,8 @@ impl<'a> ImageReader<'a> {
             if is_again && Sha256::digest(bytes)[..] != hash[..] {
                 return Err(changed(name));
             }
-            let target = |slot| Target { shape: Some(shape), framing: framings.of(slot) };
-            slots.clone().map(|slot| decode(name, bytes, target(slot))).collect()
+            let target = |slot| Target { shape: Some(shape), requested, framing: framings.of(slot) };
+            slots.clone().map(|slot| decode(root, name, bytes, target(slot))).collect()
         };
         let bytes_of_image = shape.bytes() * views.div_ceil(found.len().max(1));
         let most_files = (CHUNK_BYTES / bytes_of_image.max(1)).clamp(1, CHUNK_FILES);

@@ -98,17 +98,17 @@ impl LabelledFiles {
                 return Err(Mismatch::new(expected, format!("`{}`", sample.class)).invalid(at));
             };
             let view = |slot: usize| Some(sample.views.get(slot)?.as_ref()?.view);
-            stored[part as usize].push_stored(class, (0..slots).map(view));
+            stored[part as usize].push(class, (0..slots).map(view));
             let file = |slot: usize| {
                 let path = &sample.views.get(slot)?.as_ref()?.path;
                 // Names in an archive may begin with `./`.
                 Some(path.strip_prefix("./").unwrap_or(path).to_owned())
             };
-            stored[part as usize].push_files((0..slots).map(file));
+            stored[part as usize].files.extend((0..slots).map(file));
         }
         let [train, validation, test, calibration] = stored;
-        let data = InMemory::new(classes, slots, shape, [train, validation, test]);
-        let mut data = data.with_calibration(calibration).with_stored(self.views);
+        let data = InMemory::new(classes, slots, shape, [train, validation, test], self.views);
+        let mut data = data.with_calibration(calibration);
         data.is_recording = self.is_recording;
         data.promise_obstacle = obstacle;
         data.notes = self.notes;
@@ -140,6 +140,9 @@ impl LabelledFiles {
         }
         if options.split.is_some() {
             return Err(Mismatch::new("no split", "one; the data has parts of its own").options(root));
+        }
+        if options.fold.is_some() {
+            return Err(Mismatch::new("no folds", "some; the data has parts of its own").options(root));
         }
         if let Some(part) = Part::REQUIRED.into_iter().find(|part| !given.contains(part)) {
             return empty(part);
@@ -176,14 +179,21 @@ impl LabelledFiles {
         let mut groups = Groups::new(self.samples.len());
         leaks::join(&self.samples, &mut groups);
         let split = options.split.unwrap_or_default();
-        split.parts(&classes, &names, &mut groups).map_err(|error| {
+        let (drawn, expected) = if let (Some(fold), Some(folds)) = (options.fold, options.folds) {
+            let parts = split.parts_of_fold(&classes, &names, &mut groups, [fold, folds]);
+            (parts, format!("samples in each of {folds} folds"))
+        } else {
+            let parts = split.parts(&classes, &names, &mut groups);
+            (parts, "samples in each of train, val and test".to_owned())
+        };
+        drawn.map_err(|error| {
             let found = format!(
                 "{} groups that cannot be divided so; a group (one scene, one image) stays in one part: add groups, or name the part of \
                  each sample",
                 error.groups
             );
             let at = format!("{}: class `{}`", self.root.display(), known[error.class]);
-            Mismatch::new("samples in each of train, val and test", found).invalid(at)
+            Mismatch::new(expected, found).invalid(at)
         })
     }
 

@@ -22,7 +22,7 @@ use std::path::Path;
 
 use crate::data_set::{DataSetInfo, Omissions, PartsOrigin};
 use crate::error::Mismatch;
-use crate::in_memory::{InMemory, InMemoryPart};
+use crate::in_memory::{InMemory, InMemoryPart, StoredViews};
 use crate::numpy::{Array, Npz};
 use crate::split::Groups;
 use crate::{DataError, Shape, files};
@@ -83,10 +83,10 @@ fn open(dir: &Path, cameras: usize, omissions: Omissions) -> Result<InMemory, Da
         let (index, class) = seen[at];
         let part = part_at(first);
         moved += usize::from(part != part_at(at));
-        parts[part].push(class, SHAPE, (0..cameras).map(|camera| recording.view(index, camera)));
+        parts[part].push(class, (0..cameras).map(|camera| recording.number(index, camera)));
     }
     let samples = recording.labels.len() / CAMERAS;
-    let mut data = InMemory::new(LABELS, cameras, SHAPE, parts);
+    let mut data = InMemory::new(LABELS, cameras, SHAPE, parts, StoredViews::Memory(recording.pixels));
     if seen.len() < samples {
         let unseen = samples - seen.len();
         let note = format!(
@@ -115,9 +115,9 @@ impl Recording {
         Ok(Self { labels, pixels })
     }
 
-    fn view(&self, index: usize, camera: usize) -> Option<&[u8]> {
-        let view = index * CAMERAS + camera;
-        (self.labels[view] != NOT_IN_VIEW).then(|| &self.pixels[view * SHAPE.bytes()..][..SHAPE.bytes()])
+    /// Number of a view; `None` if the camera does not see the sample.
+    fn number(&self, index: usize, camera: usize) -> Option<usize> {
+        Some(index * CAMERAS + camera).filter(|view| self.labels[*view] != NOT_IN_VIEW)
     }
 
     /// The samples that a camera sees, in the order of the file. The cameras must agree on the class.
@@ -147,7 +147,8 @@ impl Recording {
         let mut groups = Groups::new(seen.len());
         let mut first_with = HashMap::new();
         for (at, (index, _)) in seen.iter().enumerate() {
-            for view in (0..CAMERAS).filter_map(|camera| self.view(*index, camera)) {
+            for view in (0..CAMERAS).filter_map(|camera| self.number(*index, camera)) {
+                let view = &self.pixels[view * SHAPE.bytes()..][..SHAPE.bytes()];
                 groups.join(*first_with.entry(view).or_insert(at), at);
             }
         }

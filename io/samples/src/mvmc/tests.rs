@@ -15,7 +15,7 @@ fn golden() -> tempfile::TempDir {
 fn npy(descr: &str, shape: &[usize], data: &[u8]) -> Vec<u8> {
     let shape: String = shape.iter().map(|size| format!("{size}, ")).collect();
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}\n");
-    [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), data].concat()
+    crate::testing::npy(&header, data)
 }
 
 /// A zip of stored members.
@@ -62,8 +62,7 @@ fn written(samples: &[(u8, [u8; 6])]) -> tempfile::TempDir {
 
 #[track_caller]
 fn refused(dir: &Path, words: &[&str]) {
-    let error = open(dir, CAMERAS, Omissions::Noted).expect_err("it is refused").to_string();
-    assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    crate::testing::refused(open(dir, CAMERAS, Omissions::Noted), words);
 }
 
 #[test]
@@ -140,14 +139,6 @@ fn arrays_of_another_shape_or_type_are_named() {
             &["array `X`", "[3, 6, 3, 32, 32], found [3, 6, 32, 32, 3]"],
         ),
         (vec![labels(), ("X.npy", floats(&[2, 6, 3, 32, 32]))], &["array `X`", "expected the shape [3, 6"]),
-        (
-            vec![("y.npy", npy("|i1", &[18], &[0; 18]))],
-            &["array `y`", "expected the shape [18, 6], found [18]"],
-        ),
-        (
-            vec![("y.npy", npy("<f4", &[1, 6], &[0; 24]))],
-            &["array `y`", "expected integers, found values of type f4"],
-        ),
         (
             vec![labels(), ("X.npy", npy("<i2", &[3, 6, 3, 32, 32], &vec![0; 2 * 18 * 3072]))],
             &["array `X`", "found values of type i2"],

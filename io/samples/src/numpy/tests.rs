@@ -1,16 +1,13 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::testing::npy;
 
 const TYPES: [&str; 8] = ["bool", "i1", "u1", "i2", "i4", "i8", "f4", "f8"];
 
 /// A file that `NumPy` wrote, by `tests/goldens/make.py`.
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name)
-}
-
-fn npy(header: &str, data: &[u8]) -> Vec<u8> {
-    [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), data].concat()
 }
 
 #[track_caller]
@@ -129,23 +126,6 @@ fn a_file_without_an_array_or_of_another_length_is_refused() {
         refused(whole[..length].to_vec(), &["expected"]);
     }
     refused([b"\x93NUMPY\x02\x00", &u32::MAX.to_le_bytes()[..]].concat(), &["a header of up to"]);
-}
-
-#[test]
-fn pixels_are_numbers_from_0_to_1() {
-    let floats = |values: [f32; 2]| {
-        let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n";
-        Array::parse(npy(header, &values.map(f32::to_le_bytes).concat())).unwrap().pixels()
-    };
-    assert_eq!(floats([0.0, 1.0]).unwrap(), [0, 255]);
-    assert_eq!(floats([100.0 / 255.0, 0.501 / 255.0]).unwrap(), [100, 1]);
-    for (value, found) in [(f32::NAN, "NaN"), (1.5, "1.5"), (-0.25, "-0.25"), (f32::INFINITY, "inf")] {
-        let error = floats([0.5, value]).unwrap_err().to_string();
-        assert!(
-            error.contains("values from 0 to 1") && error.contains(&format!("{found} at index 1")),
-            "{error}"
-        );
-    }
 }
 
 #[test]

@@ -62,25 +62,26 @@ impl std::fmt::Display for Shares {
 
 /// Groups of samples (disjoint sets). The first sample identifies a group.
 #[derive(Clone, Debug)]
-pub(crate) struct Groups {
+pub struct Groups {
     /// An earlier sample of the same group, or the sample itself.
     earlier: Vec<usize>,
 }
 
 impl Groups {
     /// One group per sample.
-    pub(crate) fn new(samples: usize) -> Self {
+    #[must_use]
+    pub fn new(samples: usize) -> Self {
         Self { earlier: (0..samples).collect() }
     }
 
     /// Joins the groups of two samples.
-    pub(crate) fn join(&mut self, one: usize, other: usize) {
+    pub fn join(&mut self, one: usize, other: usize) {
         let (one, other) = (self.first(one), self.first(other));
         self.earlier[one.max(other)] = one.min(other);
     }
 
     /// First sample of a sample's group.
-    pub(crate) fn first(&mut self, sample: usize) -> usize {
+    pub fn first(&mut self, sample: usize) -> usize {
         let mut at = sample;
         while self.earlier[at] != at {
             self.earlier[at] = self.earlier[self.earlier[at]];
@@ -126,29 +127,40 @@ impl Split {
         names: &[&str],
         groups: &mut Groups,
     ) -> Result<Vec<Part>, MissingClass> {
-        let mut by_first: BTreeMap<usize, Group> = BTreeMap::new();
-        for (sample, class) in classes.iter().enumerate() {
-            let group = by_first.entry(groups.first(sample)).or_default();
-            group.members.push(sample);
-            *group.classes.entry(*class).or_default() += 1;
-        }
-        let groups: Vec<Group> = by_first.into_values().collect();
+        let groups = grouped(classes, groups);
         let mut missing = None;
         for attempt in 0..ATTEMPTS {
             let rank = |group: &Group| self.rank(attempt, names[group.members[0]]);
             let ranks: Vec<u64> = groups.iter().map(rank).collect();
             match Division::new(self.shares, &groups).divide(&ranks) {
                 Ok(part_of) => {
-                    let mut parts = vec![Part::Train; classes.len()];
-                    for (group, part) in groups.iter().zip(part_of) {
-                        group.members.iter().for_each(|&sample| parts[sample] = Part::REQUIRED[part]);
-                    }
-                    return Ok(parts);
+                    let parts = part_of.into_iter().map(|part| Part::REQUIRED[part]);
+                    return Ok(of_samples(&groups, classes.len(), parts));
                 }
                 Err(error) => missing = missing.or(Some(error)),
             }
         }
         Err(missing.expect("every failed attempt names a class"))
+    }
+
+    /// The part of each sample in one of several folds: the groups of each class are dealt to the folds in turn. The fold of this number is the test
+    /// part, the next one the validation part, the others are the train part. Shares have no influence.
+    pub(crate) fn parts_of_fold(
+        &self,
+        classes: &[usize],
+        names: &[&str],
+        groups: &mut Groups,
+        [fold, folds]: [usize; 2],
+    ) -> Result<Vec<Part>, MissingClass> {
+        let groups = grouped(classes, groups);
+        let ranks: Vec<u64> = groups.iter().map(|group| self.rank(0, names[group.members[0]])).collect();
+        let part = |dealt: usize| match (dealt + folds - fold) % folds {
+            0 => Part::Test,
+            1 => Part::Validation,
+            _ => Part::Train,
+        };
+        let parts = dealt(&groups, &ranks, folds)?.into_iter().map(part);
+        Ok(of_samples(&groups, classes.len(), parts))
     }
 
     /// Number that orders equal groups: a hash of the seed, the attempt and the name of the group's first sample.
@@ -161,6 +173,61 @@ impl Split {
     }
 }
 
+/// The groups with their members and classes.
+fn grouped(classes: &[usize], groups: &mut Groups) -> Vec<Group> {
+    let mut by_first: BTreeMap<usize, Group> = BTreeMap::new();
+    for (sample, class) in classes.iter().enumerate() {
+        let group = by_first.entry(groups.first(sample)).or_default();
+        group.members.push(sample);
+        *group.classes.entry(*class).or_default() += 1;
+    }
+    by_first.into_values().collect()
+}
+
+/// The part of each sample, from the parts of the groups.
+fn of_samples(groups: &[Group], samples: usize, parts: impl Iterator<Item = Part>) -> Vec<Part> {
+    let mut of_samples = vec![Part::Train; samples];
+    for (group, part) in groups.iter().zip(parts) {
+        group.members.iter().for_each(|&sample| of_samples[sample] = part);
+    }
+    of_samples
+}
+
+/// Classes with the indices of their groups; the class with the fewest groups first.
+fn rarest_first(groups: &[Group]) -> Vec<(usize, Vec<usize>)> {
+    let mut groups_of: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (index, group) in groups.iter().enumerate() {
+        group.classes.keys().for_each(|&class| groups_of.entry(class).or_default().push(index));
+    }
+    let mut rarest_first: Vec<(usize, Vec<usize>)> = groups_of.into_iter().collect();
+    rarest_first.sort_by_key(|(class, groups)| (groups.len(), *class));
+    rarest_first
+}
+
+/// The fold of each group. A group goes to the fold with the fewest groups of the class, and of equal folds to the one with the fewest samples. Every
+/// fold has every class.
+fn dealt(groups: &[Group], ranks: &[u64], folds: usize) -> Result<Vec<usize>, MissingClass> {
+    let mut fold_of: Vec<Option<usize>> = vec![None; groups.len()];
+    let mut samples = vec![0_usize; folds];
+    for (class, mut of_class) in rarest_first(groups) {
+        let mut counts = vec![0_usize; folds];
+        of_class.iter().filter_map(|&group| fold_of[group]).for_each(|fold| counts[fold] += 1);
+        of_class.sort_by_key(|&group| ranks[group]);
+        for &group in &of_class {
+            if fold_of[group].is_none() {
+                let fold = (0..folds).min_by_key(|&fold| (counts[fold], samples[fold])).unwrap_or(0);
+                fold_of[group] = Some(fold);
+                counts[fold] += 1;
+                samples[fold] += groups[group].members.len();
+            }
+        }
+        if counts.contains(&0) {
+            return Err(MissingClass { class, groups: of_class.len() });
+        }
+    }
+    Ok(fold_of.into_iter().map(|fold| fold.expect("every group has a class")).collect())
+}
+
 impl<'a> Division<'a> {
     fn new(shares: Shares, groups: &'a [Group]) -> Self {
         Self { shares, groups, part_of: vec![None; groups.len()], of_class: BTreeMap::new(), of_all: [0; 3] }
@@ -168,14 +235,8 @@ impl<'a> Division<'a> {
 
     /// The part of each group.
     fn divide(mut self, ranks: &[u64]) -> Result<Vec<usize>, MissingClass> {
-        let mut groups_of: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (index, group) in self.groups.iter().enumerate() {
-            group.classes.keys().for_each(|&class| groups_of.entry(class).or_default().push(index));
-        }
-        let mut rarest_first: Vec<(usize, Vec<usize>)> = groups_of.into_iter().collect();
-        rarest_first.sort_by_key(|(class, groups)| (groups.len(), *class));
         let samples: usize = self.groups.iter().map(|group| group.members.len()).sum();
-        for (class, groups) in rarest_first {
+        for (class, groups) in rarest_first(self.groups) {
             let count = |group: usize| self.groups[group].classes[&class];
             let of_class: usize = groups.iter().map(|&group| count(group)).sum();
             let mut open: Vec<usize> =

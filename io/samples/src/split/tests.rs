@@ -42,16 +42,6 @@ fn shares_are_kept_in_every_class() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_parts_and_another_seed_others() {
-    let classes = vec![0; 50];
-    let with = |seed| cut(Split { seed, ..Split::default() }, &classes, &alone(50)).unwrap();
-    assert_eq!(with(7), with(7));
-    assert_ne!(with(7), with(8));
-    // The parts do not follow the order of the data.
-    assert!(with(7)[..40].contains(&Part::Test) || with(7)[..40].contains(&Part::Validation));
-}
-
-#[test]
 fn a_class_of_three_groups_is_in_every_part() {
     assert_eq!(counts(&cut(Split::default(), &[0; 9], &[0, 0, 0, 0, 1, 1, 1, 2, 2]).unwrap()), [4, 3, 2]);
 }
@@ -63,6 +53,39 @@ fn a_class_with_too_few_groups_is_named() {
     let mut groups = alone(20);
     groups.extend([20, 20, 21, 21]);
     assert_eq!(cut(Split::default(), &classes, &groups), Err(MissingClass { class: 1, groups: 2 }));
+}
+
+#[test]
+fn every_group_is_once_in_the_test_part_and_once_in_the_validation_part_of_a_fold() {
+    // Nine objects of each of three classes, two samples of each object; a scene shows the last object of two classes.
+    let classes: Vec<usize> = (0..54).map(|sample| sample / 18).collect();
+    let groups: Vec<usize> = (0..54).map(|sample| if sample == 53 { 17 } else { sample / 2 }).collect();
+    let fold = |number: usize, seed: u64| {
+        let mut joined = Groups::new(54);
+        groups.iter().enumerate().for_each(|(sample, group)| joined.join(2 * group, sample));
+        let (names, split) = (names(54), Split { seed, ..Split::default() });
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        split.parts_of_fold(&classes, &names, &mut joined, [number, 9])
+    };
+    let folds: Vec<Vec<Part>> = (0..9).map(|number| fold(number, 0).unwrap()).collect();
+    for sample in 0..54 {
+        let of_sample: Vec<Part> = folds.iter().map(|parts| parts[sample]).collect();
+        assert_eq!(counts(&of_sample), [7, 1, 1]);
+        let first = groups.iter().position(|group| *group == groups[sample]).unwrap();
+        assert!(folds.iter().all(|parts| parts[sample] == parts[first]), "sample {sample}");
+    }
+    for (parts, next) in folds.iter().zip(folds.iter().cycle().skip(1)) {
+        for class in 0..3 {
+            let of_test = |sample: &usize| classes[*sample] == class && parts[*sample] == Part::Test;
+            assert!((0..54).any(|sample| of_test(&sample)), "class {class}");
+        }
+        assert!((0..54).all(|sample| (parts[sample] == Part::Validation) == (next[sample] == Part::Test)));
+    }
+    assert_ne!(fold(0, 0), fold(0, 1));
+    let mut few = Groups::new(8);
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let refused = Split::default().parts_of_fold(&[0, 0, 0, 0, 0, 1, 1, 1], &names, &mut few, [0, 4]);
+    assert_eq!(refused, Err(MissingClass { class: 1, groups: 3 }));
 }
 
 #[test]

@@ -60,9 +60,7 @@ pub(crate) const TABLE: &str = "labels.csv";
 /// # Errors
 /// [`DataError`] naming the file or the line and its fault.
 fn open(path: &Path, options: OpenOptions<'_>) -> Result<InMemory, DataError> {
-    let requested = options.shape;
-    let decode = |file: &str, bytes: &[u8], target: Target| decode((path, file), bytes, (requested, target));
-    let mut table = Table { root: path, images: ImageReader::new(options, &decode) };
+    let mut table = Table { root: path, images: ImageReader::new(path, options, decode) };
     let (rows, classes) = table.rows()?;
     let cameras = rows.first().map_or(0, |row| row.files.len());
     // A file of the only camera gives each slot its region.
@@ -74,8 +72,7 @@ fn open(path: &Path, options: OpenOptions<'_>) -> Result<InMemory, DataError> {
     }
     let files = rows.iter().flat_map(|row| row.files.iter().flatten());
     let names: BTreeSet<&str> = files.map(String::as_str).collect();
-    let PreparedImages { shape, views, notes } =
-        table.images.prepare(path, &|each| visit(&place, &names, each))?;
+    let PreparedImages { shape, views, notes } = table.images.prepare(&|each| visit(&place, &names, each))?;
     let is_recording = rows.iter().all(|row| row.frame.is_some());
     let of_slots =
         |image: Option<ImageFile>| (0..slots_of_file).map(move |index| Some(image.as_ref()?.of_slot(index)));
@@ -165,12 +162,8 @@ fn place_of_files(root: &Path, rows: &[Row]) -> Result<PathBuf, DataError> {
     Ok(beside.unwrap_or_else(|| root.to_owned()))
 }
 
-/// Decodes a file below `root`: an image to `shape`, or a raw tensor of the requested shape.
-fn decode(
-    (root, file): (&Path, &str),
-    bytes: &[u8],
-    (requested, target): (Option<Shape>, Target),
-) -> Result<Decoded, DataError> {
+/// Decodes a file below `root`: an image, or a raw tensor of the requested shape.
+fn decode(root: &Path, file: &str, bytes: &[u8], target: Target) -> Result<Decoded, DataError> {
     let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
     let value_bytes = match extension.to_ascii_lowercase().as_str() {
         "u8" => 1,
@@ -178,7 +171,7 @@ fn decode(
         _ => return decode_image(root, file, bytes, target),
     };
     let view = match target.framing.roi {
-        None => tensor(bytes, value_bytes, requested),
+        None => tensor(bytes, value_bytes, target.requested),
         Some(roi) => {
             Err(Mismatch::new(format!("an image, since a slot sees its region {roi}"), "a raw tensor"))
         }

@@ -6,7 +6,7 @@ use headwater_protocol::Slot;
 
 use super::csv::{self, LineError, Record};
 use crate::Part;
-use crate::file_names::one_form;
+use crate::file_names::{camera, number, one_form};
 
 /// One row of the table of labels: one image of a sample. Names are in their composed form (Unicode NFC).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,8 +41,9 @@ impl Columns {
         let mut known: HashMap<String, usize> = HashMap::new();
         for (at, name) in header.fields.iter().enumerate() {
             let name = name.trim().to_ascii_lowercase();
-            let camera = name.strip_prefix("cam").is_some_and(|slot| slot.parse::<usize>().is_ok());
-            if !camera && !["part", "class", "sample", "group", "frame", "file"].contains(&name.as_str()) {
+            if camera(&name).is_none()
+                && !["part", "class", "sample", "group", "frame", "file"].contains(&name.as_str())
+            {
                 return Err(LineError::new(header.line, COLUMNS, format!("`{name}`")));
             }
             if known.insert(name.clone(), at).is_some() {
@@ -78,8 +79,9 @@ impl Columns {
             return Ok(None);
         }
         let found = field.unwrap_or("nothing");
-        let frame = found.bytes().all(|byte| byte.is_ascii_digit()).then(|| found.parse().ok()).flatten();
-        frame.map(Some).ok_or_else(|| LineError::new(line, "the number of a frame", format!("`{found}`")))
+        number(found)
+            .map(Some)
+            .ok_or_else(|| LineError::new(line, "the number of a frame", format!("`{found}`")))
     }
 
     fn row(&self, record: &Record) -> Result<Row, LineError> {

@@ -3,46 +3,24 @@ use std::fs;
 use super::*;
 use crate::data_set::Leaks;
 use crate::split::Split;
-use crate::{DataSet, Part, Shape, View, image_codec};
-
-const SHAPE: Shape = Shape::rgb(2, 3);
+use crate::testing::{SHAPE, packed_by, packed_folder, png, write};
+use crate::{DataSet, Part};
 
 /// Options that request a shape, which raw tensors need.
 fn with_shape() -> OpenOptions<'static> {
     OpenOptions { shape: Some(SHAPE), ..OpenOptions::default() }
 }
 
-fn png(fill: u8) -> Vec<u8> {
-    image_codec::png(&View::new(SHAPE, vec![fill; SHAPE.bytes()])).unwrap()
-}
-
 /// A table and images, each filled with its own number.
 fn directory(table: &str, names: &[&str]) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::testing::directory(names);
     fs::write(dir.path().join(TABLE), table).unwrap();
-    for (fill, name) in names.iter().enumerate() {
-        write(dir.path(), name, &png(fill as u8));
-    }
     dir
 }
 
-fn write(root: &Path, name: &str, bytes: &[u8]) {
-    let path = root.join(name);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, bytes).unwrap();
-}
-
-fn packed(dir: &Path) -> Vec<u8> {
-    let gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    let mut tar = tar::Builder::new(gz);
-    tar.append_dir_all(".", dir).unwrap();
-    tar.into_inner().unwrap().finish().unwrap()
-}
-
 #[track_caller]
-fn refused(path: &Path, options: OpenOptions<'_>, words: &[&str]) {
-    let error = open(path, options).expect_err("it is refused").to_string();
-    assert!(words.iter().all(|word| error.contains(word)), "{error}");
+fn refused(path: &Path, words: &[&str]) {
+    crate::testing::refused(open(path, OpenOptions::default()), words);
 }
 
 fn fill(data: &InMemory, part: Part, index: usize, slot: usize) -> Option<u8> {
@@ -62,7 +40,7 @@ fn a_line_is_a_sample_in_a_directory_and_in_an_archive() {
     let dir = directory(PLAIN, &FILES);
     let elsewhere = tempfile::tempdir().unwrap();
     let archive = elsewhere.path().join("packed.tar.gz");
-    fs::write(&archive, packed(dir.path())).unwrap();
+    fs::write(&archive, packed_folder(dir.path())).unwrap();
     for path in [dir.path(), &archive] {
         let data = open(path, OpenOptions::default()).unwrap();
         assert_eq!((data.labels(), data.slots(), data.shape()), (vec!["bus".into(), "car".into()], 1, SHAPE));
@@ -79,12 +57,12 @@ fn files_that_are_in_the_only_archive_beside_the_table_are_read_from_there() {
     let beside = tempfile::tempdir().unwrap();
     fs::write(beside.path().join(TABLE), PLAIN).unwrap();
     let missing = ["`a.png`", "this file, which labels.csv names in line 2"];
-    refused(beside.path(), OpenOptions::default(), &missing);
-    fs::write(beside.path().join("images.tar.gz"), packed(dir.path())).unwrap();
+    refused(beside.path(), &missing);
+    fs::write(beside.path().join("images.tar.gz"), packed_folder(dir.path())).unwrap();
     let data = open(beside.path(), OpenOptions::default()).unwrap();
     assert_eq!((data.len(Part::Train), fill(&data, Part::Test, 0, 0)), (2, Some(3)));
     fs::write(beside.path().join("others.tgz"), b"").unwrap();
-    refused(beside.path(), OpenOptions::default(), &missing);
+    refused(beside.path(), &missing);
 }
 
 #[test]
@@ -103,23 +81,26 @@ fn cameras_are_columns_and_files_may_be_raw() {
 fn a_tensor_of_another_length_or_range_is_named() {
     let table = "class,part,file\ncar,train,a.u8\ncar,val,b.f32\ncar,test,c.png\n";
     let dir = directory(table, &[]);
+    let with_shape_refused = |words: &[&str]| {
+        crate::testing::refused(open(dir.path(), with_shape()), words);
+    };
     write(dir.path(), "c.png", &png(3));
     write(dir.path(), "a.u8", &[7; 17]);
     // A file that is missing would be named first.
     write(dir.path(), "b.f32", &[0.5_f32; 18].map(f32::to_le_bytes).concat());
-    refused(dir.path(), OpenOptions::default(), &["`a.u8`", "expected a requested shape"]);
-    refused(dir.path(), with_shape(), &["`a.u8`", "18 bytes for 3x2x3, 1 per value, found 17"]);
+    refused(dir.path(), &["`a.u8`", "expected a requested shape"]);
+    with_shape_refused(&["`a.u8`", "18 bytes for 3x2x3, 1 per value, found 17"]);
     write(dir.path(), "a.u8", &[7; 18]);
     let mut values = [0.5_f32; 18];
     for (at, value, found) in [(4, f32::NAN, "NaN"), (17, 1.5, "1.5"), (0, -0.5, "-0.5")] {
         values[at] = value;
         write(dir.path(), "b.f32", &values.map(f32::to_le_bytes).concat());
         let found = format!("values from 0 to 1, found {found}");
-        refused(dir.path(), with_shape(), &["`b.f32`", &found, &format!("at index {at}")]);
+        with_shape_refused(&["`b.f32`", &found, &format!("at index {at}")]);
         values[at] = 0.5;
     }
     write(dir.path(), "b.f32", &[0; 18]);
-    refused(dir.path(), with_shape(), &["`b.f32`", "72 bytes for 3x2x3, 4 per value, found 18"]);
+    with_shape_refused(&["`b.f32`", "72 bytes for 3x2x3, 4 per value, found 18"]);
 }
 
 #[test]
@@ -145,26 +126,40 @@ fn groups_stay_together_when_parts_are_drawn() {
 }
 
 #[test]
+fn data_without_parts_has_the_folds_that_are_asked_for_and_data_with_parts_none() {
+    let rows: String =
+        (0..12).map(|at| format!("{at}.png,{},{}\n", ["car", "bus"][at % 2], at / 4)).collect();
+    let names: Vec<String> = (0..12).map(|at| format!("{at}.png")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let dir = directory(&format!("file,class,group\n{rows}"), &names);
+    let of = |fold, folds| OpenOptions { fold: Some(fold), folds: Some(folds), ..OpenOptions::default() };
+    let first_of_test = |fold| {
+        let data = open(dir.path(), of(fold, 3)).unwrap();
+        assert_eq!(Part::REQUIRED.map(|part| data.len(part)), [4, 4, 4]);
+        data.file_name(Part::Test, 0, 0).unwrap()
+    };
+    let mut tested = [0, 1, 2].map(first_of_test);
+    tested.sort();
+    assert_eq!(tested, ["0.png", "4.png", "8.png"], "a group is a fold");
+    crate::testing::refused(open(dir.path(), of(0, 4)), &["samples in each of 4 folds", "3 groups"]);
+    let dir = directory(PLAIN, &FILES);
+    crate::testing::refused(open(dir.path(), of(0, 3)), &["no folds", "parts of its own"]);
+}
+
+#[test]
 fn a_group_in_two_parts_is_refused_or_noted() {
     let table = "file,class,part,group\na.png,car,train,g\nb.png,car,val,h\nc.png,car,test,g\n";
     let dir = directory(table, &["a.png", "b.png", "c.png"]);
-    refused(dir.path(), OpenOptions::default(), &["no group in two parts", "`g`", "`line 2` and `line 4`"]);
+    refused(dir.path(), &["no group in two parts", "`g`", "`line 2` and `line 4`"]);
     let options = OpenOptions { leaks: Leaks::Allowed, ..OpenOptions::default() };
     let notes = open(dir.path(), options).unwrap().notes();
     assert!(notes[0].starts_with("leak: 1 times"), "{notes:?}");
-    write(dir.path(), "labels.csv", b"file,class,part\na.png,car,train\nb.png,car,val\nc.png,car,test\n");
-    write(dir.path(), "c.png", &png(1));
-    refused(dir.path(), OpenOptions::default(), &["no image in two parts", "`b.png` and `c.png`"]);
 }
 
 #[test]
 fn a_fault_of_the_table_is_named_with_its_line() {
     for (table, words) in [
         ("file,class,colour\n", &["labels.csv:1: expected columns", "found `colour`"][..]),
-        (
-            "file,class,part\na.png,car,train\na.png,car,train\n",
-            &["labels.csv:3", "every file once", "in line 2"],
-        ),
         (
             "file,class,part\na.png,car,train\nc.png,car,\n",
             &["for every sample or for none", "`line 2`", "`line 3`"],
@@ -180,35 +175,20 @@ fn a_fault_of_the_table_is_named_with_its_line() {
         ("file,class\n,car\n", &["expected files in labels.csv, found none"]),
     ] {
         let dir = directory(table, &FILES);
-        refused(dir.path(), OpenOptions::default(), words);
+        refused(dir.path(), words);
         let archive = dir.path().join("packed.tar.gz");
-        let bytes = packed(dir.path());
+        let bytes = packed_folder(dir.path());
         fs::write(&archive, bytes).unwrap();
-        refused(&archive, OpenOptions::default(), words);
+        refused(&archive, words);
     }
     let dir = directory("file,class\n", &[]);
     fs::write(dir.path().join(TABLE), b"file,class\n\xff\n").unwrap();
-    refused(dir.path(), OpenOptions::default(), &["labels.csv:2: expected UTF-8"]);
+    refused(dir.path(), &["labels.csv:2: expected UTF-8"]);
     let wide: Vec<u8> = "\u{feff}file,class\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     fs::write(dir.path().join(TABLE), wide).unwrap();
-    refused(
-        dir.path(),
-        OpenOptions::default(),
-        &["labels.csv:1: expected UTF-8", "CSV UTF-8", "found UTF-16"],
-    );
+    refused(dir.path(), &["labels.csv:1: expected UTF-8", "CSV UTF-8", "found UTF-16"]);
     fs::remove_file(dir.path().join(TABLE)).unwrap();
-    refused(dir.path(), OpenOptions::default(), &["expected a file labels.csv"]);
-}
-
-#[test]
-fn an_archive_cut_off_anywhere_is_refused() {
-    let dir = directory(PLAIN, &FILES);
-    let whole = packed(dir.path());
-    let path = dir.path().join("cut.tar.gz");
-    for length in (0..whole.len()).step_by(7) {
-        fs::write(&path, &whole[..length]).unwrap();
-        refused(&path, OpenOptions::default(), &["cut.tar.gz", "copy or download it again"]);
-    }
+    refused(dir.path(), &["expected a file labels.csv"]);
 }
 
 #[test]
@@ -216,9 +196,9 @@ fn lines_may_end_as_on_an_old_mac() {
     let dir = directory(&PLAIN.replace('\n', "\r"), &FILES);
     assert_eq!(open(dir.path(), OpenOptions::default()).unwrap().len(Part::Train), 2);
     let dir = directory("file,class\ra.png,car\rz.png,car\r", &FILES);
-    refused(dir.path(), OpenOptions::default(), &["`z.png`", "labels.csv names in line 3"]);
+    refused(dir.path(), &["`z.png`", "labels.csv names in line 3"]);
     fs::write(dir.path().join(TABLE), b"file,class\r\xff\r").unwrap();
-    refused(dir.path(), OpenOptions::default(), &["labels.csv:2: expected UTF-8"]);
+    refused(dir.path(), &["labels.csv:2: expected UTF-8"]);
 }
 
 #[cfg(feature = "unicode")]
@@ -232,7 +212,7 @@ fn composed_and_decomposed_names_are_one() {
         let dir = directory(&table, &[&format!("{of_file}/{of_file}.png"), "a.png", "c.png"]);
         let elsewhere = tempfile::tempdir().unwrap();
         let archive = elsewhere.path().join("packed.tar.gz");
-        fs::write(&archive, packed(dir.path())).unwrap();
+        fs::write(&archive, packed_folder(dir.path())).unwrap();
         for path in [dir.path(), &archive] {
             let data = open(path, OpenOptions::default()).unwrap();
             assert_eq!((data.labels(), data.len(Part::Train)), (vec![composed.to_owned()], 1));
@@ -242,7 +222,7 @@ fn composed_and_decomposed_names_are_one() {
         "file,class,part,group\na.png,car,train,{composed}\nb.png,car,val,g\nc.png,car,test,{decomposed}\n"
     );
     let dir = directory(&table, &["a.png", "b.png", "c.png"]);
-    refused(dir.path(), OpenOptions::default(), &["no group in two parts"]);
+    refused(dir.path(), &["no group in two parts"]);
 }
 
 #[cfg(unix)]
@@ -251,17 +231,17 @@ fn a_pipe_or_a_link_of_an_archive_that_the_table_names_is_refused() {
     let dir = directory(PLAIN, &FILES);
     fs::remove_file(dir.path().join("c.png")).unwrap();
     std::os::unix::fs::symlink("a.png", dir.path().join("c.png")).unwrap();
-    let gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    let mut tar = tar::Builder::new(gz);
-    tar.follow_symlinks(false);
-    tar.append_dir_all(".", dir.path()).unwrap();
+    let bytes = packed_by(|tar| {
+        tar.follow_symlinks(false);
+        tar.append_dir_all(".", dir.path()).unwrap();
+    });
     let archive = dir.path().join("packed.tar.gz");
-    fs::write(&archive, tar.into_inner().unwrap().finish().unwrap()).unwrap();
-    refused(&archive, OpenOptions::default(), &["`c.png`", "expected a plain file, found a link", "tar -h"]);
+    fs::write(&archive, bytes).unwrap();
+    refused(&archive, &["`c.png`", "expected a plain file, found a link", "tar -h"]);
     fs::remove_file(dir.path().join("c.png")).unwrap();
     let pipe = std::process::Command::new("mkfifo").arg(dir.path().join("c.png")).status().unwrap();
     assert!(pipe.success());
-    refused(dir.path(), OpenOptions::default(), &["c.png", "expected a plain file, found a folder, pipe"]);
+    refused(dir.path(), &["c.png", "expected a plain file, found a folder, pipe"]);
 }
 
 #[test]
@@ -269,16 +249,12 @@ fn an_archive_with_two_files_of_one_name_is_refused() {
     let dir = directory(PLAIN, &FILES);
     let path = dir.path().join("twice.tar.gz");
     for twice in ["c.png", TABLE] {
-        let gz = flate2::write::GzEncoder::new(fs::File::create(&path).unwrap(), flate2::Compression::fast());
-        let mut tar = tar::Builder::new(gz);
-        for name in FILES.iter().chain([&TABLE, &twice]) {
-            tar.append_path_with_name(dir.path().join(name), name).unwrap();
-        }
-        tar.into_inner().unwrap().finish().unwrap();
-        refused(
-            &path,
-            OpenOptions::default(),
-            &[&format!("`{twice}`: expected one file of this name, found two")],
-        );
+        let bytes = packed_by(|tar| {
+            for name in FILES.iter().chain([&TABLE, &twice]) {
+                tar.append_path_with_name(dir.path().join(name), name).unwrap();
+            }
+        });
+        fs::write(&path, bytes).unwrap();
+        refused(&path, &[&format!("`{twice}`: expected one file of this name, found two")]);
     }
 }

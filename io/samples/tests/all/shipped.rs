@@ -25,15 +25,7 @@ fn three_hundred_samples_without_broken_frames_are_within_the_limit() {
 
 #[test]
 fn the_shipped_frames_equal_the_data_set() {
-    let root = std::env::var_os("HEADWATER_DATA")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
-    let dir = root.join("fashion-mnist");
-    if !dir.is_dir() {
-        println!(
-            "left out: no Fashion-MNIST found; set HEADWATER_DATA to the folder that holds `fashion-mnist`"
-        );
-        return;
-    }
+    let Some(dir) = crate::data("fashion-mnist") else { return };
     let fashion = Fashion6Cam::open(&dir).unwrap();
     let archive = Archive::open(&shipped()).unwrap();
     for index in 0..archive.len() {

@@ -52,7 +52,7 @@ macro_rules! settings {
     )+};
 }
 
-/// How a field of type `T` gets its value.
+/// Reader of a field of type `T`.
 pub trait Field<T> {
     /// Reads the field.
     fn read(self, reader: &mut Reader<'_>, name: &'static str, docs: &[&str]) -> Option<T>;
@@ -108,7 +108,7 @@ pub struct Key<P, N> {
     need: PhantomData<N>,
 }
 
-/// How a key is given.
+/// Default, example and places of a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Given {
     pub(crate) default: Option<&'static str>,

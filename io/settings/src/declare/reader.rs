@@ -65,6 +65,16 @@ pub(crate) struct Inputs {
     pub(crate) file: String,
 }
 
+impl Inputs {
+    /// A line of the file in brackets, to be put behind the text of a mistake.
+    pub(crate) fn place_of(&self, line: usize) -> String {
+        match self.file.as_str() {
+            "" => format!(" (line {line})"),
+            file => format!(" ({file}:{line})"),
+        }
+    }
+}
+
 /// Reads keys. Collects the declarations, the values found, and the mistakes.
 #[derive(Debug)]
 pub struct Reader<'a> {
@@ -264,8 +274,7 @@ impl<'a> Reader<'a> {
     /// The place of a mistake in brackets, to be put behind the mistake's text; empty for a default.
     pub(crate) fn suffix(&self, origin: &Origin) -> String {
         match origin {
-            Origin::File(line) if self.inputs.file.is_empty() => format!(" (line {line})"),
-            Origin::File(line) => format!(" ({}:{line})", self.inputs.file),
+            Origin::File(line) => self.inputs.place_of(*line),
             Origin::Flag(_) | Origin::Environment(_) => format!(" ({origin})"),
             Origin::Default => String::new(),
         }

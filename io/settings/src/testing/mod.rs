@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use headwater_toml_file::Document;
+
 use crate::sources::Sources;
 
 impl Sources {
@@ -22,9 +24,13 @@ impl Sources {
     }
 
     /// Sets the text of the settings file, in place of the file that `--config` names.
+    ///
+    /// # Panics
+    /// For a text that is no TOML.
     #[must_use]
     pub fn with_file(mut self, text: impl Into<String>) -> Self {
-        self.file = Some(text.into());
+        let document = Document::parse(&text.into()).expect("a test gives TOML");
+        self.document = Some((document, String::new()));
         self
     }
 }

@@ -116,6 +116,12 @@ fn transform(pixels: &mut [f32], [_, h, w]: [usize; 3], [xx, xy, yx, yy]: [f32; 
 mod tests {
     use super::*;
 
+    fn changed(augment: Augment, view: &[u8], shape: [usize; 3], random: &mut Random) -> Vec<f32> {
+        let mut pixels = Vec::new();
+        augment.view(view, shape, random, &mut pixels);
+        pixels
+    }
+
     #[test]
     fn a_quarter_turn_moves_every_pixel_and_half_a_step_lies_between_two() {
         let view: Vec<f32> = (0..9).map(|value| value as f32).collect();
@@ -132,12 +138,7 @@ mod tests {
         let augment = Augment { affine: 0.2, ..Augment::default() };
         let view: Vec<u8> = (0..48).map(|value| value * 5).collect();
         let mut random = Random::new(1, &[]);
-        let mut changed = || {
-            let mut pixels = Vec::new();
-            augment.view(&view, [3, 4, 4], &mut random, &mut pixels);
-            pixels
-        };
-        let (first, second) = (changed(), changed());
+        let [first, second] = [(); 2].map(|()| changed(augment, &view, [3, 4, 4], &mut random));
         assert_ne!(first, second);
         assert!(first.len() == 48 && first.iter().all(|pixel| (0.0..=235.0 / 255.0).contains(pixel)));
     }
@@ -145,8 +146,7 @@ mod tests {
     #[test]
     fn without_augmentation_a_view_is_its_pixels_over_255() {
         let view: Vec<u8> = (0..48).map(|v| v * 5).collect();
-        let mut pixels = Vec::new();
-        Augment::default().view(&view, [3, 4, 4], &mut Random::new(1, &[]), &mut pixels);
+        let pixels = changed(Augment::default(), &view, [3, 4, 4], &mut Random::new(1, &[]));
         assert!(view.iter().zip(&pixels).all(|(v, p)| f32::from(*v) / 255.0 == *p));
     }
 
@@ -154,11 +154,9 @@ mod tests {
     fn a_mirrored_view_has_its_rows_reversed() {
         let augment = Augment { flip: 1.0, ..Augment::default() };
         let view: Vec<u8> = (0..24).collect();
-        let mut pixels = Vec::new();
-        augment.view(&view, [2, 3, 4], &mut Random::new(1, &[]), &mut pixels);
         let expected: Vec<f32> =
             view.chunks(4).flat_map(|row| row.iter().rev()).map(|value| f32::from(*value) / 255.0).collect();
-        assert_eq!(pixels, expected);
+        assert_eq!(changed(augment, &view, [2, 3, 4], &mut Random::new(1, &[])), expected);
     }
 
     #[test]

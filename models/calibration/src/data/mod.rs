@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 const CHUNK_VALUES: usize = 1 << 22;
 
 /// Samples of one part, all or some.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
     /// `[channels, height, width]` of a view.
     pub shape: [usize; 3],
@@ -258,9 +258,7 @@ mod tests {
             labels: vec![0; count],
             groups: groups.to_vec(),
             seen: vec![SlotSet::first(1); count],
-            pixels: Pixels::default(),
-            absent: AbsentView::Absent,
-            part_indices: Vec::new(),
+            ..Samples::default()
         }
     }
 

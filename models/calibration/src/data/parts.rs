@@ -10,7 +10,7 @@ use headwater_samples::data_set::OpenOptions;
 use headwater_samples::fashion_6cam::{self, Fashion6Cam};
 use headwater_samples::{DataError, DataSet, Mismatch, Part};
 
-use super::{AbsentView, Pixels, Samples, class_shares};
+use super::{Pixels, Samples, class_shares};
 
 /// A data set whose parts are loaded one at a time.
 pub struct Parts {
@@ -97,10 +97,7 @@ impl Parts {
             classes: self.data.labels().len(),
             labels: (0..indices.len()).map(|at| self.data.label(part, in_part(at))).collect(),
             groups: (0..indices.len()).filter_map(|at| self.data.group(part, in_part(at))).collect(),
-            seen: Vec::new(),
-            pixels: Pixels::default(),
-            absent: AbsentView::Absent,
-            part_indices: Vec::new(),
+            ..Samples::default()
         };
         let kept: Option<Vec<SlotSet>> =
             indices.iter().map(|index| self.kept_in_view(part, *index as usize)).collect();

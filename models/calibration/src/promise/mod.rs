@@ -167,18 +167,20 @@ impl Target {
 
     /// The promise that a passed test on a part of a data set makes; `missing` is the probability with which each device was missing.
     pub fn promise(&self, data: &str, part: &CalibrationPart, missing: f64) -> Promise {
+        let samples = part.masks.first().map_or(0, Outcomes::len) as u32;
+        self.promise_on(data, (samples, &part.units), missing)
+    }
+
+    /// The promise of a test on so many samples in these units.
+    fn promise_on(&self, data: &str, (samples, units): (u32, &Units), missing: f64) -> Promise {
+        let (groups, largest_group) = (units.groups(), units.largest());
         Promise {
             kind: self.bound.into(),
             policies: Vec::new(),
             loss: self.loss,
             confidence: self.confidence,
             presence: Presence { missing, by_missing: Vec::new() },
-            part: CalibrationData {
-                data: data.to_owned(),
-                samples: part.masks.first().map_or(0, Outcomes::len) as u32,
-                groups: part.units.groups(),
-                largest_group: part.units.largest(),
-            },
+            part: CalibrationData { data: data.to_owned(), samples, groups, largest_group },
             answered: None,
         }
     }

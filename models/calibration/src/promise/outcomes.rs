@@ -150,15 +150,19 @@ impl Outcomes {
     /// At most `levels` quantiles of the finite uncertainties at an exit, ascending and distinct: thresholds that each let an equal
     /// share more of the samples leave.
     pub(super) fn quantiles(&self, exit: usize, levels: usize) -> Vec<f32> {
-        let mut sorted = self.early[exit].uncertainty.clone();
-        sorted.retain(|uncertainty| uncertainty.is_finite());
-        sorted.sort_by(f32::total_cmp);
-        let at = |level: usize| sorted[(level * sorted.len()).div_ceil(levels) - 1];
-        let mut quantiles: Vec<f32> =
-            if sorted.is_empty() { Vec::new() } else { (1..=levels).map(at).collect() };
-        quantiles.dedup();
-        quantiles
+        let all = self.early[exit].uncertainty.iter().copied();
+        quantiles(all.filter(|uncertainty| uncertainty.is_finite()), levels)
     }
+}
+
+/// At most `levels` quantiles of values, ascending and distinct; none without values.
+pub(super) fn quantiles(values: impl Iterator<Item = f32>, levels: usize) -> Vec<f32> {
+    let mut sorted: Vec<f32> = values.collect();
+    sorted.sort_by(f32::total_cmp);
+    let at = |level: usize| sorted.get((level * sorted.len()).div_ceil(levels).checked_sub(1)?).copied();
+    let mut quantiles: Vec<f32> = (1..=levels).filter_map(at).collect();
+    quantiles.dedup();
+    quantiles
 }
 
 impl Outcome {

@@ -5,13 +5,13 @@ use headwater_protocol::Exit;
 use super::by_missing::{Certified, MissingRange, Paths};
 use super::*;
 
-const DRAWS: u64 = 20_000;
+pub(super) const DRAWS: u64 = 20_000;
 /// 99.9 % quantile of the binomial distribution of 20,000 draws at 5 %.
-const MOST_VIOLATIONS: u64 = 1_096;
-/// Number of draws if each calibration part has several numbers of missing slots: fewer, since such a draw takes longer.
-const DRAWS_BY_MISSING: u64 = 4_000;
+pub(super) const MOST_VIOLATIONS: u64 = 1_096;
+/// Number of draws of which each takes longer: with several numbers of missing slots, or with a sequence from a validation part.
+pub(super) const FEWER_DRAWS: u64 = 4_000;
 /// 99.9 % quantile of the binomial distribution of 4,000 draws at 5 %.
-const MOST_BY_MISSING: u64 = 244;
+pub(super) const MOST_OF_FEWER: u64 = 244;
 
 /// Simulated outcomes, for which the last step of the path has a risk of exactly the budget.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,31 @@ struct World {
 }
 
 const TARGET: Target = Target { bound: Bound::Net, loss: 0.005, confidence: 0.95 };
+
+/// Number of draws in which each event happens, counted on two threads.
+pub(super) fn counts<const N: usize>(draws: u64, events: impl Fn(u64) -> [bool; N] + Sync) -> [u64; N] {
+    let count = |worker: u64| {
+        let mut counts = [0; N];
+        for draw in (worker..draws).step_by(2) {
+            counts.iter_mut().zip(events(draw)).for_each(|(count, happens)| *count += u64::from(happens));
+        }
+        counts
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| count(1));
+        let (own, other) = (count(0), other.join().expect("a worker counts"));
+        std::array::from_fn(|event| own[event] + other[event])
+    })
+}
+
+/// Independent units of so many samples each.
+pub(super) fn units(count: usize, samples: usize) -> Units {
+    let of = (0..count as u32).flat_map(|unit| std::iter::repeat_n(unit, samples)).collect();
+    match samples {
+        1 => Units::Samples,
+        size => Units::Groups { of, largest: size as u32, typical: size as f64 },
+    }
+}
 
 impl World {
     /// Path of three steps, with thresholds 0.25, 0.5 and 0.8 at every exit.
@@ -59,18 +84,11 @@ impl World {
             let loss = i8::from(drawn < lost) - i8::from(drawn >= lost && drawn < lost + won);
             ([random.unit(), random.unit()], loss)
         };
-        let units = (0..self.units)
+        let drawn = (0..self.units)
             .map(|_| unit(random))
             .flat_map(|unit| std::iter::repeat_n(unit, self.unit_samples));
-        let masks = vec![Outcomes::made_up(exits, units)];
-        let groups = (0..self.units as u32).flat_map(|unit| std::iter::repeat_n(unit, self.unit_samples));
-        let units = match self.unit_samples {
-            1 => Units::Samples,
-            largest => {
-                Units::Groups { of: groups.collect(), largest: largest as u32, typical: largest as f64 }
-            }
-        };
-        CalibrationPart { masks, units }
+        let masks = vec![Outcomes::made_up(exits, drawn)];
+        CalibrationPart { masks, units: units(self.units, self.unit_samples) }
     }
 
     /// Number of draws in which `makes_promise` promises the last step, whose risk is the budget.
@@ -79,16 +97,11 @@ impl World {
         makes_promise: impl Fn(&[Step], &CalibrationPart, u64) -> Option<usize> + Sync,
     ) -> u64 {
         let path = self.path();
-        let count = |worker: u64| {
-            (worker..DRAWS).step_by(2).filter(|draw| {
-                let part = self.draw(&mut Random::new(20_261_123, &[*draw, self.units as u64]));
-                makes_promise(&path, &part, *draw) == Some(path.len() - 1)
-            })
-        };
-        std::thread::scope(|scope| {
-            let other = scope.spawn(|| count(1).count() as u64);
-            count(0).count() as u64 + other.join().expect("a worker counts")
-        })
+        let [violations] = counts(DRAWS, |draw| {
+            let part = self.draw(&mut Random::new(20_261_123, &[draw, self.units as u64]));
+            [makes_promise(&path, &part, draw) == Some(path.len() - 1)]
+        });
+        violations
     }
 
     fn promises(self) -> u64 {
@@ -112,16 +125,8 @@ fn worlds(bound: Bound, unit_samples: usize) -> Vec<World> {
 }
 
 #[test]
-fn promises_of_the_net_loss_are_broken_no_more_often_than_they_say() {
-    for world in worlds(Bound::Net, 1) {
-        let violations = world.promises();
-        assert!(violations <= MOST_VIOLATIONS, "{world:?}: {violations} of {DRAWS}");
-    }
-}
-
-#[test]
-fn promises_over_groups_of_four_are_broken_no_more_often_than_they_say() {
-    for world in worlds(Bound::Net, 4) {
+fn promises_of_the_net_loss_over_samples_or_groups_of_four_are_broken_no_more_often_than_they_say() {
+    for world in [1, 4].into_iter().flat_map(|unit_samples| worlds(Bound::Net, unit_samples)) {
         let violations = world.promises();
         assert!(violations <= MOST_VIOLATIONS, "{world:?}: {violations} of {DRAWS}");
     }
@@ -189,34 +194,25 @@ fn violations_by_missing(world: World) -> ([u64; 3], u64) {
     let nothing = Outcomes::made_up(&[Exit::LOCAL, Exit::EDGE][..world.exits], std::iter::empty());
     let paths = Paths::new(&path, &nothing, &target, MissingRange { slots: 6, most: 2 });
     let last = Certified::Promised(path[path.len() - 1].thresholds.clone());
-    let count = |worker: u64| {
-        let (mut each, mut any) = ([0; 3], 0);
-        for draw in (worker..DRAWS_BY_MISSING).step_by(2) {
-            let mut random = Random::new(20_261_124, &[draw]);
-            let mut part = world.draw(&mut random);
-            let present = |random: &mut Random| match random.unit() {
-                below if below < 0.4 => 6,
-                below if below < 0.7 => 5,
-                _ => 4,
-            };
-            let outcomes = part.masks.remove(0);
-            let present = (0..outcomes.len()).map(|_| present(&mut random)).collect();
-            part.masks.push(outcomes.seen_by(present));
-            let broken = |target: &Target| {
-                let found = paths.certify(target, &part, draw).expect("one mask a sample");
-                found.iter().map(|certificate| certificate.result == last).collect::<Vec<_>>()
-            };
-            each.iter_mut().zip(broken(&target)).for_each(|(count, broken)| *count += u64::from(broken));
-            any += u64::from(broken(&share_of_risk).contains(&true));
-        }
-        (each, any)
-    };
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| count(1));
-        let (each, any) = count(0);
-        let (more, more_any) = other.join().expect("a worker counts");
-        ([0, 1, 2].map(|missing| each[missing] + more[missing]), any + more_any)
-    })
+    let [none, one, two, any] = counts(FEWER_DRAWS, |draw| {
+        let mut random = Random::new(20_261_124, &[draw]);
+        let mut part = world.draw(&mut random);
+        let present = |_| match random.unit() {
+            below if below < 0.4 => 6,
+            below if below < 0.7 => 5,
+            _ => 4,
+        };
+        let outcomes = part.masks.remove(0);
+        let present = (0..outcomes.len()).map(present).collect();
+        part.masks.push(outcomes.seen_by(present));
+        let broken = |target: &Target| {
+            let found = paths.certify(target, &part, draw).expect("one mask a sample");
+            <[_; 3]>::try_from(found).expect("one for each number").map(|found| found.result == last)
+        };
+        let [none, one, two] = broken(&target);
+        [none, one, two, broken(&share_of_risk).contains(&true)]
+    });
+    ([none, one, two], any)
 }
 
 #[test]
@@ -225,10 +221,10 @@ fn certificates_by_missing_slots_are_broken_no_more_often_than_they_say_alone_an
         let world = World { bound, units: 4_000, unit_samples: 1, exits: 2, wins };
         let (each, together) = violations_by_missing(world);
         assert!(
-            each.iter().all(|violations| *violations <= MOST_BY_MISSING),
-            "{world:?}: {each:?} of {DRAWS_BY_MISSING}"
+            each.iter().all(|violations| *violations <= MOST_OF_FEWER),
+            "{world:?}: {each:?} of {FEWER_DRAWS}"
         );
-        assert!(together <= MOST_BY_MISSING, "{world:?}: {together} of {DRAWS_BY_MISSING}");
+        assert!(together <= MOST_OF_FEWER, "{world:?}: {together} of {FEWER_DRAWS}");
         assert!(each.iter().all(|violations| *violations > 0), "{world:?}: some are made: {each:?}");
     }
 }

@@ -11,11 +11,10 @@
 //! share is answered. Where samples form groups or count as a mean over masks, betting tests the sum over each unit of its wrong answers
 //! less the allowed share of its answers.
 
-use headwater_inference::policy::{
-    Answered, Bound, CalibrationData, Confidence, Presence, Promise, PromiseKind,
-};
+use headwater_inference::policy::{Answered, Bound, Confidence, Promise, PromiseKind};
 
 use super::betting::UnitLoss;
+use super::outcomes::quantiles;
 use super::{PromiseError, Target, Units, binomial};
 use crate::account::{Claims, Given};
 use crate::random::Random;
@@ -60,11 +59,8 @@ impl WrongTarget {
     /// whose estimated chance to pass its test is nearly the best, down to 0.
     pub fn sequence(&self, validation: &Claims, units: usize) -> Vec<Confidence> {
         let is_reached = |up_to: &f32| (0.0..=1.0).contains(up_to);
-        let mut sorted: Vec<f32> = validation.up_to.iter().copied().filter(is_reached).collect();
-        sorted.sort_by(f32::total_cmp);
-        let at = |level: usize| sorted[(level * sorted.len()).div_ceil(LEVELS) - 1];
-        let mut levels: Vec<f32> =
-            if sorted.is_empty() { Vec::new() } else { (1..=LEVELS).rev().map(at).collect() };
+        let mut levels = quantiles(validation.up_to.iter().copied().filter(is_reached), LEVELS);
+        levels.reverse();
         levels.push(Confidence::NONE.get());
         levels.dedup();
         let mut sequence: Vec<Confidence> =
@@ -131,20 +127,10 @@ impl WrongTarget {
         let (answered, trials) = (answered.sum::<u64>(), (samples * part.masks.len()) as u64);
         let is_count = part.units == Units::Samples && part.masks.len() == 1;
         let interval = is_count.then(|| binomial::interval(answered, trials, INTERVAL_CONFIDENCE));
-        Promise {
-            kind: PromiseKind::Wrong,
-            policies: Vec::new(),
-            loss: self.wrong,
-            confidence: self.confidence,
-            presence: Presence { missing, by_missing: Vec::new() },
-            part: CalibrationData {
-                data: data.to_owned(),
-                samples: samples as u32,
-                groups: part.units.groups(),
-                largest_group: part.units.largest(),
-            },
-            answered: Some(Answered { share: answered as f64 / trials.max(1) as f64, interval }),
-        }
+        let answered = Some(Answered { share: answered as f64 / trials.max(1) as f64, interval });
+        let as_loss = Target { bound: Bound::Net, loss: self.wrong, confidence: self.confidence };
+        let promise = as_loss.promise_on(data, (samples as u32, &part.units), missing);
+        Promise { kind: PromiseKind::Wrong, answered, ..promise }
     }
 }
 

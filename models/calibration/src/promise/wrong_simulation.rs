@@ -2,17 +2,10 @@
 
 use headwater_inference::policy::Confidence;
 
+use super::simulation::{DRAWS, FEWER_DRAWS, MOST_OF_FEWER, MOST_VIOLATIONS, counts, units};
 use super::wrong::{ClaimPart, WrongTarget};
 use super::*;
 use crate::account::Claims;
-
-const DRAWS: u64 = 20_000;
-/// 99.9 % quantile of the binomial distribution of 20,000 draws at 5 %.
-const MOST_VIOLATIONS: u64 = 1_096;
-/// Number of draws if each has a sequence of its own from a validation part: fewer, since such a draw takes longer.
-const DRAWS_OF_SEQUENCES: u64 = 4_000;
-/// 99.9 % quantile of the binomial distribution of 4,000 draws at 5 %.
-const MOST_OF_SEQUENCES: u64 = 244;
 
 const TARGET: WrongTarget = WrongTarget { wrong: 0.02, confidence: 0.95, settings: 1 };
 
@@ -39,35 +32,24 @@ impl World {
     }
 
     fn draw(self, random: &mut Random) -> ClaimPart {
-        let (mut claims, mut of) = (Claims { up_to: Vec::new(), is_wrong: Vec::new() }, Vec::new());
-        for unit in 0..self.units {
+        let mut claims = Claims { up_to: Vec::new(), is_wrong: Vec::new() };
+        for _ in 0..self.units {
             let up_to = random.unit();
             let is_wrong = up_to < 0.5 && f64::from(random.unit()) < self.doubt;
             for _ in 0..self.unit_samples {
                 claims.up_to.push(up_to);
                 claims.is_wrong.push(is_wrong);
-                of.push(unit as u32);
             }
         }
-        let units = match self.unit_samples {
-            1 => Units::Samples,
-            size => Units::Groups { of, largest: size as u32, typical: size as f64 },
-        };
-        ClaimPart { masks: vec![claims], units }
+        ClaimPart { masks: vec![claims], units: units(self.units, self.unit_samples) }
     }
 
     /// Number of draws in which `is_violated` holds.
     fn count(self, draws: u64, is_violated: impl Fn(&mut Random, u64) -> bool + Sync) -> u64 {
-        let count = |worker: u64| {
-            let of_worker = (worker..draws).step_by(2);
-            of_worker
-                .filter(|draw| is_violated(&mut Random::new(20_261_127, &[*draw, self.units as u64]), *draw))
-                .count() as u64
-        };
-        std::thread::scope(|scope| {
-            let other = scope.spawn(|| count(1));
-            count(0) + other.join().expect("a worker counts")
-        })
+        let [count] = counts(draws, |draw| {
+            [is_violated(&mut Random::new(20_261_127, &[draw, self.units as u64]), draw)]
+        });
+        count
     }
 
     /// Number of draws in which a fixed sequence is promised to its end, where the share of wrong answers is that of `doubt`.
@@ -108,8 +90,8 @@ fn a_sequence_from_a_validation_part_breaks_its_promise_no_more_often() {
     };
     let is_violated =
         |found: Option<Confidence>| found.is_some_and(|found| world.wrong(found) > TARGET.wrong);
-    let violations = world.count(DRAWS_OF_SEQUENCES, |random, draw| is_violated(found(random, draw)));
-    assert!(violations <= MOST_OF_SEQUENCES, "{violations} of {DRAWS_OF_SEQUENCES}");
-    let made = world.count(DRAWS_OF_SEQUENCES, |random, draw| found(random, draw).is_some());
-    assert!(made > DRAWS_OF_SEQUENCES / 2, "{made} of {DRAWS_OF_SEQUENCES}");
+    let violations = world.count(FEWER_DRAWS, |random, draw| is_violated(found(random, draw)));
+    assert!(violations <= MOST_OF_FEWER, "{violations} of {FEWER_DRAWS}");
+    let made = world.count(FEWER_DRAWS, |random, draw| found(random, draw).is_some());
+    assert!(made > FEWER_DRAWS / 2, "{made} of {FEWER_DRAWS}");
 }

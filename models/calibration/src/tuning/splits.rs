@@ -7,6 +7,7 @@
 //! ```
 //! A promise is broken if the true risk of its thresholds is above the target. No network runs again.
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 
 use headwater_inference::policy::{Bound, PolicyError};
@@ -92,15 +93,10 @@ impl Pool {
         let units = match group_sizes {
             None => (0..samples.len()).map(|sample| vec![sample]).collect(),
             Some(_) => {
-                let mut units =
-                    vec![Vec::new(); samples.groups.iter().max().map_or(0, |last| *last as usize + 1)];
-                samples
-                    .groups
-                    .iter()
-                    .enumerate()
-                    .for_each(|(sample, group)| units[*group as usize].push(sample));
-                units.retain(|unit| !unit.is_empty());
-                units
+                let mut units: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+                let groups = samples.groups.iter().enumerate();
+                groups.for_each(|(sample, group)| units.entry(*group).or_default().push(sample));
+                units.into_values().collect()
             }
         };
         Self { logits, samples, units, calibration_units, group_sizes }

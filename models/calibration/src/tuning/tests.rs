@@ -9,7 +9,6 @@ use headwater_protocol::SlotSet;
 use super::splits::Pool;
 use super::*;
 use crate::account::PartReport;
-use crate::data::{AbsentView, Pixels};
 use crate::promise::by_missing::{MissingRange, Paths};
 use crate::random::Random;
 
@@ -39,11 +38,8 @@ fn three_exit_part(samples: &[(f32, bool, bool)], edge: &[(f32, bool)]) -> (Part
         slots: 1,
         classes: 2,
         labels: samples.iter().map(|(_, right, _)| u16::from(!right)).collect(),
-        groups: Vec::new(),
         seen: vec![SlotSet::first(1); count],
-        pixels: Pixels::default(),
-        absent: AbsentView::Absent,
-        part_indices: Vec::new(),
+        ..Samples::default()
     };
     (logits, samples)
 }

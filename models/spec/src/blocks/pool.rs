@@ -18,10 +18,10 @@ pub struct PoolSpec {
     #[serde(default)]
     pub pad: usize,
     /// Pools each channel to one value, whatever the size of the map; there is no `size`, `stride` or `pad` then.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub global: bool,
     /// The average of each window when true; otherwise its maximum.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub average: bool,
     /// Activation after the pool.
     #[serde(default, skip_serializing_if = "is_none")]
@@ -59,10 +59,6 @@ impl BlockKind for PoolSpec {
     fn cost(&self, _input: [usize; 3], _output: [usize; 3]) -> BlockCost {
         BlockCost::default()
     }
-}
-
-fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 fn is_none(value: &FloatActivation) -> bool {

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use headwater_samples::class_folders::{self, Written};
 use headwater_samples::data_set::OpenOptions;
 use headwater_samples::image_codec::MAX_SIDE_PX;
 use headwater_samples::{DataError, Part, Shape};
 
 use super::dataset::Dataset;
-use super::output::{print, print_error};
+use super::output::{counted, print, print_error};
 use super::progress::{Pace, StatusLine};
 use super::{Failure, print_json, usage};
 
@@ -19,12 +19,9 @@ use super::{Failure, print_json, usage};
 pub(crate) struct Convert {
     #[command(flatten)]
     dataset: Dataset,
-    /// Output folder: empty, or not there yet. Until the conversion is complete the folder is called FOLDER.partial.
+    /// Output folder of PNG images: empty, or not there yet. Until the conversion is complete the folder is called FOLDER.partial.
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Format of the images, without loss.
-    #[arg(long, value_enum, default_value_t = Format::Png)]
-    format: Format,
     /// Write the first N samples of each part only.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -40,15 +37,8 @@ pub(crate) struct Convert {
     json: bool,
 }
 
-/// Format of the images.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
-    Png,
-}
-
 impl Convert {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let Format::Png = self.format;
         let parts = self.dataset.open(OpenOptions {
             shape: self.shape,
             slots: self.slots,
@@ -99,13 +89,12 @@ impl Convert {
         let Written { samples: [train, validation, test, calibration], images, bytes, not_in_view, shared } =
             written;
         if self.json {
-            let shape = data.shape();
             return print_json(&serde_json::json!({
                 "data": self.dataset.identity(),
                 "out": self.out,
                 "labels": data.labels(),
                 "slots": data.slots(),
-                "shape": [shape.channels, shape.height, shape.width],
+                "shape": parts.shape(),
                 "train": train,
                 "validation": validation,
                 "test": test,
@@ -117,10 +106,11 @@ impl Convert {
             }));
         }
         print(&format!(
-            "{}: {train} train, {validation} validation, {test} test, {calibration} calibration samples of {} slots and {}, {images} images, {bytes} bytes\n",
+            "{}: {train} train, {validation} validation, {test} test, {calibration} calibration samples of {} and {}, {}, {bytes} bytes\n",
             self.out.display(),
-            data.slots(),
-            data.shape()
+            counted(data.slots(), "slot"),
+            data.shape(),
+            counted(images, "image")
         ))?;
         if not_in_view > 0 {
             print(&format!("{not_in_view} samples without a view have no file and are left out\n"))?;

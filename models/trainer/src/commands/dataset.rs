@@ -6,14 +6,14 @@ use std::sync::OnceLock;
 use clap::Args;
 use headwater_calibration::data::{Parts, Samples};
 use headwater_inference::bundle::Bundle;
-use headwater_inference::manifest::Preprocessing;
+use headwater_inference::manifest::{NetworkManifest, Preprocessing};
 use headwater_samples::catalogue;
 use headwater_samples::data_set::{Framings, Leaks, Omissions, OpenOptions};
 use headwater_samples::split::{Shares, Split};
 use headwater_samples::{Part, Shape};
-use headwater_spec::{Spec, Unlabelled};
+use headwater_spec::{NetworkSpec, Spec, Unlabelled};
 
-use super::output::print_error;
+use super::output::{options, print_error};
 use super::views::ViewPlace;
 use super::{Failure, usage};
 
@@ -63,6 +63,23 @@ fn help() -> String {
 }
 
 impl Dataset {
+    /// A data set by name and folder, with the usual parts.
+    #[cfg(feature = "experiments")]
+    pub(crate) fn at(name: String, folder: PathBuf, views: ViewPlace) -> Self {
+        Self {
+            data: Some(name),
+            data_dir: Some(folder),
+            told: OnceLock::new(),
+            allow_leaks: false,
+            strict: false,
+            split: None,
+            split_seed: None,
+            fold: None,
+            view_seed: None,
+            views,
+        }
+    }
+
     /// Folder or archive of the data set.
     pub(crate) fn folder(&self) -> &Path {
         let alone = self.data.as_deref().map(Path::new);
@@ -112,20 +129,12 @@ impl Dataset {
         self.open(OpenOptions { slots: Some(slots), ..options_of(view) })
     }
 
-    /// Opens the data set for the network of a bundle, which `file` names in messages, and checks slots and classes.
+    /// Opens the data set for the network of a bundle, which `file` names in messages, and checks slots, shape and classes.
     pub(crate) fn open_for_bundle(&self, bundle: &Bundle, file: &Path) -> Result<Parts, Failure> {
-        let manifest = bundle.manifest();
-        let parts = self.open_for_views(&manifest.preprocessing, usize::from(manifest.slots))?;
-        if manifest.labels != parts.data.labels() || usize::from(manifest.slots) != parts.slots {
-            return usage(format!(
-                "{}: expected a network of {} slots and classes {:?} as in the data, found {} slots and {:?}",
-                file.display(),
-                parts.slots,
-                parts.data.labels(),
-                manifest.slots,
-                manifest.labels
-            ));
-        }
+        let NetworkManifest { preprocessing, slots, labels, .. } = bundle.manifest();
+        let slots = usize::from(*slots);
+        let parts = self.open_for_views(preprocessing, slots)?;
+        check_fits(&file.display().to_string(), (preprocessing, slots, labels), &parts)?;
         Ok(parts)
     }
 
@@ -167,18 +176,20 @@ impl Dataset {
 
     /// The arguments that open the same data again, for a command line in a message.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let option = |flag: &str, value: Option<String>| {
-            value.map_or_else(Vec::new, |value| vec![flag.to_owned(), value])
-        };
-        let mut all = option("--data", self.data.clone());
-        all.extend(option("--data-dir", self.data_dir.as_ref().map(|folder| folder.display().to_string())));
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let ViewPlace { cache, view_memory_mib } = &self.views;
+        let mut all = options([
+            ("--data", self.data.clone()),
+            ("--data-dir", path(&self.data_dir)),
+            ("--split", self.split.map(|shares| shares.to_string())),
+            ("--split-seed", self.split_seed.map(|seed| seed.to_string())),
+            ("--fold", self.fold.map(|fold| fold.to_string())),
+            ("--view-seed", self.view_seed.map(|seed| seed.to_string())),
+            ("--cache", path(cache)),
+            ("--view-memory-mib", view_memory_mib.map(|mib| mib.to_string())),
+        ]);
         all.extend(self.allow_leaks.then(|| "--allow-leaks".to_owned()));
         all.extend(self.strict.then(|| "--strict".to_owned()));
-        all.extend(option("--split", self.split.map(|shares| shares.to_string())));
-        all.extend(option("--split-seed", self.split_seed.map(|seed| seed.to_string())));
-        all.extend(option("--fold", self.fold.map(|fold| fold.to_string())));
-        all.extend(option("--view-seed", self.view_seed.map(|seed| seed.to_string())));
-        all.extend(self.views.arguments());
         all
     }
 
@@ -192,7 +203,7 @@ impl Dataset {
     /// Opens the data set for a network, and checks slots, shape and classes.
     pub(crate) fn open_for(&self, spec: &Spec) -> Result<Parts, Failure> {
         let parts = self.open_for_views(&spec.network.preprocessing(), spec.network.slots())?;
-        check_fits(spec, &parts)?;
+        check_spec_fits(&spec.file.display().to_string(), &spec.network, &parts)?;
         Ok(parts)
     }
 
@@ -203,7 +214,7 @@ impl Dataset {
         };
         let parts = self.open_for_views(&view, slots)?;
         let spec = Spec::read_with_labels(file, &parts.data.labels()).map_err(Failure::usage)?;
-        check_fits(&spec, &parts)?;
+        check_spec_fits(&spec.file.display().to_string(), &spec.network, &parts)?;
         Ok((spec, Some(parts)))
     }
 }
@@ -215,25 +226,27 @@ pub(crate) fn options_of(view: &Preprocessing) -> OpenOptions<'_> {
     OpenOptions { shape: Some(Shape { channels, height, width }), framings, ..OpenOptions::default() }
 }
 
+/// Refuses data of other slots, another shape or other classes than those of a spec, which `name` names in messages.
+pub(crate) fn check_spec_fits(name: &str, network: &NetworkSpec, parts: &Parts) -> Result<(), Failure> {
+    check_fits(name, (&network.preprocessing(), network.slots(), network.network.labels.get_ref()), parts)
+}
+
 /// Refuses data of other slots, another shape or other classes than those of a network.
-fn check_fits(spec: &Spec, parts: &Parts) -> Result<(), Failure> {
+fn check_fits(
+    name: &str,
+    (view, slots, labels): (&Preprocessing, usize, &[String]),
+    parts: &Parts,
+) -> Result<(), Failure> {
+    let view = [view.channels, view.height, view.width];
     let mistakes = [
-        ("device.count", spec.network.slots().to_string(), parts.slots.to_string()),
-        ("device.input", format!("{:?}", spec.network.view()), format!("{:?}", parts.shape())),
-        (
-            "network.labels",
-            format!("{:?}", spec.network.network.labels.get_ref()),
-            format!("{:?}", parts.data.labels()),
-        ),
+        ("device.count", slots.to_string(), parts.slots.to_string()),
+        ("device.input", format!("{view:?}"), format!("{:?}", parts.shape())),
+        ("network.labels", format!("{labels:?}"), format!("{:?}", parts.data.labels())),
     ];
-    let wrong = mistakes.iter().filter(|(_, spec, data)| spec != data);
-    let wrong: Vec<String> = wrong
-        .map(|(key, spec, data)| format!("{key}: expected {data} as in the data, found {spec}"))
-        .collect();
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    usage(format!("{}: {}", spec.file.display(), wrong.join("; ")))
+    let wrong = mistakes.into_iter().filter(|(_, network, data)| network != data);
+    let text = |(key, found, data)| format!("{key}: expected {data} as in the data, found {found}");
+    let said: Vec<String> = wrong.map(text).collect();
+    if said.is_empty() { Ok(()) } else { usage(format!("{name}: {}", said.join("; "))) }
 }
 
 /// Names of the parts on the command line.

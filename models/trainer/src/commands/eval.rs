@@ -15,8 +15,8 @@ use headwater_samples::Part;
 use super::dataset::{Dataset, PARTS};
 use super::kept_apart::learnt_samples_warning;
 use super::output::{print, print_error};
-use super::saved::Saved;
-use super::{Failure, open_bundle, part_report, print_json};
+use super::saved::bundle_file;
+use super::{Failure, cores, open_bundle, part_report, print_json};
 
 /// Arguments of `eval`.
 #[derive(Args)]
@@ -39,14 +39,13 @@ pub(crate) struct Eval {
 
 impl Eval {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let file = Saved::open(&self.bundle).bundle_file()?;
+        let file = bundle_file(&self.bundle)?;
         let bundle = open_bundle(&file)?;
         let manifest = bundle.manifest();
         let parts = self.dataset.open_for_bundle(&bundle, &file)?;
         let warning = learnt_samples_warning(&bundle, &file, &self.dataset);
         warning.iter().for_each(|warning| print_error(&format!("warning: {warning}")));
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let samples = self.dataset.samples(&parts, &self.part, self.limit.map(NonZero::get), threads)?;
+        let samples = self.dataset.samples(&parts, &self.part, self.limit.map(NonZero::get), cores())?;
         let logits = bundle_logits(&bundle, &TractEngine, &samples)
             .with_context(|| format!("running {}", file.display()))?;
         samples.check_read()?;

@@ -6,14 +6,14 @@ use anyhow::Context;
 use clap::Args;
 use headwater_calibration::number_file::write_whole;
 use headwater_inference::bundle::Bundle;
-use headwater_training::run::{EvaluationParts, out_of_fold};
+use headwater_training::run::{EvaluationParts, RunFolder, out_of_fold};
 use headwater_training::scale_out::Alone;
 use headwater_training::training_weights;
 
 use super::dataset::Dataset;
 use super::measured::Measured;
 use super::output::print;
-use super::saved::{Saved, TrainedRun};
+use super::saved::{TrainedRun, trained};
 use super::train::folds;
 use super::{Failure, usage};
 
@@ -38,43 +38,39 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let saved = Saved::open(&self.run);
-        let out = match (&saved, &self.out) {
-            (_, Some(out)) => out.clone(),
-            (Saved::Run(folder), None) => folder.file("bundle.hwb"),
-            (Saved::Bundle(file), None) => {
-                return usage(format!(
-                    "{}: expected --out with a bundle, the file for the one with new thresholds, found none",
-                    file.display()
-                ));
-            }
-        };
-        let TrainedRun { experiment, mut checkpoint } = saved.trained()?;
-        let folder = saved.folder();
-        let _lock = saved.lock()?;
+        let (is_run, shown) = (self.run.is_dir(), self.run.display());
+        // A bundle counts as a run folder without files.
+        let folder = RunFolder { path: self.run.clone() };
+        if !is_run && self.out.is_none() {
+            return usage(format!(
+                "{shown}: expected --out with a bundle, the file for the one with new thresholds, found none"
+            ));
+        }
+        let out = self.out.clone().unwrap_or_else(|| folder.file("bundle.hwb"));
+        let TrainedRun { experiment, mut checkpoint } = trained(&self.run)?;
+        let lock = is_run.then(|| folder.lock().map_err(Failure::usage));
+        let _lock = lock.transpose()?;
         let (expected, found) = (&experiment.info.data, self.dataset.identity());
         if *expected != found {
             return usage(format!(
-                "{}: expected the data of the run, {expected}, found {found}: thresholds and figures of other data are not those of this run; give \
-                 the --data, --fold and --split of its training",
-                self.run.display()
+                "{shown}: expected the data of the run, {expected}, found {found}: thresholds and figures of other data are not those of this run; give \
+                 the --data, --fold and --split of its training"
             ));
         }
         let data = self.dataset.open_for(&experiment.network.spec)?;
         if folds(&experiment, &data).is_some() && !out_of_fold::is_in(&folder) {
             return usage(format!(
-                "{}: expected out-of-fold.hwlogits, from which this run takes its thresholds, found none; give the run folder, or its `headwater-train train` again",
-                self.run.display()
+                "{shown}: expected out-of-fold.hwlogits, from which this run takes its thresholds, found none; give the run folder, or its `headwater-train train` again"
             ));
         }
         let named = (&data, self.dataset.identity());
         let parts = EvaluationParts::load(&folder, &experiment, &Alone, &mut checkpoint.state, named)?;
         let mut measured = Measured::of(&experiment, &checkpoint, &parts, &data)?;
-        if let Saved::Run(folder) = &saved {
-            measured = measured.write(folder)?;
+        if is_run {
+            measured = measured.write(&folder)?;
         }
         let mut bytes = measured.finished.exported.bytes.clone();
-        if self.with_training_weights || matches!(saved, Saved::Bundle(_)) {
+        if self.with_training_weights || !is_run {
             let weights = training_weights::encode(&experiment, &checkpoint).context("training weights")?;
             bytes = Bundle::from_bytes(&bytes)?.with_training_weights(&weights)?;
         }

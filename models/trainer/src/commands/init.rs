@@ -8,7 +8,7 @@ use headwater_training::transfer::{LayerStart, start_from, without_number};
 
 use super::Failure;
 use super::output::print_error;
-use super::saved::{Saved, TrainedRun};
+use super::saved::{TrainedRun, trained};
 
 /// Where first weights come from.
 #[derive(Args)]
@@ -17,7 +17,7 @@ pub(crate) struct Init {
     /// them, the others are made anew, and a table says which. Other classes, other cameras and another view size are fine
     /// (docs/training.md); give fewer --epochs.
     #[arg(long, value_name = "RUN|BUNDLE")]
-    init: Option<PathBuf>,
+    pub(super) init: Option<PathBuf>,
     /// Parts whose weights stay as --init gives them: device, device.0 (its first block), device.head, local, edge, cloud, cloud.2. A layer
     /// that is made anew learns all the same.
     #[arg(long, value_name = "PART", value_delimiter = ',', requires = "init")]
@@ -29,15 +29,10 @@ pub(crate) struct Init {
 }
 
 impl Init {
-    /// Whether first weights are asked for.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.init.is_some()
-    }
-
     /// Lets an experiment begin with the weights that are asked for, if any are, and prints which layers take them.
     pub(crate) fn start(&self, experiment: &mut Experiment) -> Result<(), Failure> {
         let Some(path) = &self.init else { return Ok(()) };
-        let TrainedRun { experiment: other, checkpoint } = Saved::open(path).trained()?;
+        let TrainedRun { experiment: other, checkpoint } = trained(path)?;
         let kept_apart = self.kept_apart || experiment.info.is_apart_from(&other.info);
         let starts = start_from(experiment, (&other, &checkpoint.state), &self.freeze, kept_apart)
             .map_err(|error| Failure::usage(anyhow::anyhow!("--init {}: {error}", path.display())))?;

@@ -27,8 +27,11 @@ pub(crate) fn learnt_calibration_part(
     is_stated: bool,
 ) -> Option<String> {
     let kept_apart = bundle.report().and_then(|report| report["calibration_samples"].as_u64());
+    // Training may have begun with the weights of a run that has learnt samples of other parts.
+    let began_with_other_data =
+        bundle.report().is_some_and(|report| report["run"]["init"]["kept_apart"] == false);
     let found = match trained_on(bundle) {
-        Some(_) if !is_stated && began_with_other_data(bundle) => {
+        Some(_) if !is_stated && began_with_other_data => {
             return Some(format!(
                 "{}: expected weights that have learnt none of these samples, found a training that began with those of another run (--init); state \
                  --kept-apart where that run has not learnt them",
@@ -54,11 +57,6 @@ pub(crate) fn learnt_calibration_part(
          samples that it has learnt says nothing about new ones; train it again",
         file.display()
     ))
-}
-
-/// Whether training began with the weights of a run that may have learnt samples of other parts than this training.
-fn began_with_other_data(bundle: &Bundle) -> bool {
-    bundle.report().is_some_and(|report| report["run"]["init"]["kept_apart"] == false)
 }
 
 /// Name of the data that the network was trained on.

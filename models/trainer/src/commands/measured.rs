@@ -3,10 +3,11 @@
 use anyhow::Context;
 use headwater_calibration::by_class::ClassReport;
 use headwater_calibration::data::Parts;
+use headwater_calibration::part_logits::EvaluatedPart;
 use headwater_samples::Part;
 use headwater_training::checkpoint::Checkpoint;
 use headwater_training::experiment::Experiment;
-use headwater_training::run::{EvaluatedPart, EvaluationParts, Finished, RunFolder, finish};
+use headwater_training::run::{EvaluationParts, Finished, RunFolder, finish};
 
 use super::output::print_error;
 use super::{Failure, part_report};
@@ -51,9 +52,16 @@ impl Measured {
         Ok(self)
     }
 
-    /// The figures as text.
+    /// The figures of the validation and the test part as text, the promise and, without a promise, the origin of the thresholds.
     pub(crate) fn figures(&self) -> String {
-        part_report::both(&self.finished) + &part_report::by_class("test", &self.test)
+        let Finished { policy, reports, .. } = &self.finished;
+        let parts = [("validation", &reports.validation), ("test", &reports.test)];
+        let mut text: String = parts.map(|(name, part)| part_report::lines(name, part)).concat();
+        text += &format!("{}\n", policy.promise_line());
+        if policy.promises.is_empty() {
+            text += &format!("{}\n", reports.thresholds);
+        }
+        text + &part_report::by_class("test", &self.test)
     }
 
     /// Prints the warnings, after everything else.

@@ -121,6 +121,11 @@ fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print(&format!("{}\n", serde_json::to_string_pretty(value).context("writing JSON")?))
 }
 
+/// Number of cores.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Opens a bundle; errors name the file.
 fn open_bundle(file: &Path) -> Result<Bundle, Failure> {
     Bundle::open(file).with_context(|| file.display().to_string()).map_err(Failure::usage)

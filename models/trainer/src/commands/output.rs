@@ -26,13 +26,29 @@ pub(crate) fn print_status(text: &str) {
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 
-/// A word as it is written for a shell: in quotes, unless all of its letters are plain.
-pub(crate) fn quoted(word: &str) -> String {
+/// A command line as it is written for a shell: words are in quotes, unless all of their letters are plain.
+pub(crate) fn command_line(words: impl IntoIterator<Item = String>) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./,=:+@%".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
+    let quoted = |word: String| match !word.is_empty() && word.chars().all(is_plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// Words of the options that have a value.
+pub(crate) fn options<const N: usize>(all: [(&str, Option<String>); N]) -> Vec<String> {
+    all.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?])).flatten().collect()
+}
+
+/// A count with its noun: `1 camera`, `2 cameras`, `3 classes`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let ending = match count {
+        1 => "",
+        _ if noun.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{count} {noun}{ending}")
 }
 
 #[cfg(test)]
@@ -41,9 +57,13 @@ mod tests {
 
     #[test]
     fn words_are_quoted_for_a_shell() {
-        assert_eq!(quoted("runs/mine.hwb"), "runs/mine.hwb");
-        assert_eq!(quoted("my data"), "'my data'");
-        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
-        assert_eq!(quoted(""), "''");
+        let words = ["runs/mine.hwb", "my data", "it's $HOME", ""].map(str::to_owned);
+        assert_eq!(command_line(words), r"runs/mine.hwb 'my data' 'it'\''s $HOME' ''");
+    }
+
+    #[test]
+    fn one_thing_is_not_named_as_several() {
+        let found = [counted(1, "camera"), counted(0, "camera"), counted(1, "class"), counted(3, "class")];
+        assert_eq!(found, ["1 camera", "0 cameras", "1 class", "3 classes"]);
     }
 }

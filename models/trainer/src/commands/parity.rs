@@ -10,8 +10,8 @@ use headwater_training::export::TrainedNetwork;
 use headwater_training::export::parity::{COMPARED_SAMPLES, Parity, Reference};
 
 use super::dataset::{Dataset, PARTS};
-use super::output::print;
-use super::saved::{Saved, TrainedRun};
+use super::output::{counted, print};
+use super::saved::{TrainedRun, bundle_file, trained};
 use super::{Failure, open_bundle, print_json};
 
 /// Arguments of `parity`.
@@ -35,30 +35,24 @@ pub(crate) struct Compare {
 
 impl Compare {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let saved = Saved::open(&self.run);
-        let TrainedRun { experiment, mut checkpoint } = saved.trained()?;
-        let bundle = open_bundle(&saved.bundle_file()?)?;
+        let TrainedRun { experiment, mut checkpoint } = trained(&self.run)?;
+        let bundle = open_bundle(&bundle_file(&self.run)?)?;
         checkpoint.state.coding = WireCoding::of_bundle(&bundle)?;
         let parts = self.dataset.open_for(&experiment.network.spec)?;
         let (limit, threads) = (self.limit.map(NonZero::get), experiment.recipe.workers);
         let samples = self.dataset.samples(&parts, &self.part, limit, threads)?;
         let network = TrainedNetwork { layers: &experiment.network, state: &checkpoint.state };
-        let packed = PackedEngine;
         let is_packed = bundle.manifest().sections.iter().any(|section| section.packed_sha256.is_some());
         let mut engines: Vec<(&dyn Engine, Parity)> = vec![(&TractEngine, Parity::default())];
         if is_packed {
-            engines.push((&packed, Parity::default()));
+            engines.push((&PackedEngine, Parity::default()));
         }
         let most = samples.chunk(COMPARED_SAMPLES);
         for start in (0..samples.len()).step_by(most) {
             let range = start..samples.len().min(start + most);
             let reference = Reference::new(&network, &samples, range);
             for (engine, parity) in &mut engines {
-                let mut found = reference.compare_devices(&bundle, *engine)?;
-                if engine.name() == TractEngine.name() {
-                    found = found.with(&reference.compare_deeper(&bundle, *engine)?);
-                }
-                *parity = found.and(parity);
+                *parity = reference.compare(&bundle, *engine)?.and(parity);
             }
         }
         samples.check_read()?;
@@ -68,14 +62,14 @@ impl Compare {
         }
         let lines = found.into_iter().map(|parity| {
             format!(
-                "{}: {} samples, scores and logits within {:.1e}; {} of {} feature bits differ, each at its threshold; \
-                 {} views have another best class\n",
+                "{}: {}, scores and logits within {:.1e}; {} of {} feature bits differ, each at its threshold; \
+                 another best class for {}\n",
                 parity.engine,
-                parity.samples,
+                counted(parity.samples, "sample"),
                 parity.largest_difference,
                 parity.bits_at_threshold,
                 parity.bits,
-                parity.other_class
+                counted(parity.other_class as usize, "view")
             )
         });
         print(&lines.collect::<String>())

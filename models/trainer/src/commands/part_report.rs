@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use headwater_calibration::account::{ClaimFigures, PartReport};
 use headwater_calibration::by_class::{ClassReport, Confusion};
-use headwater_training::run::Finished;
+
+use super::output::counted;
 
 /// Most classes with a line of their own; of more, the report alone has figures.
 const CLASS_LINES: usize = 20;
@@ -12,24 +13,16 @@ const CLASS_LINES: usize = 20;
 /// Most wrong answers with a line of their own.
 const WRONG_LINES: usize = 10;
 
-/// Lines with the figures of the validation and the test part, the promise and, without a promise, the origin of the thresholds.
-pub(crate) fn both(Finished { policy, reports, .. }: &Finished) -> String {
-    let mut promise = format!("{}\n", policy.promise_line());
-    if policy.promises.is_empty() {
-        promise += &format!("{}\n", reports.thresholds);
-    }
-    lines("validation", &reports.validation) + &lines("test", &reports.test) + &promise
-}
-
 /// Text such as `91.30 % of the samples get an answer, 1.20 % of the answers are wrong`.
 pub(crate) fn claims(
     ClaimFigures { answered, wrong, of_nothing, of_nothing_answered }: ClaimFigures,
 ) -> String {
     let [answered, wrong, taken] = [answered, wrong, of_nothing_answered].map(|share| 100.0 * share);
     let text = format!("{answered:.2} % of the samples get an answer, {wrong:.2} % of the answers are wrong");
+    let nothing = counted(of_nothing, "sample");
     match of_nothing {
         0 => text,
-        _ => format!("{text}; of {of_nothing} samples of nothing, in no accuracy, {taken:.2} % get one"),
+        _ => format!("{text}; of {nothing} of nothing, in no accuracy, {taken:.2} % get one"),
     }
 }
 
@@ -38,7 +31,7 @@ pub(crate) fn lines(part: &str, report: &PartReport) -> String {
     let percent = |share: f64| format!("{:.2} %", 100.0 * share);
     let before = if report.has_claim_above { ", before claim_above leaves any undecided" } else { "" };
     let mut lines = vec![
-        format!("{part}: {} samples", report.samples),
+        format!("{part}: {}", counted(report.samples, "sample")),
         format!("  overall {} are right, each at the exit where it leaves{before}", percent(report.overall)),
     ];
     lines.extend(report.every.iter().map(|(exit, every)| {
@@ -108,7 +101,10 @@ pub(crate) fn by_class(part: &str, report: &ClassReport) -> String {
     }
     lines.extend(wrong.iter().take(WRONG_LINES).map(|wrong| {
         let further = wrong.files.len().saturating_sub(1);
-        let further = if further > 0 { format!(" and {further} further views") } else { String::new() };
+        let further = match further {
+            0 => String::new(),
+            _ => format!(" and {}", counted(further, "further view")),
+        };
         let sample = wrong.files.first().cloned().unwrap_or_else(|| format!("sample {}", wrong.sample));
         let (confidence, label, given, exit) = (wrong.confidence, &wrong.label, &wrong.given, wrong.exit);
         format!("    {confidence:.3} {label} taken for {given} at {}: {sample}{further}", exit.name())
@@ -181,7 +177,7 @@ mod tests {
             "  class 19      10    90.0    90.0 (0.0 to 100.0)",
             "  most often 9 of class 1 taken for class 0, 8 of class 2 taken for class 0, 7 of class 3 taken for class 0",
             "  most confident, 10 of 35 wrong answers:",
-            "    0.999 class 1 taken for class 0 at cloud: a.png and 1 further views",
+            "    0.999 class 1 taken for class 0 at cloud: a.png and 1 further view",
             "    0.999 class 1 taken for class 0 at cloud: sample 9",
         ] {
             assert!(text.lines().any(|found| found == line), "no {line:?} in {text}");

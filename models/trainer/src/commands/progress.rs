@@ -23,14 +23,10 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// A reporter for a run of `epochs`.
-    pub(crate) fn new(epochs: u32) -> Self {
-        Self { epochs, fold: String::new(), status: StatusLine::new(), first: None, epoch: None }
-    }
-
-    /// The reporter of the training of a fold, with its name.
-    pub(crate) fn of_fold(self, name: String) -> Self {
-        Self { fold: name + "  ", ..self }
+    /// A reporter for a run of `epochs`, or for the fold with a name.
+    pub(crate) fn new(epochs: u32, fold: Option<&str>) -> Self {
+        let fold = fold.map_or_else(String::new, |name| format!("{name}  "));
+        Self { epochs, fold, status: StatusLine::new(), first: None, epoch: None }
     }
 
     /// Prints one event; a step only if the last status is at least 0.5 s old, or 15 s outside a terminal.

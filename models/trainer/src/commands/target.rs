@@ -23,13 +23,7 @@ impl Key {
 
     /// Name in `--target`; its short form is `--` and the name.
     pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Loss => "loss",
-            Self::Wrong => "wrong",
-            Self::Bytes => "bytes",
-            Self::Macs => "macs",
-            Self::P95Ms => "p95_ms",
-        }
+        ["loss", "wrong", "bytes", "macs", "p95_ms"][self as usize]
     }
 }
 
@@ -48,16 +42,13 @@ impl Asked {
     /// Takes the value of a short form. An error if `--target` has that measure too.
     pub(crate) fn with(mut self, key: Key, short: Option<f64>) -> Result<Self, String> {
         let name = key.name();
-        match (self.of(key), short) {
-            (_, None) => Ok(self),
-            (None, Some(_)) => {
-                self.values[key as usize] = short;
-                Ok(self)
-            }
-            (Some(long), Some(short)) => Err(format!(
+        if let (Some(long), Some(short)) = (self.of(key), short) {
+            return Err(format!(
                 "--{name} {short}: expected one target of {name}, found `{name}<={long}` in --target too; leave one out"
-            )),
+            ));
         }
+        self.values[key as usize] = self.of(key).or(short);
+        Ok(self)
     }
 
     /// Refuses targets of other measures than those that a command keeps; `elsewhere` says what keeps the others.

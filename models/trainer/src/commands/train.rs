@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
@@ -21,7 +20,7 @@ use headwater_training::untrained;
 use super::dataset::Dataset;
 use super::init::Init;
 use super::measured::Measured;
-use super::output::{print, quoted};
+use super::output::{command_line, counted, print};
 use super::progress::{Reporter, StatusLine};
 use super::ranks::{check_rows, check_size, shards};
 use super::{Failure, message_of, new, print_json, usage};
@@ -55,7 +54,7 @@ pub(crate) struct Train {
     seed: Option<u64>,
     /// Threads that train, instead of the recipe's; or `mpi`: this process is one of the ranks that `mpirun` started, each with a shard of the
     /// train part (docs/scale-out.md).
-    #[arg(long, value_name = "N|mpi")]
+    #[arg(long, value_name = "N|mpi", value_parser = workers)]
     workers: Option<Workers>,
     /// Threads of each rank, with --workers mpi.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -87,43 +86,28 @@ enum Workers {
     Mpi,
 }
 
-impl FromStr for Workers {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse() {
-            _ if text == "mpi" => Ok(Self::Mpi),
-            Ok(threads) => Ok(Self::Threads(threads)),
-            Err(_) => Err("expected a number of threads, or mpi".to_owned()),
-        }
+fn workers(text: &str) -> Result<Workers, String> {
+    match text.parse() {
+        _ if text == "mpi" => Ok(Workers::Mpi),
+        Ok(threads) => Ok(Workers::Threads(threads)),
+        Err(_) => Err("expected a number of threads, or mpi".to_owned()),
     }
 }
 
 impl Train {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         if self.workers == Some(Workers::Mpi) {
-            if self.init.is_asked() {
+            if self.init.init.is_some() {
                 return usage(
                     "--init: expected training in one process, found --workers mpi; leave one of the two out",
                 );
             }
             return self.run_on_ranks();
         }
-        let Opened { spec, recipe, parts } = self.opened()?;
+        let mut opened = self.opened()?;
         // `[scale_out]` concerns ranks alone, so a run of one process has the same identity with and without it.
-        let recipe = Recipe { scale_out: None, ..recipe };
-        let out = self.out(&spec);
-        self.train(&self.experiment(spec, recipe, &parts)?, &Alone, &out, &parts)
-    }
-
-    /// The experiment of a spec, a recipe and the data.
-    fn experiment(&self, spec: Spec, recipe: Recipe, parts: &Parts) -> Result<Experiment, Failure> {
-        let info = RunInfo::new(&spec, &recipe, self.dataset.identity(), self.limit_train());
-        let fingerprint = Some(fingerprint_of_all(parts, self.limit_train()));
-        let info = RunInfo { commit: commit(), fingerprint, ..info };
-        let mut experiment = Experiment::new(spec, recipe, info).context("starting the workers")?;
-        self.init.start(&mut experiment)?;
-        Ok(experiment)
+        opened.recipe.scale_out = None;
+        self.train(opened, &Alone)
     }
 
     /// Spec, recipe and data of the arguments; what is left out of spec and recipe comes from the data.
@@ -165,11 +149,6 @@ impl Train {
         Ok(Opened { spec, recipe, parts })
     }
 
-    /// The run folder.
-    fn out(&self, spec: &Spec) -> PathBuf {
-        self.out.clone().unwrap_or_else(|| PathBuf::from("runs").join(&spec.network.network.name))
-    }
-
     #[cfg(not(feature = "mpi"))]
     fn run_on_ranks(&self) -> Result<(), Failure> {
         usage(
@@ -186,18 +165,17 @@ impl Train {
         let ranks = Mpi::start(std::time::Duration::from_secs(self.rank_timeout_s))
             .map_err(|error| anyhow::anyhow!("--workers mpi: {error}"))?;
         let result = (|| {
-            let Opened { spec, mut recipe, parts } = self.opened()?;
-            recipe.scale_out.get_or_insert_default();
-            let data = (&parts, self.limit_train(), self.dataset.identity());
-            let agreed = super::agreement::check(&ranks, &spec, &recipe, data);
+            let mut opened = self.opened()?;
+            opened.recipe.scale_out.get_or_insert_default();
+            let data = (&opened.parts, self.limit_train(), self.dataset.identity());
+            let agreed = super::agreement::check(&ranks, &opened.spec, &opened.recipe, data);
             if agreed.is_err() && ranks.rank() != 0 {
                 // Every rank has the same error, and rank 0 prints it. The others wait, since `mpirun` ends all ranks when one rank ends.
                 std::thread::sleep(std::time::Duration::from_secs(2));
                 std::process::exit(2);
             }
             agreed?;
-            let out = self.out(&spec);
-            self.train(&self.experiment(spec, recipe, &parts)?, &ranks, &out, &parts)
+            self.train(opened, &ranks)
         })();
         match result {
             Ok(()) => {
@@ -209,15 +187,18 @@ impl Train {
     }
 
     /// Trains a rank; a run of one process is one rank. Rank 0 shows progress, and chooses, measures and exports at the end.
-    fn train(
-        &self,
-        experiment: &Experiment,
-        ranks: &dyn Communicator,
-        out: &Path,
-        parts: &Parts,
-    ) -> Result<(), Failure> {
+    fn train(&self, opened: Opened, ranks: &dyn Communicator) -> Result<(), Failure> {
+        let Opened { spec, recipe, parts } = opened;
+        let usual = || PathBuf::from("runs").join(&spec.network.network.name);
+        let out = &self.out.clone().unwrap_or_else(usual);
+        let info = RunInfo::new(&spec, &recipe, self.dataset.identity(), self.limit_train());
+        let fingerprint = Some(fingerprint_of_all(&parts, self.limit_train()));
+        let info = RunInfo { commit: commit(), fingerprint, ..info };
+        let mut experiment = Experiment::new(spec, recipe, info).context("starting the workers")?;
+        self.init.start(&mut experiment)?;
+        let (experiment, parts) = (&experiment, &parts);
         let (is_first, count) = (ranks.rank() == 0, ranks.ranks());
-        let mut reporter = Reporter::new(experiment.recipe.epochs);
+        let mut reporter = Reporter::new(experiment.recipe.epochs, None);
         let folder = if is_first {
             if self.resume && !out.join("run.json").exists() {
                 return usage(format!("--resume: expected a run in {}, found none", out.display()));
@@ -246,8 +227,8 @@ impl Train {
             } else {
                 String::new()
             };
-            let samples = train.len();
-            reporter.status.line(&format!("training {parameters} parameters on {samples} samples{on_ranks}"));
+            let samples = counted(train.len(), "sample");
+            reporter.status.line(&format!("training {parameters} parameters on {samples}{on_ranks}"));
         }
         let mut checkpoint =
             headwater_training::run::train(experiment, ranks, &folder, [&train, &validation], |event| {
@@ -260,7 +241,10 @@ impl Train {
         self.train_folds(experiment, ranks, &folder, (parts, best))?;
         if is_first {
             if let Some(best) = best {
-                let line = format!("epoch {best} is the best on validation, of {}", experiment.recipe.epochs);
+                let epochs = experiment.recipe.epochs;
+                let line = format!(
+                    "epoch {best} of {epochs} is exported: the latest within one standard error of the best on validation"
+                );
                 reporter.status.line(&line);
             }
             reporter.status.line("choosing temperatures and thresholds, measuring the test part, exporting");
@@ -274,33 +258,27 @@ impl Train {
             .and_then(|measured| measured.write(&folder))
             .map_err(|failure| self.with_what_stays(failure, out))?;
         let _ = std::fs::remove_file(folder.file("resume.txt"));
-        self.print(&measured, &folder)?;
+        let report = &measured.finished.exported.report;
+        if self.json {
+            print_json(report)?;
+        } else {
+            let (figures, bundle) = (measured.figures(), folder.file("bundle.hwb"));
+            let seconds = report["seconds"].as_f64().unwrap_or_default();
+            print(&format!("{figures}trained for {seconds:.0} s; {}\n", bundle.display()))?;
+        }
         measured.print_warnings();
         Ok(())
     }
 
     /// The failure of the export after training, with what stays and how to go on.
     fn with_what_stays(&self, Failure { error, code }: Failure, out: &Path) -> Failure {
-        let words = ["headwater-train".to_owned(), "export".to_owned(), out.display().to_string()];
-        let words = words.into_iter().chain(self.dataset.arguments()).map(|word| quoted(&word));
+        let (error, out) = (message_of(&error), out.display().to_string());
+        let words = ["headwater-train".to_owned(), "export".to_owned(), out.clone()];
+        let command = command_line(words.into_iter().chain(self.dataset.arguments()));
         let error = anyhow::anyhow!(
-            "{}; the run and its weights stay in {}: `{}` goes on from there, without training again",
-            message_of(&error),
-            out.display(),
-            words.collect::<Vec<_>>().join(" ")
+            "{error}; the run and its weights stay in {out}: `{command}` goes on from there, without training again"
         );
         Failure { error, code }
-    }
-
-    fn print(&self, measured: &Measured, folder: &RunFolder) -> Result<(), Failure> {
-        let report = &measured.finished.exported.report;
-        if self.json {
-            return print_json(report);
-        }
-        let seconds = report["seconds"].as_f64().unwrap_or_default();
-        let bundle = folder.file("bundle.hwb");
-        let figures = measured.figures();
-        print(&format!("{figures}trained for {seconds:.0} s; {}\n", bundle.display()))
     }
 
     fn limit_train(&self) -> Option<usize> {
@@ -328,7 +306,7 @@ impl Train {
         }
         let train = &parts.part(Part::Train, self.limit_train(), experiment.recipe.workers);
         let epochs = experiment.recipe.epochs;
-        let mut reporter = Reporter::new(epochs);
+        let mut reporter = Reporter::new(epochs, None);
         let mut shown = None;
         if is_first && ranks.ranks() > 1 {
             let (folds, ranks) = (folds.count(), ranks.ranks());
@@ -342,7 +320,7 @@ impl Train {
             if shown.replace(fold) != Some(fold) {
                 let name = format!("fold {} of {}", fold + 1, folds.count());
                 let (kept, left_out) = (folds.kept(fold).len(), folds.left_out(fold).len());
-                reporter = Reporter::new(epochs).of_fold(name.clone());
+                reporter = Reporter::new(epochs, Some(&name));
                 reporter.status.line(&format!("{name}: training on {kept} samples, {left_out} are left out"));
             }
             reporter.show(event);
@@ -369,13 +347,12 @@ pub(crate) fn folds(experiment: &Experiment, parts: &Parts) -> Option<Folds> {
 
 /// Text of `resume.txt`: the command that goes on with an unfinished run on ranks.
 fn resume_text(ranks: usize) -> String {
-    let arguments: Vec<String> = std::env::args().map(|argument| quoted(&argument)).collect();
     let folder = std::env::current_dir().unwrap_or_default().display().to_string();
     format!(
         "This run is not finished. The command that began it goes on from the last checkpoint, with the same hosts and options of mpirun, or as a job of \
          Slurm again; another number of ranks is fine:\n\n    cd {}\n    mpirun -n {ranks} {}\n",
-        quoted(&folder),
-        arguments.join(" ")
+        command_line([folder]),
+        command_line(std::env::args())
     )
 }
 

@@ -8,22 +8,22 @@ use headwater_calibration::data::{Parts, load};
 use headwater_samples::data_set::{OpenOptions, Preparation, PreparationEvent};
 use headwater_training::memory;
 
-use super::Failure;
 use super::output::print_error;
 use super::progress::StatusLine;
+use super::{Failure, cores};
 
 /// Arguments for the place of decoded views.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct ViewPlace {
     /// Folder for files of decoded views, made when the views of `folders` or `table` are too many for the memory, and read by every later command
     /// on the same images in the same shape. `$XDG_CACHE_HOME/headwater`, or `~/.cache/headwater`, when left out. The oldest such files are
     /// removed when all together have more than 50 GB and more than four times the newest.
     #[arg(long, value_name = "DIR")]
-    cache: Option<PathBuf>,
+    pub(super) cache: Option<PathBuf>,
     /// Most decoded views in memory, in MiB; more are in a file. An eighth of the machine's memory, but at most 1536, when left out. Less is for
     /// machines that do other work; the results are the same.
     #[arg(long, value_name = "N")]
-    view_memory_mib: Option<u32>,
+    pub(super) view_memory_mib: Option<u32>,
 }
 
 impl ViewPlace {
@@ -44,7 +44,7 @@ impl ViewPlace {
         let preparation = Preparation {
             folder: cache.as_deref(),
             memory_bytes: self.view_memory_mib.map_or_else(memory::view_bytes, |mib| u64::from(mib) << 20),
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: cores(),
             notify: Some(&notify),
         };
         let parts = load(name, folder, OpenOptions { preparation, ..options }).map_err(Failure::usage);
@@ -54,14 +54,6 @@ impl ViewPlace {
             print_error(&format!("warning: {name}: {note}"));
         }
         Ok(parts)
-    }
-
-    /// The arguments again, for a command line in a message.
-    pub(crate) fn arguments(&self) -> Vec<String> {
-        let cache = self.cache.iter().flat_map(|folder| ["--cache".to_owned(), folder.display().to_string()]);
-        let memory =
-            self.view_memory_mib.iter().flat_map(|mib| ["--view-memory-mib".to_owned(), mib.to_string()]);
-        cache.chain(memory).collect()
     }
 }
 

@@ -1,11 +1,11 @@
-//! The epoch that is exported: the best by validation loss, without a change of the training, and chosen alike by a resumed run.
+//! The epoch that is exported: the latest that is as good as the best on validation, without a change of the training, and chosen alike by a resumed run.
 
 use std::path::Path;
 
 use headwater_calibration::data::{Parts, Samples};
-use headwater_samples::Part;
+use headwater_samples::{NO_CLASS, Part};
 use headwater_spec::Spec;
-use headwater_training::checkpoint::Checkpoint;
+use headwater_training::checkpoint::{Checkpoint, EpochRecord};
 use headwater_training::experiment::{Experiment, RunInfo};
 use headwater_training::joint::{Diverged, Event, Trainer};
 use headwater_training::layers::State;
@@ -47,16 +47,20 @@ fn checkpoints(experiment: &Experiment, from: Option<Checkpoint>) -> Vec<Checkpo
 }
 
 #[test]
-fn the_epoch_with_the_least_validation_loss_is_exported_and_the_training_stays_as_it_is() {
+fn the_latest_epoch_as_good_as_the_best_is_exported_and_the_training_stays_as_it_is() {
     let best = experiment(ExportedEpoch::Best);
     let found = checkpoints(&best, None);
     let ends: Vec<&State> =
         found.iter().filter(|found| found.progress.step_in_epoch == 0).map(|found| &found.state).collect();
     assert_eq!(ends.len(), EPOCHS);
     let end = found.last().unwrap();
-    let losses: Vec<f64> = end.progress.epochs.iter().map(|record| record.validation_loss.unwrap()).collect();
-    let expected = (0..EPOCHS).rev().min_by(|a, b| losses[*a].total_cmp(&losses[*b])).unwrap();
-    assert_eq!(end.progress.best, Some(expected as u32 + 1), "{losses:?}");
+    let scores: Vec<f64> = end.progress.epochs.iter().map(EpochRecord::score).collect();
+    let highest = scores.iter().copied().fold(0.0, f64::max);
+    // 60 samples, and one more of either kind.
+    let right = (60.0 * highest + 1.0) / 62.0;
+    let error = (right * (1.0 - right) / 62.0).sqrt();
+    let expected = (0..EPOCHS).rev().find(|epoch| scores[*epoch] >= highest - error).unwrap();
+    assert_eq!(end.progress.best, Some(expected as u32 + 1), "{scores:?}");
     assert!(end.clone().exported().state == *ends[expected]);
 
     let last = checkpoints(&experiment(ExportedEpoch::Last), None).pop().unwrap();
@@ -69,6 +73,18 @@ fn the_epoch_with_the_least_validation_loss_is_exported_and_the_training_stays_a
         assert!(resumed.best == end.best && resumed.state == end.state);
         assert_eq!(resumed.progress.epochs, end.progress.epochs);
     }
+}
+
+#[test]
+fn a_validation_part_of_nothing_alone_chooses_no_epoch() {
+    let mut best = experiment(ExportedEpoch::Best);
+    best.recipe.epochs = 1;
+    let [train, mut validation] = samples();
+    validation.labels.fill(NO_CLASS);
+    let mut trainer = Trainer::new(&best, &Alone, [&train, &validation], None);
+    trainer.run(|_| Ok::<(), Diverged>(())).unwrap();
+    let Checkpoint { progress, best, .. } = &trainer.checkpoint;
+    assert!(progress.best.is_none() && best.is_none());
 }
 
 #[test]

@@ -7,14 +7,6 @@ use headwater_training::checkpoint::{Checkpoint, Progress};
 use headwater_training::layers::State;
 use headwater_training::optimiser::Moments;
 
-/// A new empty folder called `name`.
-fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -37,26 +29,26 @@ fn checkpoint(step: u64) -> Checkpoint {
 
 #[test]
 fn a_checkpoint_comes_back_bit_by_bit_and_two_are_kept() {
-    let folder = folder("kept");
+    let folder = tempfile::tempdir().unwrap();
     for step in 1..=5 {
-        checkpoint(step).write(&folder, "run").unwrap();
+        checkpoint(step).write(folder.path(), "run").unwrap();
     }
-    let (found, skipped) = Checkpoint::newest(&folder, "run").unwrap();
+    let (found, skipped) = Checkpoint::newest(folder.path(), "run").unwrap();
     assert_eq!(found.unwrap(), checkpoint(5));
     assert!(skipped.is_empty());
-    assert_eq!(files(&folder).len(), 2);
+    assert_eq!(files(folder.path()).len(), 2);
 }
 
 #[test]
 fn a_torn_checkpoint_is_skipped_for_the_one_before() {
-    let folder = folder("torn");
-    checkpoint(1).write(&folder, "run").unwrap();
-    checkpoint(2).write(&folder, "run").unwrap();
-    let newest = files(&folder).pop().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    checkpoint(1).write(folder.path(), "run").unwrap();
+    checkpoint(2).write(folder.path(), "run").unwrap();
+    let newest = files(folder.path()).pop().unwrap();
     let bytes = fs::read(&newest).unwrap();
     for bad in [&bytes[..0], &bytes[..20], &bytes[..bytes.len() - 1]] {
         fs::write(&newest, bad).unwrap();
-        let (found, skipped) = Checkpoint::newest(&folder, "run").unwrap();
+        let (found, skipped) = Checkpoint::newest(folder.path(), "run").unwrap();
         assert_eq!(found.unwrap(), checkpoint(1));
         assert_eq!(skipped.len(), 1);
     }
@@ -64,20 +56,20 @@ fn a_torn_checkpoint_is_skipped_for_the_one_before() {
 
 #[test]
 fn a_checkpoint_of_another_run_is_refused() {
-    let folder = folder("other");
-    checkpoint(1).write(&folder, "one").unwrap();
-    let error = Checkpoint::newest(&folder, "two").unwrap_err().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    checkpoint(1).write(folder.path(), "one").unwrap();
+    let error = Checkpoint::newest(folder.path(), "two").unwrap_err().to_string();
     assert!(error.contains("expected run two, found run one"), "{error}");
 }
 
 #[test]
 fn a_checkpoint_of_another_version_is_refused_by_name_with_what_to_do() {
-    let folder = folder("version");
-    checkpoint(1).write(&folder, "run").unwrap();
-    let file = files(&folder).remove(0);
+    let folder = tempfile::tempdir().unwrap();
+    checkpoint(1).write(folder.path(), "run").unwrap();
+    let file = files(folder.path()).remove(0);
     let bytes = fs::read(&file).unwrap();
     fs::write(&file, [&b"HWCKPT01"[..], &bytes[8..]].concat()).unwrap();
-    let error = Checkpoint::newest(&folder, "run").unwrap_err().to_string();
+    let error = Checkpoint::newest(folder.path(), "run").unwrap_err().to_string();
     for part in ["expected form HWCKPT02, found form HWCKPT01", "choose another --out"] {
         assert!(error.contains(part), "{error}");
     }

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use headwater_calibration::data::Parts;
+use headwater_calibration::data::load;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::{PackedEngine, TractEngine};
 use headwater_inference::sections::{DeviceSection, MapCoder};
 use headwater_protocol::Slot;
+use headwater_samples::data_set::{Leaks, OpenOptions};
 use headwater_samples::fashion_6cam::Fashion6Cam;
-use headwater_samples::{DataSet, Part, Shape};
+use headwater_samples::{Part, Shape, class_folders};
 use headwater_spec::Spec;
 
 use crate::program::{Trained, trained};
@@ -42,52 +43,15 @@ scores = "4_bits"
 features = "coded"
 "#;
 
-const SHAPE: Shape = Shape { channels: 3, height: 120, width: 160 };
-/// Side of a view of the drawings.
-const SIDE: usize = 32;
-
-/// Drawings whose views are enlarged: each pixel is the nearest one of the drawing.
-struct Enlarged(Fashion6Cam);
-
-impl DataSet for Enlarged {
-    fn labels(&self) -> Vec<String> {
-        self.0.labels()
-    }
-
-    fn slots(&self) -> usize {
-        self.0.slots()
-    }
-
-    fn shape(&self) -> Shape {
-        SHAPE
-    }
-
-    fn len(&self, part: Part) -> usize {
-        self.0.len(part)
-    }
-
-    fn label(&self, part: Part, index: usize) -> u16 {
-        self.0.label(part, index)
-    }
-
-    fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool {
-        let Shape { height, width, .. } = SHAPE;
-        let mut drawing = vec![0; SHAPE.channels * SIDE * SIDE];
-        let seen = self.0.view_into(part, index, slot, &mut drawing);
-        if seen {
-            for (at, pixel) in pixels.iter_mut().enumerate() {
-                let (channel, y, x) = (at / width / height, at / width % height, at % width);
-                *pixel = drawing[(channel * SIDE + y * SIDE / height) * SIDE + x * SIDE / width];
-            }
-        }
-        seen
-    }
-}
-
 #[test]
 fn four_packed_blocks_over_a_view_of_120x160_export_with_a_coded_map_of_80_columns() {
     let spec = Spec::parse(Path::new("real-size.toml"), SPEC).unwrap();
-    let parts = Parts::of(Box::new(Enlarged(Fashion6Cam::drawn(32, 24, 8)))).first_slot();
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    class_folders::write(&Fashion6Cam::drawn(32, 24, 8), &data, None, |_, _| ()).unwrap();
+    let (shape, leaks) = (Some(Shape::rgb(120, 160)), Leaks::Allowed);
+    let options = OpenOptions { shape, leaks, ..OpenOptions::default() };
+    let parts = load("folders", &data, options).unwrap().first_slot();
     let samples = Part::ALL.map(|part| parts.part(part, None, 2));
     let Trained { finished, .. } = trained(spec, samples, (1, 16, 1.0));
 

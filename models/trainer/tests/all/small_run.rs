@@ -1,6 +1,6 @@
 //! After seconds of training a network is better than guessing, and its bundle agrees with the trained network.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use headwater_calibration::account::PartReport;
 use headwater_calibration::data::{Parts, Samples, load};
@@ -16,7 +16,7 @@ use headwater_spec::Spec;
 use headwater_training::recipe::Recipe;
 use headwater_training::run::Finished;
 
-use crate::program::{Trained, trained, trained_by};
+use crate::program::{Trained, public_data, trained, trained_by};
 
 const SHIPPED: &str = include_str!("../../../networks/ddnn-c.toml");
 const PUBLISHED: &str = include_str!("../../../networks/ddnn-c-published.toml");
@@ -57,10 +57,13 @@ fn spec(text: &str) -> Spec {
     Spec::parse(Path::new("spec.toml"), text).unwrap()
 }
 
+fn drawn() -> Parts {
+    load("drawn", Path::new(""), OpenOptions::default()).unwrap()
+}
+
 #[test]
 fn a_run_of_seconds_beats_guessing_and_its_bundle_agrees() {
-    let finished =
-        checked(spec(SHIPPED), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 1000, 2);
+    let finished = checked(spec(SHIPPED), &drawn(), 1000, 2);
     let every = &finished.reports.test.every;
     let [local, cloud] = [every[Exit::LOCAL], every[Exit::CLOUD]];
     assert!(cloud > 0.5 && local > 0.5, "ten classes, guessing has a tenth: {every:?}");
@@ -70,7 +73,7 @@ fn a_run_of_seconds_beats_guessing_and_its_bundle_agrees() {
 
 #[test]
 fn samples_of_nothing_train_and_are_in_no_accuracy_and_a_recipe_may_ask_for_few_wrong_answers() {
-    let parts = load("drawn", Path::new(""), OpenOptions::default()).unwrap();
+    let parts = drawn();
     let limits = [Some(1000), Some(400), Some(200), Some(400)];
     let samples: [Samples; 4] = std::array::from_fn(|at| {
         let mut samples = parts.part(Part::ALL[at], limits[at], 2);
@@ -98,8 +101,7 @@ fn samples_of_nothing_train_and_are_in_no_accuracy_and_a_recipe_may_ask_for_few_
 fn a_network_that_sends_some_channels_trains_and_its_engines_agree() {
     let head = "head = { kind = \"fc\", binary = true }";
     let text = SHIPPED.replace(head, &format!("{head}\nsent_channels = 3"));
-    let finished =
-        checked(spec(&text), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 1000, 2);
+    let finished = checked(spec(&text), &drawn(), 1000, 2);
     let every = &finished.reports.test.every;
     assert!(every[Exit::CLOUD] > 0.5 && every[Exit::LOCAL] > 0.5, "{every:?}");
     let bundle = Bundle::from_bytes(&finished.exported.bytes).unwrap();
@@ -109,23 +111,14 @@ fn a_network_that_sends_some_channels_trains_and_its_engines_agree() {
 #[test]
 fn the_published_network_trains_and_exports_too() {
     let text = PUBLISHED.replace("aggregation = \"mp\"", "aggregation = \"cc\"");
-    let finished =
-        checked(spec(&text), &load("drawn", Path::new(""), OpenOptions::default()).unwrap(), 600, 1);
-    assert!(
-        finished.reports.test.every[Exit::LOCAL] > 0.2,
-        "ten classes, guessing has a tenth: {:?}",
-        finished.reports.test
-    );
+    let test = checked(spec(&text), &drawn(), 600, 1).reports.test;
+    assert!(test.every[Exit::LOCAL] > 0.2, "ten classes, guessing has a tenth: {test:?}");
 }
 
 #[test]
 fn a_run_of_seconds_on_real_articles_beats_its_floor() {
-    let root = std::env::var_os("HEADWATER_DATA")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
-    let Ok(parts) = load("fashion-6cam", &root.join("fashion-mnist"), OpenOptions::default()) else {
-        eprintln!("left out: no Fashion-MNIST in {}; set HEADWATER_DATA", root.display());
-        return;
-    };
+    let Some(folder) = public_data("fashion-mnist") else { return };
+    let parts = load("fashion-6cam", &folder, OpenOptions::default()).unwrap();
     let finished = checked(spec(SHIPPED), &parts, 2000, 3);
     let every = &finished.reports.test.every;
     assert!(every[Exit::CLOUD] > 0.6 && every[Exit::LOCAL] > 0.6, "{every:?}");

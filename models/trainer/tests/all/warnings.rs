@@ -1,37 +1,28 @@
 //! Warnings of a finished run: in its report, and last on standard error.
 
-use std::path::Path;
-
-use serde_json::Value;
-
-use crate::program::{NETWORKS, ended, run};
+use crate::program::{Scratch, ended, run_on, stderr, train_ddnn_c};
 
 #[test]
 fn a_class_with_few_samples_is_named_last_and_in_the_report_and_again_by_an_export() {
-    let folder = tempfile::tempdir().unwrap();
-    let (data, out) = (folder.path().join("data"), folder.path().join("run"));
-    let [data_dir, out_dir] = [&data, &out].map(|path| path.to_str().unwrap());
-    ended(
-        &run(&["convert", "--data", "drawn", "--data-dir", ".", "--limit", "160", "--out", data_dir]),
-        0,
-        &[],
-    );
-    let class = std::fs::read_dir(data.join("train")).unwrap().next().unwrap().unwrap().path();
+    let folder = Scratch::new();
+    let (data, out) = (folder.write_drawn("data", "160"), folder.path("run"));
+    let class = std::fs::read_dir(folder.path("data/train")).unwrap().next().unwrap().unwrap().path();
     for sample in std::fs::read_dir(&class).unwrap().skip(2) {
         std::fs::remove_dir_all(sample.unwrap().path()).unwrap();
     }
-    let network = Path::new(NETWORKS).join("ddnn-c.toml");
-    let of_data = ["--data", "folders", "--data-dir", data_dir];
-    let train = ["train", "--network", network.to_str().unwrap(), "--epochs", "1", "--out", out_dir];
-    for command in [&train[..], &["export", out_dir]] {
-        let output = run(&[command, &of_data[..]].concat());
+    let data = ["--data", "folders", "--data-dir", &data];
+    for is_export in [false, true] {
+        let export = || run_on(&data, &["export", &out]);
+        let output = if is_export { export() } else { train_ddnn_c(&data, &out, &[]) };
         ended(&output, 0, &[]);
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = stderr(&output);
         let last = said.lines().last().unwrap();
         assert!(last.starts_with("warning: class imbalance in the train part: "), "{said}");
-        let report: Value = serde_json::from_slice(&std::fs::read(out.join("report.json")).unwrap()).unwrap();
+        let report = folder.json("run/report.json");
         let warnings = report["warnings"].as_array().unwrap();
         assert!(warnings.iter().any(|warning| warning["code"] == "class_imbalance"), "{warnings:?}");
-        assert_eq!(report["exported_epoch"]["epoch"], 1);
+        let exported = &report["exported_epoch"];
+        assert!(["epoch", "highest_epoch", "last_epoch"].iter().all(|key| exported[*key] == 1), "{exported}");
+        assert!(exported["score"].is_f64() && exported["score"] == exported["highest_score"], "{exported}");
     }
 }

@@ -1,7 +1,7 @@
 //! Writes the bundle, unless an engine disagrees with the trained network.
 
 use headwater_inference::bundle::{Bundle, BundleError, BundleWriter};
-use headwater_inference::engine::{PackedEngine, TractEngine};
+use headwater_inference::engine::{Engine, PackedEngine, TractEngine};
 use headwater_inference::manifest::{NetworkManifest, SectionManifest, Tier};
 use headwater_inference::policy::{Policy, PolicyError};
 use headwater_protocol::Slot;
@@ -68,17 +68,13 @@ pub fn export(
             writer.packed(SectionManifest::device_name(slot), bytes.as_slice())
         });
     let without_report = Bundle::from_bytes(&writer.clone().finish()?)?;
-    let together = |all: Parity, found: Result<Parity, ParityError>| Ok::<_, ParityError>(found?.and(&all));
-    let mut parity = references.iter().map(|reference| -> Result<Parity, ParityError> {
-        let deeper = reference.compare_deeper(&without_report, &TractEngine)?;
-        Ok(reference.compare_devices(&without_report, &TractEngine)?.with(&deeper))
-    });
-    let parity = parity.try_fold(Parity::default(), together)?;
+    let compare = |engine: &dyn Engine| -> Result<Parity, ParityError> {
+        let mut found = references.iter().map(|reference| reference.compare(&without_report, engine));
+        found.try_fold(Parity::default(), |all, found| Ok(found?.and(&all)))
+    };
+    let parity = compare(&TractEngine)?;
     let packed = match packed {
-        Ok(_) => {
-            let mut parity = references.iter().map(|of| of.compare_devices(&without_report, &PackedEngine));
-            Ok(parity.try_fold(Parity::default(), together)?)
-        }
+        Ok(_) => Ok(compare(&PackedEngine)?),
         Err(reason) => Err(reason),
     };
     report["parity"] = serde_json::json!(parity);
@@ -151,21 +147,17 @@ fn packed_sections(network: &TrainedNetwork<'_>) -> Result<Vec<Vec<u8>>, NoPacke
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use headwater_inference::sections::ScoreLimits;
     use headwater_samples::Part;
 
     use super::*;
-    use crate::network::Network;
+    use crate::testing::network;
     use headwater_calibration::data::Parts;
-    use headwater_spec::Spec;
     use headwater_spec::manifest;
 
     #[test]
     fn scores_of_sections_without_a_packed_form_have_recorded_limits() {
-        let spec = Spec::parse(Path::new("f"), include_str!("../../../networks/ddnn-f.toml")).unwrap();
-        let layers = Network::new(spec);
+        let layers = network(include_str!("../../../networks/ddnn-f.toml"));
         let state = layers.layout.initial(1);
         let network = TrainedNetwork { layers: &layers, state: &state };
         let samples = Parts::drawn(8, 4, 4).part(Part::Train, None, 1);

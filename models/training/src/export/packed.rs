@@ -38,12 +38,11 @@ pub fn packed_section(
 mod tests {
     use super::*;
     use crate::export::TrainedNetwork;
-    use crate::network::Network;
-    use headwater_spec::Spec;
+    use crate::testing::{DDNN_C, network};
 
     #[test]
     fn a_pool_in_a_binary_section_or_in_its_head_is_refused_with_a_sentence() {
-        let text = include_str!("../../../networks/ddnn-c.toml").replace("\"coded\"", "\"f32\"");
+        let text = DDNN_C.replace("\"coded\"", "\"f32\"");
         let (block, head) = (r#"{ kind = "convp", filters = 8 }"#, r#"{ kind = "fc", binary = true }"#);
         for (of, with_pool, sentence) in [
             (block, format!(r#"{block}, {{ kind = "pool" }}"#), "block 1 is not a `convp` block"),
@@ -51,7 +50,7 @@ mod tests {
         ] {
             let text = text.replace(of, &with_pool);
             let text = if of == head { text.replace("\"f32\"", "\"bits\"") } else { text };
-            let layers = Network::new(Spec::parse("c".as_ref(), &text).unwrap());
+            let layers = network(&text);
             let state = layers.layout.initial(1);
             let network = TrainedNetwork { layers: &layers, state: &state };
             let refused = packed_section(&layers.devices[0], &network.trained(), [3, 32, 32]).unwrap_err();

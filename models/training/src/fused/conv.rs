@@ -254,9 +254,10 @@ fn clear(plane: &mut [f32], w: usize, columns: &Range<usize>) {
 mod tests {
     use burn::tensor::module::conv2d as burn_conv2d;
     use burn::tensor::ops::ConvOptions;
-    use burn::tensor::{Device, Distribution};
+    use burn::tensor::{Device, Distribution, Gradients};
 
     use super::*;
+    use crate::fused::testing::{assert_equal, gradient};
 
     /// Tolerance for sums of a few hundred products of order one, added in another order.
     const SUM_ORDER: f32 = 1e-4;
@@ -271,21 +272,8 @@ mod tests {
         let ours = conv2d(x.clone(), weight.clone(), window);
         let options = ConvOptions::new([window.stride; 2], [window.pad; 2], [1, 1], 1);
         let burns = burn_conv2d(x.clone(), weight.clone(), None, options);
-        let probe = Tensor::<4>::random(ours.shape(), Distribution::Default, &device);
-        let results = [ours, burns].map(|y| {
-            let gradients = (y.clone() * probe.clone()).sum().backward();
-            [
-                y.into_data().try_to_vec::<f32>().unwrap(),
-                x.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap(),
-                weight.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap(),
-            ]
-        });
-        for (ours, burns) in results[0].iter().zip(&results[1]) {
-            assert_eq!(ours.len(), burns.len());
-            for (a, b) in ours.iter().zip(burns) {
-                assert!((a - b).abs() <= SUM_ORDER * (1.0 + b.abs()), "{a} against {b}");
-            }
-        }
+        let inputs = |of: &Gradients| [gradient(&x, of), gradient(&weight, of)].concat();
+        assert_equal([ours, burns], inputs, SUM_ORDER);
     }
 
     #[test]

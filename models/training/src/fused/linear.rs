@@ -104,9 +104,10 @@ pub fn linear(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
 
 #[cfg(test)]
 mod tests {
-    use burn::tensor::{Device, Distribution};
+    use burn::tensor::{Device, Distribution, Gradients};
 
     use super::*;
+    use crate::fused::testing::{assert_equal, gradient};
 
     /// Tolerance for sums of seven products of order one, added in another order.
     const SUM_ORDER: f32 = 1e-5;
@@ -116,19 +117,9 @@ mod tests {
         let device = Device::flex().autodiff();
         let x = Tensor::<2>::random([5, 7], Distribution::Default, &device).require_grad();
         let weight = Tensor::<2>::random([3, 7], Distribution::Default, &device).require_grad();
-        let probe = Tensor::<2>::random([5, 3], Distribution::Default, &device);
         let ours = linear(x.clone(), weight.clone());
         let burns = x.clone().matmul(weight.clone().transpose());
-        let [ours, burns] = [ours, burns].map(|y| {
-            let gradients = (y.clone() * probe.clone()).sum().backward();
-            let mut all = y.into_data().try_to_vec::<f32>().unwrap();
-            all.extend(x.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap());
-            all.extend(weight.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap());
-            all
-        });
-        assert_eq!(ours.len(), burns.len());
-        for (a, b) in ours.iter().zip(&burns) {
-            assert!((a - b).abs() <= SUM_ORDER, "{a} against {b}");
-        }
+        let inputs = |of: &Gradients| [gradient(&x, of), gradient(&weight, of)].concat();
+        assert_equal([ours, burns], inputs, SUM_ORDER);
     }
 }

@@ -58,6 +58,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::fused::testing::{assert_equal, gradient};
 
     /// Tolerance for sums of up to forty exponentials, in `f32` against `f64`.
     const F32_SUM: f32 = 1e-5;
@@ -85,14 +86,7 @@ mod tests {
         let t = Tensor::<2>::from_data(burn::tensor::TensorData::new(targets, [3, 4]), &device);
         let w = Tensor::<2>::from_data(burn::tensor::TensorData::new(weights, [3, 1]), &device);
         let burns = (burn::tensor::activation::log_softmax(logits.clone() / 2.0, 1) * t * w).sum().neg();
-        let [ours, burns] = [ours, burns].map(|loss| {
-            let gradients = loss.backward();
-            let mut all = loss.into_data().try_to_vec::<f32>().unwrap();
-            all.extend(logits.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap());
-            all
-        });
-        for (a, b) in ours.iter().zip(&burns) {
-            assert!((a - b).abs() < 1e-4, "sums of a dozen terms: {a} against {b}");
-        }
+        // Sums of a dozen terms.
+        assert_equal([ours, burns], |of| gradient(&logits, of), 1e-4);
     }
 }

@@ -115,3 +115,33 @@ where
         }
     }
 }
+
+/// Comparison of an operation with the same one of burn.
+#[cfg(test)]
+mod testing {
+    use burn::tensor::{Device, Distribution, Gradients, Tensor};
+
+    /// The numbers of the gradient of an input.
+    pub(super) fn gradient<const D: usize>(input: &Tensor<D>, gradients: &Gradients) -> Vec<f32> {
+        input.grad(gradients).unwrap().into_data().try_to_vec::<f32>().unwrap()
+    }
+
+    /// Compares outputs and input gradients within `tolerance * (1 + |expected|)`.
+    #[track_caller]
+    pub(super) fn assert_equal<const D: usize>(
+        outputs: [Tensor<D>; 2],
+        inputs: impl Fn(&Gradients) -> Vec<f32>,
+        tolerance: f32,
+    ) {
+        let device = Device::flex().autodiff();
+        let probe = Tensor::<D>::random(outputs[0].shape(), Distribution::Default, &device);
+        let [ours, burns] = outputs.map(|y| {
+            let gradients = (y.clone() * probe.clone()).sum().backward();
+            [y.into_data().try_to_vec::<f32>().unwrap(), inputs(&gradients)].concat()
+        });
+        assert_eq!(ours.len(), burns.len());
+        for (a, b) in ours.iter().zip(&burns) {
+            assert!((a - b).abs() <= tolerance * (1.0 + b.abs()), "{a} against {b}");
+        }
+    }
+}

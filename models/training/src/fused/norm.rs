@@ -238,9 +238,10 @@ wide! {
 
 #[cfg(test)]
 mod tests {
-    use burn::tensor::{Device, Distribution};
+    use burn::tensor::{Device, Distribution, Gradients};
 
     use super::*;
+    use crate::fused::testing::{assert_equal, gradient};
 
     /// Tolerance for means over 48 values of order one, added in another order.
     const SUM_ORDER: f32 = 2e-4;
@@ -265,21 +266,10 @@ mod tests {
         let x = Tensor::<4>::random([4, 3, 3, 4], Distribution::Normal(0.3, 2.0), &device).require_grad();
         let gamma = Tensor::<1>::random([3], Distribution::Uniform(0.3, 0.8), &device).require_grad();
         let beta = Tensor::<1>::random([3], Distribution::Default, &device).require_grad();
-        let probe = Tensor::<4>::random([4, 3, 3, 4], Distribution::Default, &device);
         let (ours, _) = batch_norm(x.clone(), gamma.clone(), beta.clone(), activation);
         let theirs = reference(x.clone(), gamma.clone(), beta.clone(), activation);
-        let [ours, theirs] = [ours, theirs].map(|y| {
-            let gradients = (y.clone() * probe.clone()).sum().backward();
-            let mut all = y.into_data().try_to_vec::<f32>().unwrap();
-            all.extend(x.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap());
-            all.extend(gamma.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap());
-            all.extend(beta.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap());
-            all
-        });
-        assert_eq!(ours.len(), theirs.len());
-        for (a, b) in ours.iter().zip(&theirs) {
-            assert!((a - b).abs() <= SUM_ORDER * (1.0 + b.abs()), "{activation:?}: {a} against {b}");
-        }
+        let inputs = |of: &Gradients| [gradient(&x, of), gradient(&gamma, of), gradient(&beta, of)].concat();
+        assert_equal([ours, theirs], inputs, SUM_ORDER);
     }
 
     #[test]

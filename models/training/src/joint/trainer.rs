@@ -13,7 +13,7 @@ use crate::reduction::{sums_of, update_statistics};
 use crate::scale_out::{Communicator, NotFinite, Rank, RankPlan, RankState, RankStep};
 use headwater_calibration::data::Samples;
 use headwater_calibration::message::{Reader, put_u64};
-use headwater_calibration::part_logits::{ExitCounts, ExitShares};
+use headwater_calibration::part_logits::{ExitCounts, ExitShares, PartLogits};
 
 /// One rank of a training run, without files; a run of one process is a run of one rank.
 pub struct Trainer<'a> {
@@ -110,8 +110,9 @@ impl<'a> Trainer<'a> {
         let recipe = experiment.recipe.on_ranks(ranks.ranks());
         let own = (ranks.rank(), ranks.ranks());
         let shards = OwnShards::of(train, experiment.recipe.shards, own);
-        let (mut checkpoint, states) = from.unwrap_or_else(|| (first_checkpoint(experiment), Vec::new()));
         let layout = &experiment.network.layout;
+        let first = || Checkpoint::new(experiment.first_state(), Moments::new(layout.parameter_count()));
+        let (mut checkpoint, states) = from.unwrap_or_else(|| (first(), Vec::new()));
         let parameters = (layout, checkpoint.state.parameters.as_slice());
         let plan = RankPlan {
             batch: recipe.batch,
@@ -208,7 +209,8 @@ impl<'a> Trainer<'a> {
         };
         self.rank.begin_step(&mut self.checkpoint.state);
         let found = worker_gradients(self.experiment, &self.checkpoint.state, self.train, indices, epoch);
-        let loss = mean_loss(&sums_of(&found));
+        let sums = sums_of(&found);
+        let loss = sums.loss / sums.samples.max(1) as f64;
         if loss.is_nan() || loss.abs() > MAX_LOSS {
             return Err(diverged(loss));
         }
@@ -259,7 +261,7 @@ impl<'a> Trainer<'a> {
         if epoch == self.recipe.epochs || self.ranks.ranks() > 1 || chooses {
             self.set_exact_statistics();
         }
-        let (validation, validation_loss) = self.validation_figures();
+        let (validation, validation_loss, independent) = self.validation_figures();
         let learning_rate = self.rate(self.steps_per_epoch());
         let progress = &mut self.checkpoint.progress;
         let LossSums { samples, loss, correct } = std::mem::take(&mut progress.sums);
@@ -273,7 +275,7 @@ impl<'a> Trainer<'a> {
         progress.step_in_epoch = 0;
         progress.epochs.push(record.clone());
         if chooses {
-            self.checkpoint.keep_best();
+            self.checkpoint.keep_best(independent);
         }
         self.count_sent();
         record
@@ -284,42 +286,34 @@ impl<'a> Trainer<'a> {
         self.checkpoint.progress.scale_out.sent_bytes = sent;
     }
 
-    /// Shares of right answers on the validation part and the mean cross-entropy there, over all ranks.
-    fn validation_figures(&self) -> (ExitShares, Option<f64>) {
-        let logits = evaluate(self.experiment, &self.checkpoint.state, self.validation);
+    /// Shares of right answers on the validation part, the mean cross-entropy there, and the number of independent samples
+    /// that show a class, over all ranks.
+    fn validation_figures(&self) -> (ExitShares, Option<f64>, u64) {
         let network = &self.experiment.network.spec.network;
-        let none = ExitCounts::none(network.configuration(), network.slots());
-        let own = match self.validation.is_empty() {
-            true => none.clone(),
-            false => ExitCounts::of(&logits, self.validation, &self.class_prior),
+        let logits = match self.validation.is_empty() {
+            true => PartLogits::zeros(network.configuration(), network.slots(), network.classes(), 0),
+            false => evaluate(self.experiment, &self.checkpoint.state, self.validation),
         };
+        let own = ExitCounts::of(&logits, self.validation, &self.class_prior);
         let (own_loss, own_terms) = logits.cross_entropies(self.validation);
         let mut message = Vec::new();
         own.put(&mut message);
         put_u64(&mut message, own_loss.to_bits());
         put_u64(&mut message, own_terms);
-        let (mut counts, mut loss, mut terms) = (none, 0.0, 0);
+        let shown = self.validation.len() - self.validation.of_nothing();
+        put_u64(&mut message, self.validation.group_count_with_class().unwrap_or(shown) as u64);
+        let (mut counts, mut loss, mut terms, mut independent) = (Vec::new(), 0.0, 0, 0);
         for message in self.ranks.all_gather(&message) {
             let mut reader = Reader(&message);
-            counts = counts.with(&own.read(&mut reader));
+            counts.push(own.read(&mut reader));
             loss += f64::from_bits(reader.u64());
             terms += reader.u64();
+            independent += reader.u64();
         }
         let mean = loss / terms as f64;
-        (counts.shares(), mean.is_finite().then_some(mean))
+        let counts = counts.into_iter().reduce(|all, more| all.with(&more)).expect("this rank has its own");
+        (counts.shares(), mean.is_finite().then_some(mean), independent)
     }
-}
-
-/// The checkpoint before the first step of a run.
-fn first_checkpoint(experiment: &Experiment) -> Checkpoint {
-    let layout = &experiment.network.layout;
-    let state = experiment.first_state();
-    let moments = Moments::new(layout.parameter_count());
-    Checkpoint { progress: Progress::default(), state, moments, outer_velocity: Vec::new(), best: None }
-}
-
-fn mean_loss(sums: &LossSums) -> f64 {
-    sums.loss / sums.samples.max(1) as f64
 }
 
 /// Number of samples of each class over all ranks, and last that of samples of nothing.

@@ -159,7 +159,8 @@ table! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExportedEpoch {
-    /// The epoch with the lowest mean cross-entropy over all exits on the validation part; of equal ones the later.
+    /// The latest epoch that is at most one standard error below the best one on the validation part
+    /// ([`Checkpoint::keep_best`](crate::checkpoint::Checkpoint::keep_best)).
     Best,
     /// The last epoch.
     Last,
@@ -261,10 +262,10 @@ impl Recipe {
     /// # Errors
     /// See [`Recipe::read`].
     pub fn parse(file: &Path, text: &str) -> Result<Self, FileError> {
-        let recipe: Self = headwater_toml_file::read(text)
-            .map_err(|mistakes| FileError::of(file, mistakes.into_iter().map(replaced).collect()))?;
+        let of_file = |mistakes| FileError::of(file, mistakes);
+        let recipe: Self = headwater_toml_file::read(text).map_err(of_file)?;
         let mistakes = with_lines(text, recipe.mistakes());
-        if mistakes.is_empty() { Ok(recipe) } else { Err(FileError::of(file, mistakes)) }
+        if mistakes.is_empty() { Ok(recipe) } else { Err(of_file(mistakes)) }
     }
 
     /// Checks that every term of the loss has something to act on in a network; `file` is for the message.
@@ -361,29 +362,6 @@ impl Distillation {
     }
 }
 
-/// Former keys, with what is expected in their place.
-const REPLACED: [(&str, &str); 11] = [
-    ("optimiser.warm_up_steps", "a share of the run: `warm_up = 0.0256` are 200 of 7,820 steps"),
-    ("loss.cloud_first_epochs", "a share of the run: `cloud_first = 0.1` are 2 of 20 epochs"),
-    ("scale_out.warm_up_epochs", "a share of the run: `warm_up = 0.05` is 1 of 20 epochs"),
-    ("scale_out.uncompressed_steps", "a share of the run: `uncompressed = 0.0256` are 200 of 7,820 steps"),
-    ("loss.device_exit", "`exits = { device = 1.0 }`"),
-    ("loss.local", "`exits = { local = 1.0 }`"),
-    ("loss.edge", "`exits = { edge = 1.0 }`"),
-    ("loss.cloud", "`exits = { cloud = 1.0 }`"),
-    ("loss.distillation.device_exit", "`exits = { device = 1.0 }`"),
-    ("loss.distillation.local", "`exits = { local = 1.0 }`, and `device` and `edge` there if they are not 1"),
-    ("loss.distillation.edge", "`exits = { edge = 1.0 }`"),
-];
-
-/// The mistake of a former key says what replaces the key; other mistakes stay.
-fn replaced(mistake: Mistake) -> Mistake {
-    match REPLACED.iter().find(|(key, _)| *key == mistake.key) {
-        Some((_, expected)) => Mistake { text: format!("expected {expected}"), ..mistake },
-        None => mistake,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -434,17 +412,6 @@ mod tests {
         // With `warm_up = 0.5`, as in scripts/check/weights: 50 steps for most specs, three epochs of 24 for `eth80`.
         let half = Optimiser { warm_up: 0.5, ..Recipe::read(None).unwrap().optimiser };
         assert_eq!([50, 72, 51].map(|steps| half.warm_up_steps(steps)), [25, 36, 25]);
-    }
-
-    #[test]
-    fn a_former_key_is_refused_with_what_replaces_it() {
-        for (key, expected) in REPLACED {
-            let (table, name) = key.rsplit_once('.').unwrap();
-            let text = DEFAULT.replace(&format!("# [{table}]"), &format!("[{table}]"));
-            let text = text.replace(&format!("\n[{table}]"), &format!("\n[{table}]\n{name} = 2 #"));
-            let error = Recipe::parse(Path::new("r.toml"), &text).unwrap_err().to_string();
-            assert!(error.ends_with(&format!("{key}: expected {expected}")), "{error}");
-        }
     }
 
     #[test]

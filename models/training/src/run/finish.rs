@@ -6,7 +6,7 @@ use headwater_inference::cost::{DeviceBody, LinkBytes};
 use headwater_inference::policy::{Confidence, Policy};
 use headwater_samples::{NO_CLASS, Part};
 
-use super::{EvaluatedPart, RunFolder, out_of_fold};
+use super::{RunFolder, evaluated_by_ranks, out_of_fold};
 use crate::checkpoint::Checkpoint;
 use crate::coding_fit::{FITTED_SAMPLES, fitted_coding};
 use crate::experiment::Experiment;
@@ -18,8 +18,7 @@ use crate::scale_out::Communicator;
 use crate::warnings::{self, TrainPart, Warning};
 use headwater_calibration::account::{Claims, PartReport};
 use headwater_calibration::data::{Parts, Samples, groups_with_class};
-use headwater_calibration::logits_file::PartFile;
-use headwater_calibration::part_logits::PartLogits;
+use headwater_calibration::part_logits::EvaluatedPart;
 use headwater_calibration::promise::Target;
 use headwater_calibration::promise::wrong::{ClaimPart, WrongTarget};
 use headwater_calibration::tuning::claims::ClaimLimit;
@@ -47,7 +46,7 @@ pub struct EvaluationParts {
     /// Number of independent ones among them.
     pub train_units: usize,
     /// Train samples with out-of-fold logits: for choices; `None` if the run has no such logits.
-    pub out_of_fold: Option<PartFile>,
+    pub out_of_fold: Option<EvaluatedPart>,
 }
 
 impl EvaluationParts {
@@ -74,7 +73,7 @@ impl EvaluationParts {
         let (labels, groups) =
             (parts.labels(Part::Train, limit_train), parts.groups(Part::Train, limit_train));
         let train_samples = labels.iter().filter(|label| **label != NO_CLASS).count();
-        let part = |part| EvaluatedPart::over_ranks(experiment, state, ranks, (parts, part));
+        let part = |part| evaluated_by_ranks(experiment, state, ranks, (parts, part));
         let evaluated = Self {
             validation: part(Part::Validation),
             compared: parts.part(Part::Validation, Some(COMPARED_SAMPLES), experiment.recipe.workers),
@@ -123,16 +122,14 @@ pub fn finish(
     let manifest = manifest(&network.spec, class_prior.clone());
     let body = DeviceBody::of(&manifest);
     let target = Target::from(experiment.recipe.exit);
-    let (part, fitted_logits, samples) = match &parts.out_of_fold {
-        Some(found) => (FittedPart::OutOfFold, &found.logits, &found.samples),
-        None => (FittedPart::Validation, &validation.logits, &validation.samples),
+    let (part, fitted_on) = match &parts.out_of_fold {
+        Some(found) => (FittedPart::OutOfFold, found),
+        None => (FittedPart::Validation, validation),
     };
-    let fitted = Fitted::of(fitted_logits, samples, &target)?;
+    let fitted = Fitted::of(&fitted_on.logits, &fitted_on.samples, &target)?;
     let calibration_samples = calibration.samples.len();
-    let part_of_promise = match &parts.promise_obstacle {
-        Some(obstacle) => Err(obstacle.clone()),
-        None => fitted.calibration_part(&calibration.logits, &calibration.samples),
-    };
+    let calibration_part = || fitted.calibration_part(&calibration.logits, &calibration.samples);
+    let part_of_promise = parts.promise_obstacle.clone().map_or_else(calibration_part, Err);
     let limit = fitted.limit(&target, part_of_promise);
     let policy = fitted.within(&limit, &target, &parts.data);
     let wrong = experiment.recipe.exit.wrong.map(|percent| WrongTarget {
@@ -141,10 +138,10 @@ pub fn finish(
         settings: limit.settings_tested(fitted.path.len()),
     });
     let (policy, not_kept) = match wrong {
-        Some(wrong) => with_claims(policy, wrong, (fitted_logits, samples), parts),
+        Some(wrong) => with_claims(policy, wrong, fitted_on, parts),
         None => (policy, None),
     };
-    let thresholds = ThresholdOrigin::new(part, samples, &fitted, &limit);
+    let thresholds = ThresholdOrigin::new(part, &fitted_on.samples, &fitted, &limit);
     let report =
         |part: &EvaluatedPart| PartReport::of(&part.logits, &part.samples, class_prior, &policy, body);
     let reports =
@@ -170,18 +167,14 @@ pub fn finish(
 fn with_claims(
     policy: Policy,
     target: WrongTarget,
-    (logits, samples): (&PartLogits, &Samples),
+    fitted_on: &EvaluatedPart,
     parts: &EvaluationParts,
 ) -> (Policy, Option<Warning>) {
-    let claims =
-        |logits: &PartLogits, samples: &Samples| Claims::of(logits, samples, &parts.class_prior, &policy);
-    let EvaluatedPart { logits: calibration, samples: calibration_samples } = &parts.calibration;
-    let units = match &parts.promise_obstacle {
-        Some(obstacle) => Err(obstacle.clone()),
-        None => independent_units(calibration_samples),
-    };
-    let part = units.map(|units| ClaimPart { masks: vec![claims(calibration, calibration_samples)], units });
-    match ClaimLimit::of(target, &claims(logits, samples), part) {
+    let claims = |part: &EvaluatedPart| Claims::of(&part.logits, &part.samples, &parts.class_prior, &policy);
+    let units = || independent_units(&parts.calibration.samples);
+    let units = parts.promise_obstacle.clone().map_or_else(units, Err);
+    let part = units.map(|units| ClaimPart { masks: vec![claims(&parts.calibration)], units });
+    match ClaimLimit::of(target, &claims(fitted_on), part) {
         Some(limit) => (limit.applied_to(policy, &parts.data, 0.0), None),
         None => {
             let text = format!(

@@ -96,23 +96,13 @@ mod tests {
     use headwater_protocol::SlotSet;
 
     use super::*;
-    use headwater_calibration::data::{AbsentView, Pixels, Samples};
+    use headwater_calibration::data::Samples;
 
     /// Samples of these groups and classes.
     fn samples(of: impl Iterator<Item = (u32, u16)>) -> Samples {
         let (groups, labels): (Vec<u32>, Vec<u16>) = of.unzip();
         let seen = vec![SlotSet::first(1); labels.len()];
-        Samples {
-            shape: [1, 1, 1],
-            slots: 1,
-            classes: 8,
-            labels,
-            groups,
-            seen,
-            pixels: Pixels::default(),
-            absent: AbsentView::Absent,
-            part_indices: Vec::new(),
-        }
+        Samples { shape: [1, 1, 1], slots: 1, classes: 8, labels, groups, seen, ..Samples::default() }
     }
 
     fn divide(samples: &Samples, count: u32) -> Option<Folds> {

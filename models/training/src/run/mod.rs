@@ -8,7 +8,7 @@ pub mod out_of_fold;
 mod rank_file;
 mod train;
 
-pub use evaluated_part::EvaluatedPart;
+pub use evaluated_part::{evaluated, evaluated_by_ranks};
 pub use finish::{EvaluationParts, Finished, finish};
 pub use folder::{RunFolder, lock};
 pub use folds::{Folds, OtherParts};

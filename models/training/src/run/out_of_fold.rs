@@ -3,6 +3,7 @@
 
 use std::io;
 
+use super::evaluated_part::of_all_ranks;
 use super::{Folds, RunFolder};
 use crate::coding_fit::fitted_coding;
 use crate::evaluation::evaluate;
@@ -10,9 +11,8 @@ use crate::experiment::Experiment;
 use crate::joint::{Diverged, Event, Trainer};
 use crate::scale_out::{Alone, Communicator};
 use headwater_calibration::data::Samples;
-use headwater_calibration::logits_file::{self, PartFile};
-use headwater_calibration::message::Reader;
-use headwater_calibration::part_logits::PartLogits;
+use headwater_calibration::logits_file;
+use headwater_calibration::part_logits::{EvaluatedPart, PartLogits};
 
 /// Name of the file of out-of-fold logits in a run folder.
 const FILE: &str = "out-of-fold.hwlogits";
@@ -43,9 +43,12 @@ pub fn train(
     (folds, last): (&Folds, Option<u32>),
     mut notify: impl FnMut(u32, &Event<'_>),
 ) -> Result<PartLogits, Diverged> {
-    let rank_of = |fold| fold as usize % ranks.ranks();
-    let mut message = Vec::new();
-    for fold in (0..folds.count()).filter(|fold| rank_of(*fold) == ranks.rank()) {
+    let all = ranks.ranks();
+    let of_rank = |rank: usize| (0..folds.count()).filter(move |fold| *fold as usize % all == rank);
+    let samples_of =
+        |rank: usize| -> Vec<usize> { of_rank(rank).flat_map(|fold| folds.left_out(fold)).collect() };
+    let mut own = PartLogits::default();
+    for fold in of_rank(ranks.rank()) {
         let (kept, fold_samples) = (train.subset(&folds.kept(fold)), train.subset(&folds.left_out(fold)));
         let mut trainer = Trainer::new(experiment, &Alone, [&kept, &fold_samples], None);
         let result = trainer.run(|event| {
@@ -62,17 +65,14 @@ pub fn train(
         let state = &mut trainer.checkpoint.state;
         // The fold stands for unseen data, so the coding is fitted on the other folds.
         state.coding = fitted_coding(experiment, state, &kept, &kept);
-        evaluate(experiment, state, &fold_samples).put(&mut message);
+        own.append(evaluate(experiment, state, &fold_samples));
     }
     // Other ranks may train one fold more.
     ranks.wait_for_all();
-    let all = ranks.all_gather(&message);
-    let mut readers: Vec<Reader<'_>> = all.iter().map(|message| Reader(message)).collect();
-    let (mut logits, mut order) = (PartLogits::default(), Vec::new());
-    for fold in 0..folds.count() {
-        logits.append(PartLogits::read(&mut readers[rank_of(fold)]));
-        order.extend(folds.left_out(fold));
-    }
+    let own = EvaluatedPart { samples: train.subset(&samples_of(ranks.rank())), logits: own };
+    let mut logits = PartLogits::default();
+    of_all_ranks(&own, ranks).into_iter().for_each(|found| logits.append(found.logits));
+    let order: Vec<usize> = (0..all).flat_map(samples_of).collect();
     let mut row = vec![0; order.len()];
     order.iter().enumerate().for_each(|(at, sample)| row[*sample] = at);
     Ok(logits.subset(&row))
@@ -90,7 +90,7 @@ pub fn write(folder: &RunFolder, run: &str, samples: &Samples, logits: &PartLogi
 ///
 /// # Errors
 /// The file cannot be read, is damaged, or belongs to another run.
-pub fn read(folder: &RunFolder, run: &str) -> io::Result<Option<PartFile>> {
+pub fn read(folder: &RunFolder, run: &str) -> io::Result<Option<EvaluatedPart>> {
     let found = is_in(folder).then(|| logits_file::read(&folder.file(FILE), run));
     found.transpose().map_err(io::Error::other)
 }

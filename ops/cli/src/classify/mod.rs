@@ -9,17 +9,16 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use headwater_inference::bundle::Bundle;
 use headwater_inference::engine::PackedOrTract;
 use headwater_inference::manifest::{NetworkManifest, Preprocessing};
-use headwater_inference::policy::{Policy, PolicyChanges};
+use headwater_inference::policy::Policy;
 use headwater_inference::whole::{Whole, WholeAnswer};
-use headwater_protocol::{Exit, Slot, Undecided};
+use headwater_protocol::{Slot, Undecided};
 use headwater_samples::photos::{self, PhotoSample};
 use headwater_samples::{Shape, View};
 use headwater_telemetry::print_error;
 
-use self::table::{Form, Row, Table};
+use self::table::{Row, Table};
 use crate::progress::Progress;
 use crate::{BadUsage, shipped};
 
@@ -34,12 +33,10 @@ Examples:
                                                   one camera: all images of a folder, and one more
   headwater classify runs/parts/bundle.hwb photos --json | jq -r 'select(.undecided) | .file'
                                                   the photos of which the network claims nothing
-  headwater classify models/shipped/fashion-6cam.hwb coat.jpg --slot 2
-                                                  a photo that camera 2 alone sees
 With several cameras a sample is a folder with a file for each camera that sees it, SAMPLE/cam0.jpg, or the photos of one name in a folder
 for each camera, cam0/SAMPLE.jpg and cam1/SAMPLE.jpg. Where the slots are regions of one camera, each photo is a sample.
 Columns: file; label; confidence and exit of the answer; undecided, why no class is claimed; error, which photo cannot be read; and the
-calibrated probability of each class at that exit, with --csv as p_LABEL, with --json as `scores` in the order of the labels.
+calibrated probability of each class at that exit, as p_LABEL, with --json as `scores` in the order of the labels.
 Exit codes: 0 done; 1 a photo cannot be read, and its row says why; 2 bad usage.")]
 pub struct ClassifyArgs {
     /// The bundle, with every section.
@@ -47,7 +44,7 @@ pub struct ClassifyArgs {
     /// Photos (PNG, JPEG, WebP), and folders of which every image is one. Rows come in this order.
     #[arg(required = true)]
     pub photos: Vec<PathBuf>,
-    /// Print a table with commas, its first line the names of the columns.
+    /// Print a table with commas, its first line the names of the columns; so it is also without this flag.
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
     /// Print one JSON object on a line for each sample.
@@ -56,9 +53,6 @@ pub struct ClassifyArgs {
     /// Changes to the thresholds of the bundle's policy, in TOML; see docs/policy.toml.
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
-    /// For a network of several cameras: each photo is a sample that this camera alone sees, counted from 0.
-    #[arg(long, value_name = "N")]
-    pub slot: Option<usize>,
 }
 
 /// Samples that run through the network together.
@@ -70,42 +64,32 @@ const BATCH: usize = 16;
 /// When the bundle or the policy cannot be used, or there are no photos; [`BadUsage`] for photos that do not fit the network's cameras.
 pub fn run(args: &ClassifyArgs) -> anyhow::Result<bool> {
     let bundle = shipped::open_bundle(Some(&args.bundle))?;
-    let policy = policy(args, &bundle)?;
+    let policy = shipped::policy(&bundle, args.policy.as_deref())?;
     let samples = samples(args, bundle.manifest())?;
     let whole = Whole::load(&bundle, &PackedOrTract).context("loading the network")?;
-    let mut classifier = Classifier::new(&bundle, whole, policy);
-    let form = match (args.csv, args.json) {
-        (true, _) => Form::Csv,
-        (_, true) => Form::Json,
-        _ => Form::Text,
-    };
-    let table = Table::new(form, &bundle.manifest().labels);
+    let network = bundle.manifest();
+    let mut classifier = Classifier { whole: whole.with_policy(policy.clone()), policy, network };
+    let last = network.exits().last().copied();
+    let is_terminal = std::io::stdout().is_terminal();
+    let table = Table { is_json: args.json, is_terminal, labels: &network.labels };
     crate::print(&table.header())?;
     // In a terminal the rows themselves show the progress.
-    let mut progress = Progress::new(samples.len() as u64, std::io::stdout().is_terminal());
+    let mut progress = Progress::new(samples.len() as u64, is_terminal);
     let (mut undecided, mut broken) = (0, 0);
     for samples in samples.chunks(BATCH) {
         let mut text = String::new();
         for row in classifier.rows(samples)? {
             undecided += u64::from(row.undecided.is_some());
             broken += u64::from(row.error.is_some());
-            progress.count(row.exit.is_some_and(|exit| exit != classifier.last), row.broken_views);
+            progress.count(row.exit.is_some() && row.exit != last, row.broken_views);
             text += &table.row(&row);
         }
         crate::print(&text)?;
     }
     progress.finish();
-    let count = samples.len();
-    print_error(&format!(
-        "{count} samples, {undecided} undecided, {broken} with a photo that cannot be read"
-    ));
+    let count = crate::counted(samples.len(), "sample");
+    print_error(&format!("{count}, {undecided} undecided, {broken} with a photo that cannot be read"));
     Ok(broken == 0)
-}
-
-/// The policy of the bundle with the changes of the file.
-fn policy(args: &ClassifyArgs, bundle: &Bundle) -> anyhow::Result<Policy> {
-    let Some(file) = &args.policy else { return Ok(bundle.policy().clone()) };
-    Ok(PolicyChanges::policy_of(file, bundle.policies())?.0)
 }
 
 /// The samples that the arguments name, for the cameras of a network. Says what is left out of the folders.
@@ -116,54 +100,29 @@ fn samples(args: &ClassifyArgs, network: &NetworkManifest) -> anyhow::Result<Vec
     if photos.is_empty() {
         bail!("expected photos (PNG, JPEG, WebP), found none in {}", args.photos[0].display());
     }
-    let Some(slot) = args.slot else {
-        if !network.preprocessing.regions.is_empty()
-            && let Some(samples) = photos::of_one_camera(&photos, slots)
-        {
-            return Ok(samples);
-        }
-        let advice = if slots > 1 { "; or --slot N for photos of one camera" } else { "" };
-        return Ok(photos::samples(photos, slots).map_err(|error| BadUsage(format!("{error}{advice}")))?);
-    };
-    if slot >= slots {
-        return Err(BadUsage(format!("--slot: expected 0 to {}, found {slot}", slots - 1)).into());
+    if !network.preprocessing.regions.is_empty()
+        && let Some(samples) = photos::of_one_camera(&photos, slots)
+    {
+        return Ok(samples);
     }
-    let mut samples = photos::samples(photos, 1)?;
-    for sample in &mut samples {
-        let mut photos = vec![None; slots];
-        photos[slot] = sample.photos.remove(0);
-        sample.photos = photos;
-    }
-    Ok(samples)
+    Ok(photos::samples(photos, slots).map_err(|error| BadUsage(error.to_string()))?)
 }
 
 /// A network with all its sections, and what its answers mean.
 struct Classifier<'a> {
     whole: Whole,
     policy: Policy,
-    labels: &'a [String],
-    view: &'a Preprocessing,
-    last: Exit,
+    network: &'a NetworkManifest,
 }
 
 impl<'a> Classifier<'a> {
-    fn new(bundle: &'a Bundle, whole: Whole, policy: Policy) -> Self {
-        let manifest = bundle.manifest();
-        Self {
-            whole: whole.with_policy(policy.clone()),
-            policy,
-            labels: &manifest.labels,
-            view: &manifest.preprocessing,
-            last: manifest.exits().last().copied().unwrap_or(Exit::CLOUD),
-        }
-    }
-
     /// A row for each sample.
     fn rows<'s>(&mut self, samples: &'s [PhotoSample]) -> anyhow::Result<Vec<Row<'s>>>
     where
         'a: 's,
     {
-        let read: Vec<_> = samples.iter().map(|sample| ReadSample::new(sample, self.view)).collect();
+        let view = &self.network.preprocessing;
+        let read: Vec<_> = samples.iter().map(|sample| ReadSample::new(sample, view)).collect();
         let views: Vec<Vec<Option<&[u8]>>> = read.iter().map(ReadSample::pixels).collect();
         let answers = self.whole.run(&views).context("running the network")?;
         let of_samples = samples.iter().zip(&read).zip(&answers);
@@ -180,9 +139,10 @@ impl<'a> Classifier<'a> {
             return row;
         }
         let WholeAnswer { exit, class, confidence, .. } = *answer;
-        let is_claimed = exit != self.last || self.policy.claims(exit, confidence);
+        let is_last = self.network.exits().last() == Some(&exit);
+        let is_claimed = !is_last || self.policy.claims(exit, confidence);
         Row {
-            label: self.labels.get(usize::from(class)).filter(|_| is_claimed).map(String::as_str),
+            label: self.network.labels.get(usize::from(class)).filter(|_| is_claimed).map(String::as_str),
             confidence: Some(confidence),
             exit: Some(exit),
             undecided: (!is_claimed).then_some(Undecided::Unsure),

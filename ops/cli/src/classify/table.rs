@@ -1,15 +1,7 @@
-//! Rows of `headwater classify` as text, CSV or JSON.
+//! Rows of `headwater classify` as CSV or JSON.
 
 use headwater_protocol::{Exit, Undecided};
 use serde::Serialize;
-
-/// Form of the rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    Text,
-    Csv,
-    Json,
-}
 
 /// The answer to one sample. A sample of which no photo can be read has none.
 #[derive(Debug, Default, Serialize)]
@@ -35,59 +27,32 @@ pub(super) struct Row<'a> {
     pub(super) broken_views: u32,
 }
 
-/// Writer of rows.
+/// Writer of rows, with commas or in JSON.
 pub(super) struct Table<'a> {
-    form: Form,
-    labels: &'a [String],
-    /// Characters of the longest label or reason.
-    width: usize,
+    pub(super) is_json: bool,
+    /// Whether control characters of names are escaped, as a terminal needs.
+    pub(super) is_terminal: bool,
+    pub(super) labels: &'a [String],
 }
 
-/// Mark of a sample without a class in the text.
-const UNDECIDED: &str = "undecided: ";
-
-impl<'a> Table<'a> {
-    pub(super) fn new(form: Form, labels: &'a [String]) -> Self {
-        let reason = UNDECIDED.len() + Undecided::Unsure.name().len();
-        let width = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0).max(reason);
-        Self { form, labels, width }
-    }
-
+impl Table<'_> {
     /// The first line; empty for JSON.
     pub(super) fn header(&self) -> String {
-        match self.form {
-            Form::Text => format!("{:<1$}  confidence  exit     file\n", "label", self.width),
-            Form::Csv => {
-                let columns =
-                    ["file", "label", "confidence", "exit", "undecided", "error"].map(str::to_owned);
-                let scores = self.labels.iter().map(|label| format!("p_{label}"));
-                csv_line(columns.into_iter().chain(scores))
-            }
-            Form::Json => String::new(),
+        if self.is_json {
+            return String::new();
         }
+        let columns = ["file", "label", "confidence", "exit", "undecided", "error"].map(str::to_owned);
+        let scores = self.labels.iter().map(|label| format!("p_{label}"));
+        self.csv_line(columns.into_iter().chain(scores))
     }
 
     /// A row, with the end of its line.
     pub(super) fn row(&self, row: &Row<'_>) -> String {
-        match self.form {
-            Form::Text => self.text(row),
-            Form::Csv => self.csv(row),
+        match self.is_json {
             // Names and numbers always become JSON.
-            Form::Json => serde_json::to_string(row).unwrap_or_default() + "\n",
+            true => serde_json::to_string(row).unwrap_or_default() + "\n",
+            false => self.csv(row),
         }
-    }
-
-    fn text(&self, row: &Row<'_>) -> String {
-        let label = match (row.label, row.undecided) {
-            (Some(label), _) => label.to_owned(),
-            (None, Some(reason)) => format!("{UNDECIDED}{}", reason.name()),
-            (None, None) => "no answer".into(),
-        };
-        let confidence = row.confidence.map(|confidence| format!("{confidence:.2}")).unwrap_or_default();
-        let exit = row.exit.map_or("", Exit::name);
-        let error = row.error.as_ref().map(|error| format!("  error: {error}")).unwrap_or_default();
-        let (file, width) = (row.file, self.width);
-        crate::escaped(&format!("{label:<width$}  {confidence:>10}  {exit:<7}  {file}{error}")) + "\n"
     }
 
     fn csv(&self, row: &Row<'_>) -> String {
@@ -101,14 +66,15 @@ impl<'a> Table<'a> {
         ];
         // Without an answer the probabilities are empty, and every row has as many columns.
         let score = |class| row.scores.get(class).map(f32::to_string).unwrap_or_default();
-        csv_line(columns.into_iter().chain((0..self.labels.len()).map(score)))
+        self.csv_line(columns.into_iter().chain((0..self.labels.len()).map(score)))
     }
-}
 
-fn csv_line(fields: impl Iterator<Item = String>) -> String {
-    let mut line = csv::Writer::from_writer(Vec::new());
-    let written = line.write_record(fields).ok().and_then(|()| line.into_inner().ok());
-    String::from_utf8(written.expect("a Vec takes every write")).expect("fields of text")
+    fn csv_line(&self, fields: impl Iterator<Item = String>) -> String {
+        let shown = |field: String| if self.is_terminal { crate::escaped(&field) } else { field };
+        let mut line = csv::Writer::from_writer(Vec::new());
+        let written = line.write_record(fields.map(shown)).ok().and_then(|()| line.into_inner().ok());
+        String::from_utf8(written.expect("a Vec takes every write")).expect("fields of text")
+    }
 }
 
 #[cfg(test)]
@@ -126,9 +92,9 @@ mod tests {
         }
     }
 
-    fn lines(form: Form) -> Vec<String> {
+    fn lines(is_json: bool) -> Vec<String> {
         let labels = ["coat".to_owned(), "t-shirt, top".to_owned()];
-        let table = Table::new(form, &labels);
+        let table = Table { is_json, is_terminal: false, labels: &labels };
         let unsure = Row { label: None, undecided: Some(Undecided::Unsure), ..row() };
         let unread = Row { file: "x.jpg", error: Some("x.jpg: cut".into()), ..Row::default() };
         let rows = [row(), unsure, unread].map(|row| table.row(&row));
@@ -138,7 +104,7 @@ mod tests {
 
     #[test]
     fn every_row_of_the_csv_has_the_columns_of_its_first_line_and_quotes_what_needs_it() {
-        let lines = lines(Form::Csv);
+        let lines = lines(false);
         assert_eq!(lines[0], r#"file,label,confidence,exit,undecided,error,p_coat,"p_t-shirt, top""#);
         assert_eq!(lines[1], r#""a ""b"", c.jpg",coat,0.5,local,,,0.75,0.25"#);
         assert_eq!(lines[2], r#""a ""b"", c.jpg",,0.5,local,unsure,,0.75,0.25"#);
@@ -146,26 +112,22 @@ mod tests {
     }
 
     #[test]
+    fn a_terminal_gets_no_control_characters_of_names_and_a_file_gets_them() {
+        let line = |is_terminal| {
+            let table = Table { is_json: false, is_terminal, labels: &[] };
+            table.row(&Row { file: "a\u{1b}[2J.jpg", ..Row::default() })
+        };
+        assert_eq!(
+            (line(true).as_str(), line(false).as_str()),
+            ("a\\u{1b}[2J.jpg,,,,,\n", "a\u{1b}[2J.jpg,,,,,\n")
+        );
+    }
+
+    #[test]
     fn a_row_is_a_line_of_json_without_what_it_lacks() {
-        let lines = lines(Form::Json);
+        let lines = lines(true);
         let expected = r#"{"file":"a \"b\", c.jpg","label":"coat","confidence":0.5,"exit":"local","scores":[0.75,0.25]}"#;
         assert_eq!((lines[0].as_str(), lines[1].as_str()), ("", expected));
         assert_eq!(lines[3], r#"{"file":"x.jpg","error":"x.jpg: cut"}"#);
-    }
-
-    #[test]
-    fn a_name_with_control_characters_stays_in_its_row() {
-        let labels = ["coat".to_owned()];
-        let text = Table::new(Form::Text, &labels).row(&Row { file: "a\n\u{1b}[2J.jpg", ..row() });
-        assert!(text.ends_with("a\\n\\u{1b}[2J.jpg\n") && text.lines().count() == 1, "{text}");
-    }
-
-    #[test]
-    fn the_text_has_its_columns_below_each_other() {
-        let lines = lines(Form::Text);
-        assert_eq!(lines[0], "label              confidence  exit     file");
-        assert_eq!(lines[1], "coat                     0.50  local    a \"b\", c.jpg");
-        assert_eq!(lines[2], "undecided: unsure        0.50  local    a \"b\", c.jpg");
-        assert_eq!(lines[3], "no answer                               x.jpg  error: x.jpg: cut");
     }
 }

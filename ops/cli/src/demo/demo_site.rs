@@ -129,13 +129,9 @@ impl DemoSite {
     }
 }
 
-/// Path of each program: its own argument, else in the folder of `--programs`, else beside this program or one folder above.
+/// Path of each program: its own argument, else beside this program or one folder above.
 fn program_paths(args: &DemoArgs) -> anyhow::Result<ProgramPaths> {
-    let path = |own: &Option<PathBuf>, name| match (own, &args.programs) {
-        (Some(path), _) => Ok(path.clone()),
-        (None, Some(folder)) => Ok(folder.join(name)),
-        (None, None) => find_program(name),
-    };
+    let path = |own: &Option<PathBuf>, name| own.clone().map_or_else(|| find_program(name), Ok);
     Ok(ProgramPaths {
         device: path(&args.device_program, "headwater-device")?,
         aggregator: path(&args.aggregator_program, "headwater-aggregator")?,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
+use headwater_end_device::Frames;
 use headwater_inference::bundle::Bundle;
 use headwater_samples::archive::{Archive, ArchiveOptions, recorded};
 use headwater_samples::data_set::{Framings, OpenOptions};
@@ -41,6 +42,7 @@ pub(super) fn read(args: &DemoArgs) -> anyhow::Result<Inputs> {
         (Some(path), ..) => {
             let frames =
                 Archive::open(path).with_context(|| format!("opening the frames {}", path.display()))?;
+            Frames::warn_of_broken(&frames);
             (frames, Origin::File(path.clone()))
         }
         (None, Some(name), Some(dir)) => in_memory(test_part(name, dir, &bundle)?.into(), name)?,

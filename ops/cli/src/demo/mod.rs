@@ -6,17 +6,14 @@ pub mod report;
 mod run;
 mod table;
 
-use std::path::Path;
-
 use anyhow::Context;
 use headwater_group::start::{Service, separate_edges};
 use headwater_inference::bundle::Bundle;
-use headwater_inference::policy::{ExitThreshold, Policy, PolicyChanges, Threshold};
-use headwater_protocol::{EdgeSet, Exit};
+use headwater_protocol::EdgeSet;
 use headwater_samples::archive::Archive;
 
-use crate::BadUsage;
 use crate::args::DemoArgs;
+use crate::{BadUsage, shipped};
 
 pub use report::DemoReport;
 pub use table::Table;
@@ -28,25 +25,9 @@ pub use table::Table;
 pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let inputs = inputs::read(args)?;
     let (bundle, frames) = (&inputs.bundle, &inputs.frames);
-    let mut policy = match &args.policy {
-        Some(path) => read_policy(path, bundle)?,
-        None => bundle.policy().clone(),
-    };
+    let mut policy = shipped::policy(bundle, args.policy.as_deref())?;
     if let Some(window_ms) = args.window_ms {
         policy.window_ms = window_ms;
-    }
-    if let Some(threshold) = args.threshold {
-        let threshold = ExitThreshold::new(threshold).map_err(|e| BadUsage(format!("--threshold: {e}")))?;
-        if !bundle.manifest().configuration.has(Exit::LOCAL) {
-            return Err(BadUsage(
-                "--threshold: this network has no exit `local`; its devices take theirs from the bundle"
-                    .into(),
-            )
-            .into());
-        }
-        policy.of_mut(Exit::LOCAL).threshold = Threshold::One(threshold);
-        // The bundle's promises were measured with the calibrated threshold, so they do not hold for this one.
-        policy.promises.clear();
     }
     policy.check().map_err(|e| BadUsage(e.to_string()))?;
     check(args, bundle, frames)?;
@@ -58,12 +39,6 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let report = runtime.block_on(run::run(args, &inputs, policy))?;
     let answer = if args.json { serde_json::to_string_pretty(&report)? } else { Table(&report).to_string() };
     crate::print(&(answer + "\n"))
-}
-
-fn read_policy(path: &Path, bundle: &Bundle) -> anyhow::Result<Policy> {
-    std::fs::metadata(path).with_context(|| format!("reading the policy {}", path.display()))?;
-    let policy = PolicyChanges::policy_of(path, bundle.policies());
-    Ok(policy.map_err(|mistake| BadUsage(format!("--policy {mistake}")))?.0)
 }
 
 /// Checks that the arguments fit the network and the frames.

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display};
 
 use super::report::{BytesReport, DemoReport, STAGES, share};
+use crate::named;
 
 /// Shows a report as a table.
 pub struct Table<'a>(pub &'a DemoReport);
@@ -69,13 +70,10 @@ fn bytes(f: &mut fmt::Formatter<'_>, bytes: &BytesReport) -> fmt::Result {
 }
 
 fn reasons(f: &mut fmt::Formatter<'_>, report: &DemoReport) -> fmt::Result {
-    let list = |pairs: Vec<(&str, u64)>| match pairs.is_empty() {
-        true => "none".to_owned(),
-        false => pairs.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", "),
-    };
-    let degraded = report.degraded.iter().map(|(reason, count)| (reason.name(), *count)).collect();
-    let dropped = report.dropped.iter().map(|(reason, count)| (reason.name(), *count)).collect();
-    writeln!(f, "degraded: {}   dropped: {}", list(degraded), list(dropped))?;
+    let or_none = |text: String| if text.is_empty() { "none".to_owned() } else { text };
+    let degraded = named(report.degraded.iter().map(|(reason, count)| (reason.name(), count)));
+    let dropped = named(report.dropped.iter().map(|(reason, count)| (reason.name(), count)));
+    writeln!(f, "degraded: {}   dropped: {}", or_none(degraded), or_none(dropped))?;
     write!(
         f,
         "missing views: {}   undecided: {}   lost: {}   duplicated: {}",

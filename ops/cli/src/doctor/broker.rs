@@ -1,16 +1,13 @@
 //! The broker's answer to each member of a tier: the connection, the broker's limits, and its access rules.
 
 use headwater_inference::bundle::Networks;
-use headwater_link::{
-    BrokerLimits, BrokerNeeds, BrokerProbe, ConnectFailure, RefusedSubscription, Shortcoming,
-};
+use headwater_link::{BrokerLimits, BrokerNeeds, ConnectFailure, RefusedSubscription, Shortcoming};
 use headwater_protocol::message_sizes::{LARGEST_RESULT_BYTES, PacketSizes};
 use headwater_protocol::{Topic, Topics};
 
 use super::facts::Facts;
 use super::tier::{Member, MemberRole, Tier, TierNetworks};
-use headwater_settings::expiry;
-use headwater_settings::{Finding, split_advice};
+use headwater_settings::{Finding, expiry, split_advice};
 
 /// Judges the broker of a tier.
 pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<Finding> {
@@ -39,7 +36,8 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
                 let needs = needs(&member.role, member.has_details, networks);
                 findings.extend(limits(&tier.check_name("broker limits", member), &probe.limits, &needs));
                 findings.extend(rules(&tier.check_name("access rules", member), member, &probe.refused));
-                findings.extend(certificate(probe));
+                let expires = probe.certificate.as_ref().map(|own| own.expires);
+                findings.extend(expires.and_then(|at| expiry("certificate of the broker", at, RENEW_BROKER)));
             }
         }
     }
@@ -148,11 +146,6 @@ fn rules(check: &str, member: &Member, refused: &[RefusedSubscription]) -> Vec<F
             )
         })
         .collect()
-}
-
-/// The finding for a certificate of the broker that expires soon or has expired.
-fn certificate(probe: &BrokerProbe) -> Vec<Finding> {
-    probe.certificate.iter().flat_map(|of| expiry("certificate of the broker", of, RENEW_BROKER)).collect()
 }
 
 #[cfg(test)]

@@ -10,8 +10,7 @@ use super::facts::{CloudFacts, Facts};
 use super::http::Answer;
 use super::networks::{SAME_BUNDLE, ids, names};
 use super::tier::{Tier, TierNetworks, TierSettings};
-use headwater_settings::expiry;
-use headwater_settings::{Finding, split_advice};
+use headwater_settings::{Finding, expiry, split_advice};
 
 /// Checks the cloud service of an aggregator.
 pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<Finding> {
@@ -22,9 +21,7 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
     };
     let answer = match ready {
         Ok(answer) => answer,
-        Err(reason) => {
-            return vec![no_answer(url, reason)];
-        }
+        Err(reason) => return vec![no_answer(url, reason)],
     };
     let mut findings = vec![match answer.status {
         200 => Finding::ok("cloud", format!("{url} is ready, answered in {} ms", answer.took.as_millis())),
@@ -38,7 +35,8 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
         }
     }];
     let advice = "renew it: `headwater enroll renew cloud`, then copy the new files to the cloud's machine";
-    findings.extend(answer.certificate.iter().flat_map(|of| expiry("certificate of the cloud", of, advice)));
+    let expires = answer.certificate.as_ref().map(|own| own.expires);
+    findings.extend(expires.and_then(|at| expiry("certificate of the cloud", at, advice)));
     for (name, answer) in models {
         let groups = loaded
             .groups

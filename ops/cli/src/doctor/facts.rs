@@ -1,15 +1,15 @@
 //! Answers of brokers, clouds and running programs. Every wait has a limit; that something does not answer is a fact too.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_link::{BrokerProbe, ConnectFailure, probe};
 use headwater_transport::{Connector, Endpoint, Scheme, Secret, random};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::http::{Answer, get, own_address};
-use super::tier::{Tier, TierSettings};
+use super::tier::{Member, Tier, TierSettings};
 
 /// What a tier's broker, cloud and own admin port answered.
 #[derive(Default)]
@@ -41,23 +41,24 @@ pub(super) async fn gather(tier: Arc<Tier>, limit: Duration) -> Facts {
 /// Probes the broker as each member. The client ids are new, so that the broker does not end the connections of running programs.
 async fn ask_brokers(tier: &Tier, limit: Duration) -> Vec<Option<Result<BrokerProbe, ConnectFailure>>> {
     let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-    let mut probes = JoinSet::new();
-    for (index, member) in tier.members.iter().enumerate() {
-        let Ok(access) = tier.access(member) else { continue };
+    // Connection, subscriptions and retained messages may each take up to `limit`.
+    let whole = limit * 3;
+    let probe_as = |member: &Member| {
+        let access = tier.access(member).ok()?;
         let config = member.link(access, format!("doctor.{:08x}", random() as u32), limit_ms);
-        // Connection, subscriptions and retained messages may each take up to `limit`.
-        let whole = limit * 3;
-        probes.spawn(async move {
+        Some(tokio::spawn(async move {
             let late = || ConnectFailure::NoAnswer(format!("no end within {} s", whole.as_secs()));
-            (index, timeout(whole, probe(&config)).await.unwrap_or_else(|_| Err(late())))
+            timeout(whole, probe(&config)).await.unwrap_or_else(|_| Err(late()))
+        }))
+    };
+    let probes: Vec<_> = tier.members.iter().map(probe_as).collect();
+    let mut answers = Vec::new();
+    for probe in probes {
+        answers.push(match probe {
+            // A probe that panicked leaves no answer.
+            Some(probe) => probe.await.ok(),
+            None => None,
         });
-    }
-    let mut answers: Vec<_> = tier.members.iter().map(|_| None).collect();
-    while let Some(ended) = probes.join_next().await {
-        // A probe that panicked leaves no answer.
-        if let Ok((index, answer)) = ended {
-            answers[index] = Some(answer);
-        }
     }
     answers
 }
@@ -76,27 +77,23 @@ async fn ask_cloud(tier: &Tier, limit: Duration) -> Option<CloudFacts> {
         }
     };
     let connector = Connector::default().with_identity(identity);
-    let mut names: Vec<String> = loaded
-        .groups
-        .all
-        .iter()
-        .map(|group| group.model.clone().unwrap_or_else(|| cloud.model.clone()))
-        .collect();
-    names.sort();
-    names.dedup();
-    let ready_at = url.with_path("/v2/health/ready");
-    let mut asked = JoinSet::new();
-    for name in names {
-        let (connector, key) = (connector.clone(), key.clone());
+    let ready = get(&connector, &url.with_path("/v2/health/ready"), None, limit).await;
+    let groups = loaded.groups.all.iter();
+    let names: BTreeSet<&String> = groups.map(|group| group.model.as_ref().unwrap_or(&cloud.model)).collect();
+    let ask = |name: &String| {
+        let (connector, key, name) = (connector.clone(), key.clone(), name.clone());
         let at = url.with_path(&format!("/v2/models/{name}"));
-        asked.spawn(async move { (name, get(&connector, &at, key.as_ref(), limit).await) });
-    }
-    let ready = get(&connector, &ready_at, None, limit).await;
+        tokio::spawn(async move {
+            let answer = get(&connector, &at, key.as_ref(), limit).await;
+            (name, answer)
+        })
+    };
+    // A cloud that gives no answer is asked once.
+    let asked: Vec<_> = names.into_iter().filter(|_| ready.is_ok()).map(ask).collect();
     let mut models = Vec::new();
-    while let Some(ended) = asked.join_next().await {
-        models.extend(ended);
+    for answer in asked {
+        models.extend(answer.await);
     }
-    models.sort_by(|a, b| a.0.cmp(&b.0));
     Some(CloudFacts { url, ready, models })
 }
 

@@ -161,14 +161,8 @@ fn is_this_machine(host: &str) -> bool {
 /// clock was up to `precision_ms` later than `time`.
 fn ahead_ms(answer: &Answer, time: OffsetDateTime, precision_ms: f64) -> f64 {
     let received = (answer.received - time).as_seconds_f64() * 1000.0;
-    let (least, most) = (received - answer.took.as_secs_f64() * 1000.0 - precision_ms, received);
-    if least > 0.0 {
-        least
-    } else if most < 0.0 {
-        most
-    } else {
-        0.0
-    }
+    // The smallest difference that is possible.
+    0.0_f64.clamp(received - answer.took.as_secs_f64() * 1000.0 - precision_ms, received)
 }
 
 #[cfg(test)]

@@ -25,14 +25,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tokio::task::{JoinError, JoinSet, spawn_blocking};
+use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
 use crate::BadUsage;
 use facts::{Facts, gather};
 use headwater_settings::{Finding, Level};
 pub use report::{Diagnosis, Section};
-use tier::{Tier, TierKind, TierNetworks};
+use tier::{Tier, TierKind, TierNetworks, TierSettings};
 
 /// Arguments of `headwater doctor`.
 #[derive(Debug, clap::Args)]
@@ -103,10 +103,11 @@ fn files(args: &DoctorArgs, exists: impl Fn(&str) -> bool) -> Result<Vec<(TierKi
     if !given.is_empty() || args.site_dir.is_some() {
         return Ok(given);
     }
-    let found = TierKind::PLACES.into_iter().filter(|(_, place)| exists(place));
-    let found: Vec<_> = found.map(|(kind, place)| (kind, place.into())).collect();
+    let places = TierKind::ALL.map(|kind| (kind, kind.place()));
+    let found = places.iter().filter(|(_, place)| exists(place));
+    let found: Vec<_> = found.map(|(kind, place)| (*kind, place.into())).collect();
     if found.is_empty() {
-        let places = TierKind::PLACES.map(|(_, place)| place).join(", ");
+        let places = places.map(|(_, place)| place).join(", ");
         return Err(BadUsage(format!(
             "doctor: no settings file at {places}; name those of this machine: --device FILE, --aggregator FILE, --cloud FILE"
         )));
@@ -114,52 +115,70 @@ fn files(args: &DoctorArgs, exists: impl Fn(&str) -> bool) -> Result<Vec<(TierKi
     Ok(found)
 }
 
-/// A tier with its networks, answers and findings.
+/// A tier with its networks and answers.
 struct Examined {
     tier: Arc<Tier>,
     networks: TierNetworks,
     facts: Facts,
-    findings: Vec<Finding>,
 }
 
 /// Checks every tier, then compares the tiers with each other.
 async fn diagnose(files: Vec<(TierKind, PathBuf)>, site_dir: Option<PathBuf>, limit: Duration) -> Diagnosis {
     let site = site_dir.clone().map(|folder| tokio::spawn(site::check(folder, limit)));
-    let (mut sections, mut examining) = (Vec::new(), JoinSet::new());
-    for (index, (kind, file)) in files.iter().enumerate() {
-        match Tier::read(*kind, file) {
+    let examining: Vec<_> = files
+        .iter()
+        .map(|(kind, file)| {
+            let start = |tier| tokio::spawn(examine(Arc::new(tier), limit));
+            Tier::read(*kind, file).map(|tiers| tiers.into_iter().map(start).collect::<Vec<_>>())
+        })
+        .collect();
+    let (mut examined, mut findings) = (Vec::new(), Vec::new());
+    for ((kind, _), tasks) in files.iter().zip(examining) {
+        let of_file = match tasks {
             Err(mistakes) => {
                 let advice = format!("correct the file; `{} --help` explains every setting", kind.program());
-                let fail = |mistake: &String| Finding::fail("configuration", mistake, &advice);
-                sections.push((index, mistakes.iter().map(fail).collect()));
+                mistakes.iter().map(|mistake| Finding::fail("configuration", mistake, &advice)).collect()
             }
-            Ok(tier) => _ = examining.spawn(async move { (index, examine(Arc::new(tier), limit).await) }),
-        }
+            Ok(tasks) => {
+                let (mut of_file, is_one_of_several) = (Vec::new(), tasks.len() > 1);
+                for task in tasks {
+                    match task.await {
+                        Ok((own, mut found)) => {
+                            if let TierSettings::Device(device) = &own.tier.settings
+                                && is_one_of_several
+                            {
+                                for finding in &mut found {
+                                    finding.check += &format!(" of {}", device.id);
+                                }
+                            }
+                            examined.push((findings.len(), own));
+                            of_file.extend(found);
+                        }
+                        Err(error) => of_file.push(broken(&error)),
+                    }
+                }
+                of_file
+            }
+        };
+        findings.push(of_file);
     }
-    let mut examined = Vec::new();
-    while let Some(ended) = examining.join_next().await {
-        match ended {
-            Ok(one) => examined.push(one),
-            Err(error) => sections.push((0, vec![broken(&error)])),
-        }
-    }
-    examined.sort_by_key(|(index, _)| *index);
     let tiers: Vec<_> = examined.iter().map(|(_, of)| (of.tier.as_ref(), &of.networks)).collect();
-    let compared = networks::compare(&tiers);
+    for (tier, finding) in networks::compare(&tiers) {
+        let of_file = &mut findings[examined[tier].0];
+        // Devices of one file have one bundle.
+        if !of_file.contains(&finding) {
+            of_file.push(finding);
+        }
+    }
     let machine =
         machine::check(&examined.iter().map(|(_, of)| (of.tier.as_ref(), &of.facts)).collect::<Vec<_>>());
-    for (index, (_, of)) in examined.iter_mut().enumerate() {
-        let own = compared.iter().filter(|(tier, _)| *tier == index);
-        of.findings.extend(own.map(|(_, finding)| finding.clone()));
-    }
-    sections.extend(examined.into_iter().map(|(index, of)| (index, of.findings)));
-    sections.sort_by_key(|(index, _)| *index);
-    let of_tier = |(index, findings): (usize, Vec<Finding>)| {
-        let (kind, file) = &files[index];
-        Section { tier: kind.name(), file: Some(file.clone()), findings }
-    };
     let mut all = vec![Section { tier: "machine", file: None, findings: machine }];
-    all.extend(sections.into_iter().map(of_tier));
+    let of_files = files.into_iter().zip(findings);
+    all.extend(of_files.map(|((kind, file), findings)| Section {
+        tier: kind.name(),
+        file: Some(file),
+        findings,
+    }));
     if let Some(site) = site {
         let findings = site.await.unwrap_or_else(|error| vec![broken(&error)]);
         all.push(Section { tier: "site", file: site_dir, findings });
@@ -173,7 +192,7 @@ fn broken(error: &JoinError) -> Finding {
 }
 
 /// Checks one tier: asks others and reads the tier's files at the same time.
-async fn examine(tier: Arc<Tier>, limit: Duration) -> Examined {
+async fn examine(tier: Arc<Tier>, limit: Duration) -> (Examined, Vec<Finding>) {
     let asking = tokio::spawn(gather(Arc::clone(&tier), limit));
     let reading = Arc::clone(&tier);
     let read = timeout(READ_LIMIT, spawn_blocking(move || reading.check())).await.unwrap_or_else(|_| {
@@ -185,18 +204,19 @@ async fn examine(tier: Arc<Tier>, limit: Duration) -> Examined {
     name_working_directory(&mut findings);
     let (networks, policies): (TierNetworks, Vec<_>) = members.into_iter().map(Option::unzip).unzip();
     let policies: Vec<_> = policies.into_iter().map(Option::flatten).collect();
-    let facts = match asking.await {
-        Ok(facts) => facts,
-        // Without answers the later checks would report that no broker and no cloud is set.
+    match asking.await {
+        Ok(facts) => {
+            findings.extend(broker::check(&tier, &networks, &facts));
+            findings.extend(cloud::check(&tier, &networks, &facts));
+            findings.extend(running::check(&tier, &networks, &facts, &policies));
+            (Examined { tier, networks, facts }, findings)
+        }
+        // Without answers these checks would report that no broker and no cloud is set.
         Err(error) => {
             findings.push(broken(&error));
-            return Examined { tier, networks, facts: Facts::default(), findings };
+            (Examined { tier, networks, facts: Facts::default() }, findings)
         }
-    };
-    findings.extend(broker::check(&tier, &networks, &facts));
-    findings.extend(cloud::check(&tier, &networks, &facts));
-    findings.extend(running::check(&tier, &networks, &facts, &policies));
-    Examined { tier, networks, facts, findings }
+    }
 }
 
 /// Says in each finding about a missing file with a relative path from which folder that path starts.

@@ -34,10 +34,7 @@ pub(super) fn compare(tiers: &[(&Tier, &TierNetworks)]) -> Vec<(usize, Finding)>
                     (TierSettings::Aggregator(loaded), TierSettings::Cloud(_)) => {
                         theirs.iter().flatten().next().filter(|_| loaded.shared.cloud.url.is_some())
                     }
-                    (
-                        TierSettings::Device(_) | TierSettings::Aggregator(_) | TierSettings::Cloud(_),
-                        TierSettings::Device(_) | TierSettings::Aggregator(_) | TierSettings::Cloud(_),
-                    ) => None,
+                    _ => None,
                 };
                 let Some(theirs) = compared else { continue };
                 let (own, theirs) = (ids(own), ids(theirs));

@@ -20,8 +20,9 @@ pub(super) fn check(
     policies: &[Option<PolicyId>],
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let page = program(tier, facts, &mut findings);
+    let page = program(tier, facts).map_err(|finding| findings.push(finding)).ok();
     if let Some(page) = &page {
+        findings.extend(readiness(tier, page));
         findings.extend(links(page));
         findings.extend(frames(tier, page));
         findings.extend(refused_trigger(page));
@@ -49,83 +50,76 @@ pub(super) fn check(
     findings
 }
 
-/// Checks whether the program runs, is ready and is the right one. Returns its page, if the right program answered with one.
-fn program(tier: &Tier, facts: &Facts, findings: &mut Vec<Finding>) -> Option<Page> {
-    const CHECK: &str = "running";
+/// Name of the checks of the program itself.
+const RUNNING: &str = "running";
+
+/// The page of the program of these settings; otherwise the finding that it does not run, hangs, or is another one.
+fn program(tier: &Tier, facts: &Facts) -> Result<Page, Finding> {
     let (program, file) = (tier.kind.program(), tier.file.display());
+    let fail = |found: String, advice: &str| Finding::fail(RUNNING, found, advice);
     let Some((address, status)) = &facts.admin else {
-        let advice = format!("set `admin.listen = \"{}\"`", tier.kind.admin_address());
+        let port = tier.kind.admin_port();
+        let advice =
+            format!("set `admin.listen` to a port of this program alone, such as \"127.0.0.1:{port}\"");
         let found = "unknown: the settings name no admin port, or port 0";
-        findings.push(Finding::warn(CHECK, found, advice));
-        return None;
+        return Err(Finding::warn(RUNNING, found, advice));
     };
-    let answer = match status {
-        Ok(answer) => answer,
-        Err(reason) => {
-            let found = format!("{program} does not answer at {address}: {reason}");
-            let advice = if is_silent(reason) {
-                format!(
-                    "it runs and does not answer: look at its log, end it, then start it: {program} --config {file}"
-                )
-            } else {
-                format!(
-                    "start it: {program} --config {file}; if it runs, compare `admin.listen` with its arguments and environment, and look \
-                     into its log"
-                )
-            };
-            findings.push(Finding::fail(CHECK, found, advice));
-            return None;
-        }
-    };
+    let answer = status.as_ref().map_err(|reason| {
+        let start = format!("start it: {program} --config {file}");
+        let advice = match is_silent(reason) {
+            true => format!("it runs and does not answer: look at its log, end it, then {start}"),
+            false => format!(
+                "{start}; if it runs, compare `admin.listen` with its arguments and environment, and look into its log"
+            ),
+        };
+        fail(format!("{program} does not answer at {address}: {reason}"), &advice)
+    })?;
     let page: AnyPage = match serde_json::from_slice(&answer.body) {
         Ok(page) if answer.status == 200 => page,
         Ok(_) | Err(_) => {
             let found = format!("{address}/status answers {} with no status of a tier", answer.status);
-            findings.push(Finding::fail(
-                CHECK,
-                found,
-                "correct `admin.listen`: another program may listen there",
-            ));
-            return None;
+            return Err(fail(found, "correct `admin.listen`: another program may listen there"));
         }
     };
     if page.program != program {
         let found = format!("{address} is the admin port of {}, not of {program}", clipped(&page.program));
-        findings.push(Finding::fail(CHECK, found, "give each program an `admin.listen` of its own"));
-        return None;
+        return Err(fail(found, "give each program an `admin.listen` of its own"));
     }
     let version = clipped(&page.version);
-    let page = match read_own(tier.kind, page) {
-        Ok(page) => page,
-        Err(reason) => {
-            let found = format!("{program} {version} at {address}: its /status has another form: {reason}");
-            findings.push(Finding::fail(CHECK, found, "install one version on all tiers"));
-            return None;
-        }
-    };
-    if let Some(found) = other_names(tier, &page) {
-        let found = format!("another {program} answers at {address}: {found}");
-        let advice = "give each program an `admin.listen` of its own, or start this one with these settings";
-        findings.push(Finding::fail(CHECK, found, advice));
-        return None;
+    let page = read_own(tier.kind, page).map_err(|reason| {
+        let found = format!("{program} {version} at {address}: its /status has another form: {reason}");
+        fail(found, "install one version on all tiers")
+    })?;
+    match other_names(tier, &page) {
+        Some(found) => Err(fail(
+            format!("another {program} answers at {address}: {found}"),
+            "give each program an `admin.listen` of its own, or start this one with these settings",
+        )),
+        None => Ok(page),
     }
+}
+
+/// Whether the program is ready, and a finding about another version.
+fn readiness(tier: &Tier, page: &Page) -> Vec<Finding> {
+    let (program, version, own) = (tier.kind.program(), clipped(&page.version), env!("CARGO_PKG_VERSION"));
     let found = format!("{program} {version}, up for {} s", page.uptime_s);
-    if !page.ready {
+    let mut findings = Vec::new();
+    if page.ready {
+        findings.push(Finding::ok(RUNNING, format!("{found}, ready")));
+    } else {
         let reason = page.unready_reason.as_deref().map_or_else(|| "no reason is given".into(), clipped);
         let is_refused = matches!(&page.own, OwnStatus::Device(own) if own.leader.refusal.is_some());
         let advice = match is_refused {
             true => "compare `id`, `slot` and `bundle` with the aggregator's `devices` and its network",
             false => "the findings above and the log say more",
         };
-        findings.push(Finding::fail(CHECK, format!("{found}: not ready: {reason}"), advice));
-    } else {
-        findings.push(Finding::ok(CHECK, format!("{found}, ready")));
+        findings.push(Finding::fail(RUNNING, format!("{found}: not ready: {reason}"), advice));
     }
-    if version != env!("CARGO_PKG_VERSION") {
-        let found = format!("{program} has version {version}, this doctor {}", env!("CARGO_PKG_VERSION"));
+    if version != own {
+        let found = format!("{program} has version {version}, this doctor {own}");
         findings.push(Finding::warn("version", found, "install one version on all tiers"));
     }
-    Some(page)
+    findings
 }
 
 /// Compares the names in the settings with the names on the page. `None` if they are equal or the page has none.
@@ -178,8 +172,7 @@ fn frames(tier: &Tier, page: &Page) -> Option<Finding> {
         return None;
     }
     let up_s = page.uptime_s as f64;
-    let faults = own.source.faults.iter().map(|(name, count)| format!("{} {count}", clipped(name)));
-    let faults: Vec<_> = faults.collect();
+    let faults = crate::named(own.source.faults.iter().map(|(name, count)| (clipped(name), count)));
     let by_clock = settings.period_ms.filter(|_| settings.capture == CaptureWord::Clock);
     let limit_s = by_clock.map_or(S_WITHOUT_FRAME, |period| {
         PERIODS_WITHOUT_FRAME * f64::from(u32::try_from(period).unwrap_or(u32::MAX)) / 1000.0
@@ -188,7 +181,7 @@ fn frames(tier: &Tier, page: &Page) -> Option<Finding> {
     let is_asked =
         settings.capture != CaptureWord::Trigger || !faults.is_empty() || own.captures.captured > 0;
     (is_asked && up_s > limit_s).then(|| {
-        let named = if faults.is_empty() { String::new() } else { format!(" ({})", faults.join(", ")) };
+        let named = if faults.is_empty() { String::new() } else { format!(" ({faults})") };
         let found = format!("{} has had no frame in {up_s:.0} s{named}", settings.id);
         let advice = "look at the camera and at section `[source]`: its path or address (docs/sources.md); the device's log names the fault";
         // Without a fault this is a warning only: a watched folder may stay empty for long.
@@ -274,7 +267,7 @@ mod tests {
     fn tier(kind: TierKind, settings: &str) -> Tier {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), settings).unwrap();
-        Tier::read(kind, file.path()).unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
+        Tier::read(kind, file.path()).unwrap_or_else(|mistakes| panic!("{mistakes:?}")).remove(0)
     }
 
     const DEVICE: &str = "site = \"hall\"\ngroup = \"gate\"\nid = \"cam-0\"\nslot = 0\nbundle = \"a.hwb\"\n\

@@ -9,8 +9,7 @@ use time::format_description::well_known::Rfc3339;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use headwater_settings::Finding;
-use headwater_settings::SOON;
+use headwater_settings::{Finding, expiry};
 
 /// Checks the folder of a site. If another command keeps it locked beyond `limit`, the finding says so.
 pub(super) async fn check(folder: PathBuf, limit: Duration) -> Vec<Finding> {
@@ -38,20 +37,14 @@ fn judge(folder: &Path) -> Vec<Finding> {
     let mut findings: Vec<_> = unfinished
         .map(|of| Finding::fail("site", format!("{}: {}", of.path.display(), of.reason), of.advice))
         .collect();
-    let now = OffsetDateTime::now_utc();
     for own in site.in_force() {
         let Ok(expires) = OffsetDateTime::parse(&own.expires, &Rfc3339) else { continue };
-        if expires > now + SOON {
-            continue;
-        }
         let advice = format!("{}, then copy the new files to its machine", own.member.renew_command());
-        let found = format!("the certificate of {} ends {}", own.member, expires.date());
-        let finding = if expires <= now { Finding::fail } else { Finding::warn };
-        findings.push(finding("certificate".to_owned(), found, advice));
+        findings.extend(expiry(&format!("certificate of {}", own.member), expires.into(), &advice));
     }
     if findings.is_empty() {
-        let members = site.in_force().count();
-        findings.push(Finding::ok("site", format!("{}: {members} certificates are valid", site.name())));
+        let valid = crate::counted(site.in_force().count(), "valid certificate");
+        findings.push(Finding::ok("site", format!("{}: {valid}", site.name())));
     }
     findings
 }

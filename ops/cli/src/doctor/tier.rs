@@ -23,34 +23,35 @@ pub(super) enum TierKind {
 }
 
 impl TierKind {
-    /// Every kind, with the usual place of its settings file.
-    pub(super) const PLACES: [(Self, &'static str); 3] = [
-        (Self::Device, "/etc/headwater/device.toml"),
-        (Self::Aggregator, "/etc/headwater/aggregator.toml"),
-        (Self::Cloud, "/etc/headwater/cloud.toml"),
-    ];
+    /// Every kind.
+    pub(super) const ALL: [Self; 3] = [Self::Device, Self::Aggregator, Self::Cloud];
 
     /// Name of the tier in the report: that of its program without `headwater-`.
-    pub(super) fn name(self) -> &'static str {
-        self.program().trim_start_matches("headwater-")
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Aggregator => "aggregator",
+            Self::Cloud => "cloud",
+        }
     }
 
     /// Name of the program.
-    pub(super) const fn program(self) -> &'static str {
+    pub(super) fn program(self) -> String {
+        format!("headwater-{}", self.name())
+    }
+
+    /// Usual port of the admin listener, as in the example files.
+    pub(super) const fn admin_port(self) -> u16 {
         match self {
-            Self::Device => "headwater-device",
-            Self::Aggregator => "headwater-aggregator",
-            Self::Cloud => "headwater-cloud",
+            Self::Cloud => 9600,
+            Self::Aggregator => 9601,
+            Self::Device => 9602,
         }
     }
 
-    /// Usual address of the admin port.
-    pub(super) const fn admin_address(self) -> &'static str {
-        match self {
-            Self::Device => "127.0.0.1:9602",
-            Self::Aggregator => "127.0.0.1:9601",
-            Self::Cloud => "127.0.0.1:9600",
-        }
+    /// Usual place of the settings file.
+    pub(super) fn place(self) -> String {
+        format!("/etc/headwater/{}.toml", self.name())
     }
 }
 
@@ -98,30 +99,32 @@ pub(super) enum MemberRole {
 }
 
 impl Tier {
-    /// Reads a settings file. Variables of the environment, which a program would read too, are not read.
+    /// Reads a settings file: one tier, or a device for each table `[[devices]]`. Variables of the environment, which a program would read
+    /// too, are not read.
     ///
     /// # Errors
     /// Every mistake in the file.
-    pub(super) fn read(kind: TierKind, file: &Path) -> Result<Self, Vec<String>> {
+    pub(super) fn read(kind: TierKind, file: &Path) -> Result<Vec<Self>, Vec<String>> {
         let sources = Sources::of_file(file);
-        let mistakes = |stop: Stop| match stop {
-            Stop::Mistakes(mistakes) => mistakes,
-            Stop::Help(text) => vec![text],
-        };
-        let settings = match kind {
+        let mistakes = Stop::into_mistakes;
+        let all: Vec<_> = match kind {
             TierKind::Device => {
-                let loaded = DeviceSettings::load(sources).map_err(mistakes)?;
-                TierSettings::Device(Box::new(loaded.settings))
+                let loaded = DeviceSettings::load_each(sources).map_err(mistakes)?.into_iter();
+                loaded.map(|loaded| TierSettings::Device(Box::new(loaded.settings))).collect()
             }
             TierKind::Aggregator => {
                 let loaded = load::<AggregatorSettings>(sources).map_err(mistakes)?;
-                TierSettings::Aggregator(Box::new(loaded.settings))
+                vec![TierSettings::Aggregator(Box::new(loaded.settings))]
             }
             TierKind::Cloud => {
                 let loaded = load::<CloudSettings>(sources).map_err(mistakes)?;
-                TierSettings::Cloud(Box::new(loaded.settings))
+                vec![TierSettings::Cloud(Box::new(loaded.settings))]
             }
         };
+        Ok(all.into_iter().map(|settings| Self::new(kind, file, settings)).collect())
+    }
+
+    fn new(kind: TierKind, file: &Path, settings: TierSettings) -> Self {
         let (security, admin, broker) = match &settings {
             TierSettings::Device(of) => (&of.security, of.admin.listen, Some(&of.broker)),
             TierSettings::Aggregator(of) => {
@@ -130,7 +133,7 @@ impl Tier {
             TierSettings::Cloud(of) => (&of.service.security, of.service.admin.listen, None),
         };
         let (security, broker) = (security.clone(), broker.cloned());
-        Ok(Self { kind, file: file.into(), members: settings.members(), settings, security, admin, broker })
+        Self { kind, file: file.into(), members: settings.members(), settings, security, admin, broker }
     }
 
     /// Checks the files of the tier, as its program does with `--check-config`. Returns the findings, and for each member, or for the

@@ -64,11 +64,8 @@ struct SetArgs {
     /// The policy file.
     file: PathBuf,
     /// Values, such as `local.threshold=0.4`; `KEY=` takes the key out of the file, back to the calibrated value.
-    #[arg(value_name = "KEY=VALUE")]
+    #[arg(value_name = "KEY=VALUE", required = true)]
     values: Vec<String>,
-    /// Take a key out of the file, back to the calibrated value. May be given several times.
-    #[arg(long, value_name = "KEY")]
-    unset: Vec<String>,
     /// Check the changed file against the policy of this bundle too.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,

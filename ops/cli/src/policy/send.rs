@@ -29,7 +29,7 @@ pub(super) fn run(args: &SendArgs) -> anyhow::Result<()> {
 
 async fn send(args: &SendArgs) -> anyhow::Result<PolicyAnswer> {
     let origin = if args.plan { Origin::Plan } else { Origin::Operator };
-    let edits = if args.release { Vec::new() } else { edits(&args.values, &[])? };
+    let edits = edits(&args.values)?;
     let changes = edits.iter().map(|edit| {
         // Values are given in TOML, sent in JSON, and written in TOML again by the leader.
         let value =

@@ -18,14 +18,14 @@ use crate::{BadUsage, shipped};
 
 /// Changes the file after a check, and prints what changed.
 pub(super) fn run(args: &SetArgs) -> anyhow::Result<()> {
-    let edits = edits(&args.values, &args.unset)?;
+    let edits = edits(&args.values)?;
     let bundle = args.bundle.as_deref().map(|file| shipped::open_bundle(Some(file))).transpose()?;
     let without_effect = bundle.as_ref().map(|bundle| without_effect(bundle, &edits)).transpose()?;
     let calibrated = bundle.as_ref().map(Bundle::policies);
     let file = target(&args.file)?;
     // The lock is held until the function returns. All may read the file: services run as other users, and a policy is no secret.
     let _lock = lock_folder_of(&file).map_err(|reason| anyhow!("{}: {reason}", file.display()))?;
-    let old = read(&file)?;
+    let old = file.exists().then(|| read_text(&file)).transpose()?;
     let change = Change::new(&file, old.as_deref().unwrap_or_default(), &edits, calibrated)?;
     if old.is_none() || old.is_some_and(|old| old != change.text) {
         rewrite_file(&file, &change.text, PUBLIC_MODE)
@@ -34,15 +34,9 @@ pub(super) fn run(args: &SetArgs) -> anyhow::Result<()> {
     crate::print(&(without_effect.unwrap_or_default() + &change.report(&args.file)))
 }
 
-/// The changes that the arguments ask for, at least one.
-pub(super) fn edits(values: &[String], unset: &[String]) -> Result<Vec<PolicyEdit>, BadUsage> {
-    let of_values = values.iter().map(|argument| PolicyEdit::parse(argument));
-    let edits = of_values.chain(unset.iter().map(|key| PolicyEdit::unset(key)));
-    let edits: Vec<_> = edits.collect::<Result<_, _>>().map_err(BadUsage)?;
-    match edits.is_empty() {
-        true => Err(BadUsage("expected at least one KEY=VALUE or --unset KEY, found none".into())),
-        false => Ok(edits),
-    }
+/// The changes that the arguments ask for.
+pub(super) fn edits(values: &[String]) -> Result<Vec<PolicyEdit>, BadUsage> {
+    values.iter().map(|argument| PolicyEdit::parse(argument).map_err(BadUsage)).collect()
 }
 
 /// A line for each changed key that has no effect in the bundle's network: the threshold of the last exit.
@@ -84,14 +78,6 @@ fn target(file: &Path) -> anyhow::Result<PathBuf> {
         bail!("{}: expected a regular file, found {found}; nothing was changed", file.display());
     }
     Ok(real)
-}
-
-/// The text of the file; `None` if there is no file.
-fn read(file: &Path) -> anyhow::Result<Option<String>> {
-    if fs::metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        return Ok(None);
-    }
-    read_text(file).map(Some)
 }
 
 /// The file after the changes, and what differs from before.
@@ -150,9 +136,7 @@ impl Change {
                 file.display()
             ),
         };
-        let is_of_device =
-            |(key, _, _): &&(String, Option<String>, Option<String>)| key.starts_with("device.");
-        let of_device = self.values.iter().filter(is_of_device).count();
+        let of_device = self.values.iter().filter(|(key, ..)| key.starts_with("device.")).count();
         let programs = match (of_device, self.values.len()) {
             (0, _) => "headwater-aggregator",
             (device, all) if device == all => "headwater-device",
@@ -181,7 +165,7 @@ mod tests {
 
     fn set(file: &Path, values: &[&str]) -> anyhow::Result<()> {
         let values = values.iter().map(|value| (*value).to_owned()).collect();
-        run(&SetArgs { file: file.to_owned(), values, unset: Vec::new(), bundle: None })
+        run(&SetArgs { file: file.to_owned(), values, bundle: None })
     }
 
     #[test]
@@ -214,7 +198,6 @@ mod tests {
             "{text}"
         );
         assert_eq!(fs::read_to_string(&file).unwrap(), "deadline_ms = 100\n");
-        assert!(set(&file, &[]).unwrap_err().is::<BadUsage>());
         fs::write(&file, "deadline_ms = \n").unwrap();
         assert!(set(&file, &["window_ms=20"]).unwrap_err().to_string().contains("policy.toml: "));
         assert!(!set(folder.path(), &["window_ms=20"]).unwrap_err().is::<BadUsage>(), "a folder");

@@ -46,13 +46,8 @@ impl Summary {
     pub(super) fn not_decided(&self) -> Option<String> {
         let undecided = self.triggered.saturating_sub(self.decided);
         (self.watched && undecided > 0).then(|| {
-            let dropped: Vec<_> =
-                self.dropped.iter().map(|(reason, count)| format!("{} {count}", reason.name())).collect();
-            format!(
-                "{undecided} of {} samples were not decided; dropped: {}",
-                self.triggered,
-                dropped.join(", ")
-            )
+            let dropped = crate::named(self.dropped.iter().map(|(reason, count)| (reason.name(), count)));
+            format!("{undecided} of {} samples were not decided; dropped: {dropped}", self.triggered)
         })
     }
 }

@@ -12,6 +12,7 @@ use headwater_telemetry::print_error;
 use serde::Serialize;
 
 use super::cameras::EndedCamera;
+use crate::named;
 
 /// Samples of a run.
 #[derive(Debug, Default, Serialize)]
@@ -55,23 +56,19 @@ impl Account {
 
 impl Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let listed = |counts: Vec<String>| {
-            if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) }
-        };
-        let captured = self.captured.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let listed = |text: String| if text.is_empty() { text } else { format!(" ({text})") };
         let undecided =
-            self.undecided.iter().map(|(reason, count)| format!("undecided {} {count}", reason.name()));
-        let dropped =
-            self.dropped.iter().map(|(reason, count)| format!("{} {count}", reason.name())).collect();
+            self.undecided.iter().map(|(reason, count)| (format!("undecided {}", reason.name()), count));
+        let dropped = self.dropped.iter().map(|(reason, count)| (reason.name(), count));
         write!(
             f,
             "captured {}{}; decided {}{}; dropped {}{}; unsettled {}",
             self.captured.values().sum::<u64>(),
-            listed(captured),
+            listed(named(&self.captured)),
             self.decided,
-            listed(undecided.collect()),
+            listed(named(undecided)),
             self.dropped.values().sum::<u64>(),
-            listed(dropped),
+            listed(named(dropped)),
             self.unsettled
         )
     }

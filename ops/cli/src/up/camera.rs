@@ -1,12 +1,10 @@
 //! The cameras of a site file: the source of each, told by a text or by the device's own settings of a source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use headwater_toml_file::{Document, Located};
+use headwater_toml_file::{Document, Located, Mistake};
 use headwater_transport::redacted;
-
-use super::mistakes::Mistakes;
 
 /// One camera of a site file.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +24,7 @@ const READ: [&str; 6] = [".y4m", ".ppm", ".pgm", ".pnm", ".mjpeg", ".mjpg"];
 
 impl Camera {
     /// The cameras of the table `[cameras]`, in the order of their lines, which is that of the slots.
-    pub(super) fn all(table: Document, mistakes: &mut Mistakes) -> Vec<Self> {
+    pub(super) fn all(table: Document, mistakes: &mut Vec<Mistake>) -> Vec<Self> {
         let mut cameras: BTreeMap<String, Self> = BTreeMap::new();
         for (key, found) in table.values {
             let (name, own) = key.split_once('.').unwrap_or((key.as_str(), "from"));
@@ -44,16 +42,51 @@ impl Camera {
                     let located = |text: String| Located { value: text.into(), line };
                     camera.source.extend(source.map(|(key, text)| (key.to_owned(), located(text))));
                 }
-                Err(mistake) => mistakes.add(&format!("cameras.{key}"), &mistake, line),
+                Err(mistake) => mistakes.push(Mistake::at(line, format!("cameras.{key}"), mistake)),
             }
         }
         let mut cameras: Vec<_> = cameras.into_values().collect();
         cameras.sort_by_key(|camera| camera.line);
         for pair in cameras.windows(2).filter(|pair| pair[0].line == pair[1].line) {
             let text = "expected a line of its own for each camera, since the order of the lines is that of the slots";
-            mistakes.add(&format!("cameras.{}", pair[1].name), text, pair[1].line);
+            mistakes.push(Mistake::at(pair[1].line, format!("cameras.{}", pair[1].name), text));
+        }
+        let cameras: Vec<_> = cameras.into_iter().flat_map(|camera| camera.by_region(mistakes)).collect();
+        let mut names = BTreeSet::new();
+        for Self { name, line, .. } in cameras.iter().filter(|camera| !names.insert(&camera.name)) {
+            let text =
+                "expected another name, since the region of a camera has this one: NAME-0, NAME-1 and so on";
+            mistakes.push(Mistake::at(*line, format!("cameras.{name}"), text));
         }
         cameras
+    }
+
+    /// A camera for each of its `regions`, which are slots, such as `belt-0` and `belt-1`; without them the camera itself.
+    fn by_region(mut self, mistakes: &mut Vec<Mistake>) -> Vec<Self> {
+        let Some(Located { value, line }) = self.source.remove("source.regions") else { return vec![self] };
+        let Some(regions) = value.as_array().filter(|regions| !regions.is_empty()) else {
+            let text = "expected a list of regions, such as [\"0%,0%,50%,100%\", \"50%,0%,50%,100%\"]";
+            mistakes.push(Mistake::at(line, format!("cameras.{}.regions", self.name), text));
+            return vec![self];
+        };
+        let mut refuse = |line, key: &str, text: String| {
+            mistakes.push(Mistake::at(line, format!("cameras.{}.{key}", self.name), text));
+        };
+        if let Some(roi) = self.source.get("source.roi") {
+            let text =
+                "expected one of `roi` and `regions`, found both; `regions` are those of the whole frame";
+            refuse(roi.line, "roi", text.into());
+        }
+        for (_, region) in regions.iter().enumerate().filter(|(at, region)| regions[..*at].contains(region)) {
+            let text = format!("expected another region for each slot, found {region} again");
+            refuse(line, "regions", text);
+        }
+        let of_region = |(at, region): (usize, &toml::Value)| {
+            let mut camera = Self { name: format!("{}-{at}", self.name), ..self.clone() };
+            camera.source.insert("source.roi".into(), Located { value: region.clone(), line });
+            camera
+        };
+        regions.iter().enumerate().map(of_region).collect()
     }
 
     fn kind(&self) -> &str {
@@ -124,9 +157,9 @@ mod tests {
     use super::*;
 
     fn cameras(text: &str) -> (Vec<Camera>, Vec<String>) {
-        let mut mistakes = Mistakes::new("site.toml");
+        let mut mistakes = Vec::new();
         let cameras = Camera::all(Document::parse(text).unwrap(), &mut mistakes);
-        (cameras, mistakes.into_found())
+        (cameras, mistakes.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -135,7 +168,8 @@ mod tests {
         let folder = dir.path().display();
         let text = format!(
             "yard = \"{folder}\"\nback = \"http://cam/snap.jpg\"\n\
-             a = {{ from = \"camera --raw | head\", stdin.size = \"4x4\", roi = \"0,0,2,2\" }}\nlast = \"clip.Y4M\"\n"
+             a = {{ from = \"camera --raw | head\", stdin.size = \"4x4\", roi = \"0,0,2,2\" }}\nlast = \"clip.Y4M\"\n\
+             belt = {{ from = \"camera -\", regions = [\"0,0,2,2\", \"2,0,2,2\"] }}\n"
         );
         let (found, mistakes) = cameras(&text);
         assert_eq!(mistakes, [""; 0]);
@@ -143,11 +177,45 @@ mod tests {
             found.iter().map(|camera| (camera.name.as_str(), camera.line, camera.kind())).collect();
         assert_eq!(
             kinds,
-            [("yard", 1, "folder"), ("back", 2, "http"), ("a", 3, "command"), ("last", 4, "file")]
+            [
+                ("yard", 1, "folder"),
+                ("back", 2, "http"),
+                ("a", 3, "command"),
+                ("last", 4, "file"),
+                ("belt-0", 5, "command"),
+                ("belt-1", 5, "command")
+            ]
         );
+        let regions: Vec<_> =
+            found[4..].iter().map(|belt| belt.source["source.roi"].value.as_str()).collect();
+        assert_eq!(regions, [Some("0,0,2,2"), Some("2,0,2,2")]);
+        let (_, mistakes) = cameras("a = { from = \"camera -\", regions = \"0,0,2,2\" }\n");
+        assert!(mistakes[0].contains("cameras.a.regions: expected a list"), "{mistakes:?}");
         let keys: Vec<_> = found[2].source.keys().map(String::as_str).collect();
         assert_eq!(keys, ["source.command.run", "source.kind", "source.roi", "source.stdin.size"]);
         assert!(found[0].is_folder() && !found[1].gives_samples() && found[3].gives_samples());
+    }
+
+    #[test]
+    fn regions_beside_a_region_of_the_camera_equal_ones_and_names_of_other_cameras_are_mistakes() {
+        let halves = "regions = [\"0,0,2,2\", \"2,0,2,2\"]";
+        for (text, expected) in [
+            (
+                format!("a = {{ from = \"camera -\", roi = \"0,0,2,2\", {halves} }}"),
+                "line 1: cameras.a.roi: ",
+            ),
+            (
+                "a = { from = \"camera -\", regions = [\"0,0,2,2\", \"0,0,2,2\"] }".into(),
+                "line 1: cameras.a.regions: expected another region for each slot, found \"0,0,2,2\" again",
+            ),
+            (
+                format!("a = {{ from = \"camera -\", {halves} }}\na-1 = \"camera -\""),
+                "line 2: cameras.a-1: expected another name",
+            ),
+        ] {
+            let (_, mistakes) = cameras(&text);
+            assert!(mistakes.len() == 1 && mistakes[0].starts_with(expected), "{mistakes:?}");
+        }
     }
 
     #[test]
@@ -186,9 +254,11 @@ mod tests {
             (format!("{:?}", spaced.display().to_string()), "my clip.mp4' -f yuv4mpegpipe"),
         ] {
             let (_, mistakes) = cameras(&format!("\nfront = {value}"));
-            assert!(mistakes.len() == 1 && mistakes[0].starts_with("cameras.front: "), "{mistakes:?}");
-            assert!(!mistakes[0].contains("secret"), "{mistakes:?}");
-            assert!(mistakes[0].contains(part) && mistakes[0].ends_with("(site.toml:2)"), "{mistakes:?}");
+            assert!(
+                mistakes.len() == 1 && mistakes[0].starts_with("line 2: cameras.front: "),
+                "{mistakes:?}"
+            );
+            assert!(mistakes[0].contains(part) && !mistakes[0].contains("secret"), "{mistakes:?}");
         }
         let (_, mistakes) = cameras("a.from = \"x -\"\n");
         assert_eq!(mistakes, [""; 0]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use headwater_edge_aggregator::{Aggregator, GroupReport, ReportedDevice};
-use headwater_end_device::{Device, DeviceCounts, DeviceHandle, DeviceReport, DeviceSettings, Ended};
+use headwater_end_device::{Device, DeviceCounts, DeviceHandle, DeviceReport, DeviceSettings, Ended, Source};
 use headwater_link::Endpoint;
 use headwater_protocol::DeviceId;
 use headwater_protocol::status::ReportedState;
@@ -41,25 +41,34 @@ struct ShownCamera {
 }
 
 impl Cameras {
-    /// Starts a device for each camera.
+    /// Starts a device for each camera, or for each region of a camera, which is opened once.
     ///
     /// # Errors
     /// The camera that does not start, and why.
     pub(super) async fn start(
         &mut self,
-        devices: Vec<Tier<DeviceSettings>>,
+        mut devices: Vec<Tier<DeviceSettings>>,
         broker: &Endpoint,
     ) -> anyhow::Result<()> {
-        for Tier { mut settings, .. } in devices {
-            settings.broker.address = broker.clone();
-            let of_camera = || format!("camera {}", settings.id);
-            let (opened, bundle, source) = settings.open().with_context(of_camera)?;
-            settings.keep_release(&bundle).with_context(of_camera)?;
-            let device = Device::start(opened, Arc::new(bundle), source).await.with_context(of_camera)?;
-            let admin = device.start_admin(&settings.admin).await.with_context(of_camera)?;
-            let (name, health) = (settings.id.clone(), device.health());
-            self.shown.push(ShownCamera { name, health, state: String::new() });
-            self.running.spawn(until_end(device, admin, self.stop.subscribe()));
+        devices.iter_mut().for_each(|device| device.settings.broker.address = broker.clone());
+        for devices in devices.chunk_by(Tier::shares_camera) {
+            let (mut opened, mut sources) = (Vec::new(), Vec::new());
+            for Tier { settings, .. } in devices {
+                let of_camera = || format!("camera {}", settings.id);
+                let (device, bundle, source) = settings.open().with_context(of_camera)?;
+                settings.keep_release(&bundle).with_context(of_camera)?;
+                opened.push((settings, device, bundle));
+                sources.push(source);
+            }
+            for ((settings, device, bundle), source) in opened.into_iter().zip(Source::of_one_camera(sources))
+            {
+                let of_camera = || format!("camera {}", settings.id);
+                let device = Device::start(device, Arc::new(bundle), source).await.with_context(of_camera)?;
+                let admin = device.start_admin(&settings.admin).await.with_context(of_camera)?;
+                let (name, health) = (settings.id.clone(), device.health());
+                self.shown.push(ShownCamera { name, health, state: String::new() });
+                self.running.spawn(until_end(device, admin, self.stop.subscribe()));
+            }
         }
         Ok(())
     }
@@ -86,7 +95,7 @@ impl Cameras {
         for camera in &mut self.shown {
             let (state, details) = camera.state(known.and_then(|known| known.get(&camera.name)));
             if state != camera.state {
-                print_error(&in_own_words(&format!("{}: {state}{details}", camera.name)));
+                print_error(&format!("{}: {state}{details}", camera.name));
                 camera.state = state;
             }
         }
@@ -135,17 +144,6 @@ impl ShownCamera {
     }
 }
 
-/// A reason of a service, with the advice for a program of its own replaced by that for this one.
-fn in_own_words(reason: &str) -> String {
-    const OF_SERVICES: [&str; 2] = [
-        "start the aggregator once with --new-numbering and the group's name",
-        "`headwater-aggregator --new-numbering GROUP`",
-    ];
-    OF_SERVICES.iter().fold(reason.to_owned(), |text, words| {
-        text.replace(words, "`headwater up --new-numbering` with the site file")
-    })
-}
-
 /// Runs a device until it ends by itself or is asked to stop.
 async fn until_end(
     mut device: DeviceHandle,
@@ -163,20 +161,4 @@ async fn until_end(
     let not_sent = |counts: &DeviceCounts| counts.dropped.values().sum::<u64>();
     let unsent = before.spooled + not_sent(&report.counts).saturating_sub(not_sent(&before));
     EndedCamera { ended, report, unsent }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_names_the_command_that_runs_here() {
-        let reason = "numbering: expected a clock of 500 ms, found a clock of 1000 ms: give it the group's, or start the aggregator once with \
-                      --new-numbering and the group's name";
-        let shown = in_own_words(reason);
-        assert!(
-            shown.ends_with("the group's, or `headwater up --new-numbering` with the site file"),
-            "{shown}"
-        );
-    }
 }

@@ -6,7 +6,7 @@ use headwater_end_device::DeviceSettings;
 use headwater_settings::{Finding, Level};
 
 use super::broker::find_mosquitto;
-use super::site_file::{BrokerChoice, Site};
+use super::site_file::{BrokerChoice, Site, Tier};
 use crate::doctor::{Diagnosis, Section};
 use crate::progress::waiting;
 
@@ -17,9 +17,8 @@ const FRAME_LIMIT: Duration = Duration::from_secs(10);
 pub(super) async fn check(site: &Site, is_json: bool) -> anyhow::Result<bool> {
     let section = |tier, name: &str, findings| Section { tier, file: Some(name.into()), findings };
     let mut sections = vec![section("site", "broker", vec![broker(site)])];
-    if let Some(cloud) = &site.cloud {
-        sections.push(section("cloud", "[cloud]", cloud.settings.checks().0));
-    }
+    let cloud = site.cloud.iter().map(|cloud| section("cloud", "[cloud]", cloud.settings.checks().0));
+    sections.extend(cloud);
     let mut leader = site.aggregator.settings.clone();
     // The start makes the state folder; the checks of the cameras' folders in it say whether it can.
     if !site.state_dir.exists() {
@@ -29,12 +28,15 @@ pub(super) async fn check(site: &Site, is_json: bool) -> anyhow::Result<bool> {
         }
     }
     sections.push(section("aggregator", "[aggregator]", leader.checks().0));
-    for device in &site.devices {
-        let mut findings = device.settings.checks().0;
-        if findings.iter().all(|finding| finding.level != Level::Fail) {
-            findings.push(camera(&device.settings).await);
+    for of_camera in site.devices.chunk_by(Tier::shares_camera) {
+        for (region, device) in of_camera.iter().enumerate() {
+            let mut findings = device.settings.checks().0;
+            // Regions of one camera share its frames.
+            if region == 0 && findings.iter().all(|finding| finding.level != Level::Fail) {
+                findings.push(camera(&device.settings).await);
+            }
+            sections.push(section("device", device.settings.id.as_str(), findings));
         }
-        sections.push(section("device", device.settings.id.as_str(), findings));
     }
     let diagnosis = Diagnosis(sections);
     crate::print(&if is_json { diagnosis.json() } else { diagnosis.text() })?;

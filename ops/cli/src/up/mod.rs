@@ -11,7 +11,6 @@ mod broker;
 mod camera;
 mod cameras;
 mod check;
-mod mistakes;
 mod run;
 mod site_file;
 mod split;

@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use headwater_cloud_service::CloudService;
-use headwater_edge_aggregator::{Aggregator, GroupReport, LeadState};
+use headwater_edge_aggregator::{Aggregator, GroupReport};
 use headwater_group::{ClientSettings, GroupClient, GroupError, GroupEvent};
+use headwater_protocol::status::GroupState;
 use headwater_protocol::{ResultMessage, SampleId};
 use headwater_telemetry::{print_error, stop_signal};
 use headwater_transport::Endpoint;
@@ -236,13 +237,13 @@ async fn until_leading(aggregator: &Aggregator) -> anyhow::Result<()> {
     let until = Instant::now() + LEADING_LIMIT;
     let state = || {
         aggregator.reports().into_iter().find_map(|report| match report {
-            GroupReport::Leader(leader) => Some((leader.lead, leader.waits_for)),
+            GroupReport::Leader(leader) => Some((leader.lead, leader.claim.waits_for)),
             GroupReport::Edge(_) => None,
         })
     };
     loop {
         let (lead, other) = state().unwrap_or_default();
-        if lead == LeadState::Leading {
+        if lead == GroupState::Leading {
             return Ok(());
         }
         if Instant::now() >= until {

@@ -8,6 +8,7 @@
 //!
 //! Every value keeps its line, so that a service's own check of its settings names the line of `site.toml`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use headwater_cloud_service::CloudSettings;
@@ -19,16 +20,13 @@ use headwater_inference::manifest::NetworkManifest;
 use headwater_link::Endpoint;
 use headwater_protocol::{GroupId, SiteId};
 use headwater_settings::{
-    Misfit, Program, Sources, Value, default, defaults, load, optional, required, settings,
+    Loaded, Misfit, Program, Sources, Stop, Value, default, defaults, load, optional, read_document,
+    required, settings,
 };
-use headwater_toml_file::{Document, Located};
+use headwater_toml_file::{Document, Located, Mistake};
 use toml::Value as Toml;
 
 use super::camera::Camera;
-use super::mistakes::Mistakes;
-
-/// Largest file that is read.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Milliseconds between two samples of the clock, unless the file says otherwise.
 const EVERY_MS: u64 = 1000;
@@ -89,6 +87,18 @@ pub(super) struct Tier<S> {
     pub(super) document: Document,
 }
 
+impl Tier<DeviceSettings> {
+    /// Whether two devices see regions of one camera: their sources stand in the same lines.
+    pub(super) fn shares_camera(&self, other: &Self) -> bool {
+        self.camera().eq(other.camera())
+    }
+
+    fn camera(&self) -> impl Iterator<Item = (&String, &Located)> {
+        let values = self.document.values.iter();
+        values.filter(|(key, _)| key.starts_with("source.") && key.as_str() != "source.roi")
+    }
+}
+
 /// A site whose settings have no mistake.
 pub(super) struct Site {
     pub(super) broker: Option<BrokerChoice>,
@@ -112,26 +122,26 @@ impl Site {
     /// Every mistake, with its line.
     pub(super) fn read(path: &Path, is_split: bool) -> Result<Self, Vec<String>> {
         let file = path.display().to_string();
-        let text = headwater_transport::read_bounded(path, MAX_FILE_BYTES)
-            .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "expected text in UTF-8".into()));
-        let document = Document::parse(&text.map_err(|reason| vec![format!("{file}: {reason}")])?);
-        let in_file = |mistakes: Vec<headwater_toml_file::Mistake>| -> Vec<String> {
-            mistakes.iter().map(|mistake| mistake.in_file(path)).collect()
-        };
-        let mut mistakes = Mistakes::new(&file);
-        let [cameras, device, aggregator, cloud, own] = tables(document.map_err(in_file)?, &mut mistakes);
+        let (mut mistakes, mut found) = (Vec::new(), Vec::new());
+        let [cameras, device, aggregator, cloud, own] = tables(read_document(path)?, &mut mistakes);
         let cameras = Camera::all(cameras, &mut mistakes);
-        let loaded = mistakes.taken(load::<SiteSettings>(Sources::of_document(own.clone(), &file)));
-        let bundle = own.values.get("bundle").and_then(|found| found.value.as_str().map(PathBuf::from));
-        let bundle = bundle.map(|path| crate::shipped::open_bundle(Some(&path)));
-        let lines = Lines(own);
-        let bundle = bundle.and_then(|opened| {
-            let mistake =
-                |error: anyhow::Error| mistakes.add("bundle", &format!("{error:#}"), lines.of("bundle"));
-            opened.map_err(mistake).ok()
+        let loaded = taken(load::<SiteSettings>(Sources::of_document(own.clone(), &file)), &mut found);
+        let bundle = own.values.get("bundle").and_then(|found| found.value.as_str());
+        let bundle = bundle.and_then(|path| {
+            let opened = crate::shipped::open_bundle(Some(Path::new(path)));
+            let line = line_of(&own, "bundle");
+            opened.map_err(|error| mistakes.push(Mistake::at(line, "bundle", format!("{error:#}")))).ok()
         });
-        if let Some(bundle) = &bundle {
-            check_cameras(bundle.manifest(), &cameras, &mut mistakes);
+        if let Some(slots) = bundle.as_ref().map(|bundle| usize::from(bundle.manifest().slots))
+            && slots != cameras.len()
+        {
+            let text = format!(
+                "expected {slots}, one for each device slot of the bundle, in the order of slots, found {}: write [cameras] and below it \
+                 NAME = \"SOURCE\" for each",
+                cameras.len()
+            );
+            let line = cameras.last().map_or(NO_LINE, |camera| camera.line);
+            mistakes.push(Mistake::at(line, "cameras", text));
         }
         // Further mistakes are looked for with the examples in place of what cannot be read.
         let settings = loaded.unwrap_or_else(defaults);
@@ -140,8 +150,7 @@ impl Site {
         let state_dir = settings.state_dir.clone().unwrap_or_else(|| folder.join(".headwater"));
         let state_dir = std::path::absolute(&state_dir).unwrap_or(state_dir);
         let has_details = !is_split && !matches!(settings.broker, Some(BrokerChoice::At(_)));
-        let shared =
-            Shared { settings: &settings, lines: &lines, folder, state_dir: &state_dir, has_details };
+        let shared = Shared { settings: &settings, own: &own, folder, state_dir: &state_dir, has_details };
         refuse_shared(&device, &cameras, &mut mistakes);
         let capture = shared.capture(&cameras);
         let mut devices = Vec::new();
@@ -150,19 +159,24 @@ impl Site {
         for (slot, camera) in cameras.iter().enumerate().filter(with_source) {
             let document = shared.device(device.clone(), camera, slot, capture);
             let loaded = DeviceSettings::load(Sources::of_document(document.clone(), &file));
-            devices.extend(mistakes.taken(loaded).map(|settings| Tier { settings, document }));
+            devices.extend(taken(loaded, &mut found).map(|settings| Tier { settings, document }));
         }
         let has_other_cloud = aggregator.values.contains_key("cloud.url");
         if let Some(line) = cloud.values.values().map(|found| found.line).min().filter(|_| has_other_cloud) {
             let text = "a table of the site's own cloud, which does not run beside that of [aggregator.cloud] url; leave out one of them";
-            mistakes.add("cloud", text, line);
+            mistakes.push(Mistake::at(line, "cloud", text));
         }
         let listen = cloud.values.get("http.listen").and_then(|found| found.value.as_str());
         let network = bundle.as_ref().map(Bundle::manifest);
         let aggregator = shared.aggregator(aggregator, &cameras, network, listen);
-        let aggregator = tier::<AggregatorSettings>(aggregator, &file, &mut mistakes);
-        let cloud = tier::<CloudSettings>(shared.cloud(cloud), &file, &mut mistakes);
-        let found = mistakes.into_found();
+        let aggregator = tier::<AggregatorSettings>(aggregator, &file, &mut found);
+        let cloud = tier::<CloudSettings>(shared.cloud(cloud), &file, &mut found);
+        let in_file =
+            |mistake: &Mistake| format!("{} ({file}:{})", mistake.reason(), mistake.line.unwrap_or(NO_LINE));
+        // Cameras share the settings of `[device]`, and so their mistakes.
+        let mut named = BTreeSet::new();
+        let found = mistakes.iter().map(in_file).chain(found);
+        let found: Vec<_> = found.filter(|mistake| named.insert(mistake.clone())).collect();
         let read = bundle.zip(aggregator).zip(cloud).filter(|_| found.is_empty());
         let ((bundle, aggregator), cloud) = read.ok_or(found)?;
         let cloud = (!has_other_cloud).then_some(cloud);
@@ -175,14 +189,19 @@ impl Site {
     }
 }
 
+/// The settings of a service; nothing where they have mistakes, which are added.
+fn taken<S>(loaded: Result<Loaded<S>, Stop>, mistakes: &mut Vec<String>) -> Option<S> {
+    loaded.map(|loaded| loaded.settings).map_err(|stop| mistakes.extend(stop.into_mistakes())).ok()
+}
+
 /// Reads the settings of a service.
-fn tier<S: Program>(document: Document, file: &str, mistakes: &mut Mistakes) -> Option<Tier<S>> {
+fn tier<S: Program>(document: Document, file: &str, mistakes: &mut Vec<String>) -> Option<Tier<S>> {
     let loaded = load::<S>(Sources::of_document(document.clone(), file));
-    mistakes.taken(loaded).map(|settings| Tier { settings, document })
+    taken(loaded, mistakes).map(|settings| Tier { settings, document })
 }
 
 /// The tables `[cameras]`, `[device]`, `[aggregator]` and `[cloud]`, each by keys of its own, and the rest of a site file.
-fn tables(document: Document, mistakes: &mut Mistakes) -> [Document; 5] {
+fn tables(document: Document, mistakes: &mut Vec<Mistake>) -> [Document; 5] {
     const TABLES: [&str; 4] = ["cameras.", "device.", "aggregator.", "cloud."];
     let mut parts: [Document; 5] = Default::default();
     parts[4].tables = document.tables;
@@ -193,7 +212,8 @@ fn tables(document: Document, mistakes: &mut Mistakes) -> [Document; 5] {
             continue;
         };
         if at > 0 && OWN_KEYS.contains(&own) {
-            mistakes.add(&key, "the site file sets it by keys of its own; leave it out", found.line);
+            let text = "the site file sets it by keys of its own; leave it out";
+            mistakes.push(Mistake::at(found.line, key, text));
         } else {
             parts[at].values.insert(own.to_owned(), found);
         }
@@ -201,40 +221,25 @@ fn tables(document: Document, mistakes: &mut Mistakes) -> [Document; 5] {
     parts
 }
 
-/// Checks that there is a camera for each slot.
-fn check_cameras(network: &NetworkManifest, cameras: &[Camera], mistakes: &mut Mistakes) {
-    let (slots, found) = (usize::from(network.slots), cameras.len());
-    if slots != found {
-        let text = format!(
-            "expected {slots}, one for each device slot of the bundle, in the order of slots, found {found}: write [cameras] and below it \
-             NAME = \"SOURCE\" for each"
-        );
-        mistakes.add("cameras", &text, cameras.last().map_or(NO_LINE, |camera| camera.line));
-    }
-}
-
 /// Refuses settings of `[device]` that no two cameras can have.
-fn refuse_shared(device: &Document, cameras: &[Camera], mistakes: &mut Mistakes) {
+fn refuse_shared(device: &Document, cameras: &[Camera], mistakes: &mut Vec<Mistake>) {
     let is_own = |key: &str| key == "state_dir" || key.starts_with("admin.");
     for (key, found) in device.values.iter().filter(|(key, _)| cameras.len() > 1 && is_own(key)) {
         let text = "expected with one camera alone, since each needs its own; leave it out";
-        mistakes.add(&format!("device.{key}"), text, found.line);
+        mistakes.push(Mistake::at(found.line, format!("device.{key}"), text));
     }
 }
 
-/// The keys of the site file itself, with their lines.
-struct Lines(Document);
-
-impl Lines {
-    fn of(&self, key: &str) -> usize {
-        self.0.values.get(key).map_or(NO_LINE, |found| found.line)
-    }
+/// Line of a key of the site file itself.
+fn line_of(own: &Document, key: &str) -> usize {
+    own.values.get(key).map_or(NO_LINE, |found| found.line)
 }
 
 /// Values of the site file for several services.
 struct Shared<'a> {
     settings: &'a SiteSettings,
-    lines: &'a Lines,
+    /// Keys of the site file itself.
+    own: &'a Document,
     /// Folder of the site file.
     folder: &'a Path,
     state_dir: &'a Path,
@@ -255,7 +260,7 @@ impl Shared<'_> {
 
     /// A key of the site file as a key of a service.
     fn set(&self, document: &mut Document, key: &str, value: impl Into<Toml>) {
-        let line = self.lines.of(key.split('.').next().unwrap_or(key));
+        let line = line_of(self.own, key.split('.').next().unwrap_or(key));
         document.values.insert(key.into(), Located { value: value.into(), line });
     }
 
@@ -278,7 +283,7 @@ impl Shared<'_> {
             Capture::Clock { period_ms } => ("clock", Some(period_ms)),
         };
         self.set(&mut document, "capture", word);
-        let line = self.lines.of("every_ms");
+        let line = line_of(self.own, "every_ms");
         let period_ms = period_ms.map(|period_ms| Located { value: (period_ms as i64).into(), line });
         document.values.extend(period_ms.map(|period_ms| ("period_ms".to_owned(), period_ms)));
         let of_camera = |value: Toml| Located { value, line: camera.line };

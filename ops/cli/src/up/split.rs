@@ -7,9 +7,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::Context;
+use headwater_end_device::DeviceSettings;
 use headwater_toml_file::Document;
 
-use super::site_file::{BrokerChoice, Site};
+use super::site_file::{BrokerChoice, Site, Tier};
 use crate::BadUsage;
 
 /// Writes a settings file for each program into a folder, and prints the commands that run them.
@@ -20,10 +21,8 @@ pub(super) fn write(site: &Site, file: &Path, folder: &Path) -> anyhow::Result<(
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     let cloud = site.cloud.iter().map(|cloud| ("cloud", "cloud".to_owned(), &cloud.document));
     let aggregator = [("aggregator", "aggregator".to_owned(), &site.aggregator.document)];
-    let devices = site.devices.iter().map(|device| {
-        let name = format!("device-{}", device.settings.id);
-        ("device", name, &device.document)
-    });
+    let devices: Vec<_> = site.devices.chunk_by(Tier::shares_camera).map(of_camera).collect();
+    let devices = devices.iter().map(|(name, document)| ("device", name.clone(), document));
     let mut commands = String::new();
     for (program, name, document) in cloud.chain(aggregator).chain(devices) {
         let path = folder.join(format!("{name}.toml"));
@@ -53,7 +52,23 @@ pub(super) fn write(site: &Site, file: &Path, folder: &Path) -> anyhow::Result<(
     ))
 }
 
-/// Settings as a file: keys without a section first.
+/// Name and settings of the program of one camera; where the camera has regions, with a table for the device of each.
+fn of_camera(devices: &[Tier<DeviceSettings>]) -> (String, Document) {
+    const OWN: [&str; 4] = ["id", "slot", "state_dir", "source.roi"];
+    let mut document = devices[0].document.clone();
+    if devices.len() > 1 {
+        let table = |device: &Tier<DeviceSettings>| {
+            let mut own = device.document.clone();
+            own.values.retain(|key, _| OWN.contains(&key.as_str()));
+            own
+        };
+        document.values.retain(|key, _| !OWN.contains(&key.as_str()));
+        document.tables.insert("devices".into(), devices.iter().map(table).collect());
+    }
+    (format!("device-{}", devices[0].settings.id), document)
+}
+
+/// Settings as a file: keys without a section first, tables of arrays last.
 fn settings_text(document: &Document) -> String {
     let mut sections: BTreeMap<&str, String> = BTreeMap::new();
     for (key, found) in &document.values {
@@ -64,5 +79,12 @@ fn settings_text(document: &Document) -> String {
         "" => keys,
         section => format!("\n[{section}]\n{keys}"),
     };
-    sections.into_iter().map(text).collect()
+    let sections: String = sections.into_iter().map(text).collect();
+    let tables = document.tables.iter().flat_map(|(array, tables)| {
+        tables.iter().map(move |table| {
+            let keys = table.values.iter().map(|(key, found)| format!("{key} = {}\n", found.value));
+            format!("\n[[{array}]]\n{}", keys.collect::<String>())
+        })
+    });
+    sections + &tables.collect::<String>()
 }

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use headwater_cloud_service::{CloudConfig, CloudService, EngineChoice};
 use headwater_edge_aggregator::{
-    GroupEdge, GroupLeader, LeadState, LeaderReport, OpenedGroup, Role, Shared, SharedConfig,
+    GroupEdge, GroupLeader, LeaderReport, OpenedGroup, Role, Shared, SharedConfig,
 };
 use headwater_end_device::{Device, DeviceHandle, DeviceReport, Frames, OpenedDevice};
 use headwater_inference::bundle::{Bundle, Networks};
 use headwater_inference::policy::Policy;
+use headwater_protocol::status::GroupState;
 use headwater_protocol::{Slot, SlotSet};
 use headwater_samples::archive::Archive;
 use headwater_transport::Endpoint;
@@ -191,7 +192,7 @@ impl InProcessGroup {
         let knows_devices = |slots: SlotSet| slots.len() == devices;
         let Some(report) = self.leader().map(GroupLeader::report) else { return true };
         let mut edges = separate_edges(self.settings.networks.current().manifest());
-        report.lead == LeadState::Leading
+        report.lead == GroupState::Leading
             && knows_devices(report.filled_slots)
             && edges.all(|edge| report.edges_up.contains(edge) == self.is_running(Service::Edge(edge)))
             && self.running.values().all(|running| match running {

@@ -67,12 +67,12 @@ impl SiteSettings {
 #[derive(Debug, Error)]
 pub enum StartError {
     /// An operation failed: a service did not start, had already stopped by itself, or the operating system refuses the operation.
-    #[error("{operation}: {source}")]
+    #[error("{operation}: {reason}")]
     Failed {
         /// The operation, such as `starting the leader`.
         operation: String,
-        /// The reason.
-        source: Box<dyn Error + Send + Sync>,
+        /// The reason. It is no source, since the message contains its text.
+        reason: Box<dyn Error + Send + Sync>,
     },
     /// The services did not find each other in time, or a program did not become ready or end in time.
     #[error("waited {limit:?} for all services to find each other: {found}")]
@@ -95,7 +95,7 @@ pub enum StartError {
 impl StartError {
     /// Makes the error of an operation from the reason.
     pub(super) fn of<E: Into<Box<dyn Error + Send + Sync>>>(operation: String) -> impl FnOnce(E) -> Self {
-        move |source| Self::Failed { operation, source: source.into() }
+        move |reason| Self::Failed { operation, reason: reason.into() }
     }
 }
 
@@ -115,4 +115,16 @@ pub(super) fn services_of(network: &NetworkManifest) -> Vec<Service> {
     let edges = separate_edges(network).map(Service::Edge);
     let devices = Slot::first(usize::from(network.slots)).map(Service::Device);
     [Service::Cloud, Service::Leader].into_iter().chain(edges).chain(devices).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_failed_start_is_said_once() {
+        let error = StartError::of::<&str>("starting the leader".into())("no room");
+        assert_eq!(error.to_string(), "starting the leader: no room");
+        assert!(error.source().is_none());
+    }
 }

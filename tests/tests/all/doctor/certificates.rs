@@ -66,12 +66,8 @@ fn certificates_that_a_peer_would_refuse_are_named_by_their_settings() {
     doctor.names("fail", "certificate", "it has expired", "headwater enroll renew --group gate cam-0");
     doctor.names("fail", "broker", "the peer refuses the connection", "has expired: renew it");
     let site = Doctor::run(&[("--site-dir", &folder.path().join("site"))]);
-    site.names(
-        "fail",
-        "certificate",
-        "the certificate of gate/cam-0 ends",
-        "enroll renew --group gate cam-0",
-    );
+    let renew = "enroll renew --group gate cam-0";
+    site.names("fail", "certificate of gate/cam-0", "it has expired", renew);
     enroll("site", &["renew", "--group", "gate", "--days", "10", "cam-0"], &[]);
     let doctor = check(0, &own, &own);
     doctor.names("warn", "certificate", "it expires in 9 days", "headwater enroll renew --group gate cam-0");

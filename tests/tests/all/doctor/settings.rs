@@ -15,13 +15,10 @@ fn a_tier_with_another_network_is_named() {
     let (device, aggregator) = (files.device(0, &own, ""), files.aggregator(&other, ""));
     let cloud = files.cloud(&own);
     let doctor = Doctor::run(&[("--device", &device), ("--aggregator", &aggregator), ("--cloud", &cloud)]);
-    doctor.names("fail", "network", "group gate: this device has network", "give all tiers the same bundle");
-    doctor.names(
-        "fail",
-        "network",
-        "group gate: this aggregator has network",
-        "give all tiers the same bundle",
-    );
+    for tier in ["device", "aggregator"] {
+        let found = format!("group gate: this {tier} has network");
+        doctor.names("fail", "network", &found, "give all tiers the same bundle");
+    }
     let aggregator = files.aggregator(&own, "");
     let doctor = Doctor::run(&[("--device", &device), ("--aggregator", &aggregator), ("--cloud", &cloud)]);
     doctor.fails_only(&["running", "cloud"]);
@@ -86,6 +83,23 @@ fn a_bundle_that_was_altered_and_keys_that_were_emptied_are_named() {
     let doctor = Doctor::run(&[("--cloud", &files.write("cloud.toml", &text))]);
     doctor.names("fail", "bundle", "altered.hwb", "copy the bundle again");
     doctor.names("fail", "configuration", "http.keys_file", "openssl rand -hex 16");
+}
+
+#[test]
+fn each_device_of_a_file_with_tables_is_looked_at_and_named() {
+    let files = Files::new(embedded_broker().to_string());
+    let text = format!(
+        "site = \"hall\"\ngroup = \"gate\"\nbundle = \"{}\"\n[source]\npath = \"{}\"\n[broker]\naddress = \"{}\"\n\
+         [[devices]]\nid = \"left\"\nslot = 0\nadmin.listen = \"127.0.0.1:{}\"\n[[devices]]\nid = \"right\"\nslot = 1\n",
+        shipped::bundle_path().display(),
+        shipped::frames_path().display(),
+        files.broker,
+        files.admin[2],
+    );
+    let doctor = Doctor::run(&[("--device", &files.write("device.toml", &text))]);
+    doctor.names("fail", "running of left", "does not answer", "start it");
+    doctor.names("warn", "running of right", "no admin port", "127.0.0.1:9602");
+    doctor.fails_only(&["running of left"]);
 }
 
 #[test]

@@ -114,11 +114,6 @@ impl Leader {
             || self.state.closed.contains(sample)
     }
 
-    /// Awaits a sample that was open when the leader stopped.
-    pub(super) fn await_again(&mut self, sample: SampleId) {
-        self.await_answer(sample, Dropped::Restart);
-    }
-
     /// The connection is new: devices send unsettled answers again, so the time for answers to awaited samples begins anew.
     pub(super) fn connected(&mut self) {
         self.state.plausible_ids.believed.connected();
@@ -151,7 +146,8 @@ impl Leader {
         }
     }
 
-    fn await_answer(&mut self, sample: SampleId, reason: Dropped) {
+    /// Awaits an answer to a sample, which is dropped for `reason` if none comes in time.
+    pub(super) fn await_answer(&mut self, sample: SampleId, reason: Dropped) {
         let due = self.send_again_until();
         self.state.timers.push(due, sample);
         if let Some((lowest, reason)) = self.state.awaited.insert(sample, Awaited { due, reason }) {

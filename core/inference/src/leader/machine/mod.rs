@@ -142,7 +142,7 @@ impl Leader {
         self.state.closed.restore(&mut journal);
         self.actions.extend(journal.decisions.into_iter().map(Action::Republish));
         for sample in journal.open {
-            self.await_again(sample);
+            self.await_answer(sample, Dropped::Restart);
         }
         self.state.closed.settle(None, self.state.newest);
         std::mem::swap(&mut self.actions, actions);

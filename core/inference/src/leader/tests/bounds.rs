@@ -1,5 +1,7 @@
 //! Bounds, counts, and which messages count.
 
+use headwater_protocol::Settled;
+
 use super::*;
 
 #[test]
@@ -184,7 +186,7 @@ fn a_device_may_be_a_thousand_ids_ahead_of_the_newest_trigger_whatever_another_o
 
 #[test]
 fn a_restart_knows_the_newest_sample_of_before() {
-    let settled = headwater_protocol::Settled { highest: SampleId(90), ..Default::default() };
+    let settled = Settled { highest: SampleId(90), ..Settled::default() };
     for (open, newest) in [(vec![], 90), (vec![SampleId(20)], 90), (vec![SampleId(20), SampleId(95)], 95)] {
         let mut group = Group::new();
         let mut actions = Vec::new();
@@ -198,20 +200,16 @@ fn a_restart_knows_the_newest_sample_of_before() {
     }
 }
 
+fn settled(highest: u64, decided: u64) -> Entry {
+    Entry::Settled(Settled { highest: SampleId(highest), decided, ..Settled::default() })
+}
+
 #[test]
 fn a_restart_remembers_what_was_closed_and_what_was_not() {
     let mut group = Group::new();
     let ranges = [(0, 10), (20, 20), (30, 30)].map(|(first, last)| (SampleId(first), SampleId(last)));
     let closed = Entry::ClosedRanges { floor: None, ranges: ranges.to_vec() };
-    let entries = [
-        Entry::Settled(headwater_protocol::Settled {
-            highest: SampleId(30),
-            decided: 7,
-            ..Default::default()
-        }),
-        closed.clone(),
-    ];
-    group.leader.recover(replay(entries), &mut Vec::new());
+    group.leader.recover(replay([settled(30, 7), closed.clone()]), &mut Vec::new());
     assert_eq!(group.leader.journal_entries().collect::<Vec<_>>(), [closed]);
     assert_eq!(group.leader.settled().decided, 7);
     for (sample, is_new) in [(9, false), (10, false), (11, true), (20, false), (29, true), (30, false)] {
@@ -231,11 +229,7 @@ fn a_journal_adds_up_to_its_account() {
     let entries = [
         Entry::Decided(earlier),
         Entry::Opened(SampleId(2)),
-        Entry::Settled(headwater_protocol::Settled {
-            highest: SampleId(2),
-            decided: 1,
-            ..Default::default()
-        }),
+        settled(2, 1),
         Entry::Opened(SampleId(3)),
         Entry::Opened(SampleId(4)),
         Entry::Decided(decision.clone()),

@@ -75,8 +75,7 @@ fn an_unsure_sample_leaves_at_the_edge_when_all_edges_with_a_view_have_answered(
     let mut group = group();
     assert_eq!(group.unsure(), asked(0b111));
     assert_eq!(group.edge_answer(1, 0b010, &SURE), []);
-    let actions = group.edge_answer(0, 0b101, &SURE);
-    let found = decision(&actions);
+    let found = decision(&group.edge_answer(0, 0b101, &SURE));
     assert_eq!((found.exit, found.class.unwrap(), &found.degraded[..]), (Exit::EDGE, 2, &[][..]));
     assert_eq!(found.presence.present_count(), 3);
     let maps = 3 * PACKED as u64;
@@ -132,8 +131,7 @@ fn an_edge_that_is_down_is_not_waited_for_and_its_slots_are_missing() {
     assert_eq!(group.edge_down(1), []);
     assert_eq!(group.leader.edges_up().bits(), 0b01);
     group.unsure();
-    let actions = group.edge_answer(0, 0b101, &SURE);
-    let found = decision(&actions);
+    let found = decision(&group.edge_answer(0, 0b101, &SURE));
     assert_eq!((found.exit, &found.degraded[..]), (Exit::EDGE, &[Degraded::FeaturesMissing][..]));
     assert_eq!([0, 1, 2].map(|index| found.presence.present().contains(slot(index))), [true, false, true]);
 }
@@ -201,8 +199,7 @@ fn the_wait_for_edges_has_an_end() {
     group.unsure();
     group.edge_answer(1, 0b010, &SURE);
     assert_eq!(group.after_ms(49), []);
-    let actions = group.after_ms(1);
-    let found = decision(&actions);
+    let found = decision(&group.after_ms(1));
     assert_eq!((found.exit, found.presence.present_count(), found.stages.edge_us), (Exit::EDGE, 1, 50_000));
     assert_eq!(found.degraded, [Degraded::FeaturesMissing]);
 }
@@ -242,8 +239,7 @@ fn an_edge_answer_that_is_not_awaited_is_counted() {
     group.edge_answer(0, 0b101, &SURE);
     group.edge_answer(0, 0b101, &SURE);
     assert_eq!(group.leader.counts(), Counts { unawaited: 3, ..Counts::default() });
-    let actions = group.edge_answer(1, 0b010, &SURE);
-    assert_eq!(decision(&actions).bytes.edge_leader, 2 * BODY);
+    assert_eq!(decision(&group.edge_answer(1, 0b010, &SURE)).bytes.edge_leader, 2 * BODY);
 }
 
 #[test]
@@ -303,8 +299,7 @@ fn a_slot_without_features_at_its_edge_is_missing_at_the_later_exits() {
     group.edge_answer(0, 0b001, &UNSURE);
     let actions = group.edge_answer(1, 0b010, &UNSURE);
     assert!(matches!(&actions[..], [Action::AskCloud { presence, .. }] if *presence == [true, true]));
-    let actions = group.cloud(1, &SURE);
-    let found = decision(&actions);
+    let found = decision(&group.cloud(1, &SURE));
     assert_eq!(
         (found.presence.get(slot(2)), &found.degraded[..]),
         (SlotPresence::Missing, &[Degraded::FeaturesMissing][..])

@@ -176,8 +176,7 @@ fn a_device_whose_clock_is_set_right_answers_with_its_group_again() {
     let sample = group.clock_id(100);
     opens(&mut group, 2, sample);
     group.summary(0, sample, &SURE);
-    let actions = group.summary(1, sample, &SURE);
-    assert_eq!(decision(&actions).presence.get(slot(2)), SlotPresence::Present);
+    assert_eq!(decision(&group.summary(1, sample, &SURE)).presence.get(slot(2)), SlotPresence::Present);
     assert_eq!(group.leader.clocks_off(), []);
 }
 

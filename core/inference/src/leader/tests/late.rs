@@ -27,8 +27,7 @@ fn a_late_sample_waits_for_every_device_and_is_named_in_the_notice() {
     // For a sample in time the window would be over.
     group.after_ms(1500);
     group.late(1, 90, &SURE);
-    let actions = group.late(2, 90, &SURE);
-    let found = decision(&actions);
+    let found = decision(&group.late(2, 90, &SURE));
     assert_eq!(
         (found.sample, found.class.unwrap(), &found.degraded[..]),
         (SampleId(90), 2, &[Degraded::Late][..])
@@ -74,8 +73,7 @@ fn a_late_message_joins_the_sample_that_other_devices_opened() {
     let mut group = Group::new();
     group.summary(0, 100, &SURE);
     group.summary(1, 100, &SURE);
-    let actions = group.late(2, 100, &SURE);
-    assert_eq!(decision(&actions).degraded, []);
+    assert_eq!(decision(&group.late(2, 100, &SURE)).degraded, []);
     assert_eq!(group.published_late(), [100]);
 }
 
@@ -85,7 +83,7 @@ fn a_late_flag_on_a_sample_in_time_makes_nobody_wait() {
     group.late(0, 100, &SURE);
     group.summary(1, 100, &SURE);
     assert_eq!(group.after_ms(49), []);
-    let found = decision(&group.after_ms(1)).clone();
+    let found = decision(&group.after_ms(1));
     assert_eq!((found.sample, &found.degraded[..]), (SampleId(100), &[Degraded::DeviceMissing][..]));
     assert_eq!(group.published_late(), [100], "the device that waits for it is told");
 }
@@ -143,8 +141,7 @@ fn a_sample_that_one_device_gave_up_waits_for_the_spools_of_the_others() {
     assert_eq!(group.after_ms(1500), []);
     group.late(1, 90, &SURE);
     group.given_up(0, 90);
-    let actions = group.late(2, 90, &SURE);
-    assert_eq!(decision(&actions).degraded, [Degraded::DeviceMissing, Degraded::Late]);
+    assert_eq!(decision(&group.late(2, 90, &SURE)).degraded, [Degraded::DeviceMissing, Degraded::Late]);
 }
 
 #[test]
@@ -229,8 +226,7 @@ fn a_sample_without_a_view_is_decided_though_a_device_gave_it_up() {
     let mut group = Group::new();
     group.given_up(0, 90);
     group.not_in_view(1, 90);
-    let actions = group.not_in_view(2, 90);
-    assert_eq!(decision(&actions).degraded, [Degraded::DeviceMissing, Degraded::NoView]);
+    assert_eq!(decision(&group.not_in_view(2, 90)).degraded, [Degraded::DeviceMissing, Degraded::NoView]);
 }
 
 #[test]

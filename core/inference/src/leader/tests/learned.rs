@@ -54,7 +54,7 @@ fn confidences(decision: &Decision) -> Vec<f32> {
 fn devices_of_another_class_make_the_local_exit_less_sure() {
     let mut group = group(0.3);
     let agreeing = group.all(1, &SURE);
-    assert_eq!(confidences(decision(&agreeing)), [confidence(3, 0)]);
+    assert_eq!(confidences(&decision(&agreeing)), [confidence(3, 0)]);
     assert_eq!((decision(&agreeing).exit, decision(&agreeing).left), (Exit::LOCAL, LeaveReason::Sure));
     let disagreeing = group.disagreeing(2);
     assert!(confidence(3, 1) < 0.7 && matches!(disagreeing[..], [Action::Request { .. }]), "{disagreeing:?}");
@@ -64,13 +64,13 @@ fn devices_of_another_class_make_the_local_exit_less_sure() {
 fn a_missing_device_and_its_class_of_an_earlier_sample_do_not_count() {
     let mut group = group(1.0);
     let first = group.disagreeing(1);
-    assert_eq!(confidences(decision(&first)), [confidence(3, 1)]);
+    assert_eq!(confidences(&decision(&first)), [confidence(3, 1)]);
     // The next sample reuses the buffers of the first sample.
     group.summary(0, 2, &scores(2, 9.0));
     group.summary(2, 2, &scores(2, 9.0));
     let second = group.after_ms(50);
     assert_eq!(decision(&second).presence.get(slot(1)), SlotPresence::Missing);
-    assert_eq!(confidences(decision(&second)), [confidence(2, 0)]);
+    assert_eq!(confidences(&decision(&second)), [confidence(2, 0)]);
 }
 
 #[test]
@@ -78,8 +78,7 @@ fn a_late_sample_is_judged_by_its_own_devices() {
     let mut group = group(1.0);
     group.late(0, 1, &scores(2, 1.0));
     group.late(1, 1, &scores(1, 1.0));
-    let actions = group.late(2, 1, &scores(2, 1.0));
-    assert_eq!(confidences(decision(&actions)), [confidence(3, 1)]);
+    assert_eq!(confidences(&decision(&group.late(2, 1, &scores(2, 1.0)))), [confidence(3, 1)]);
 }
 
 #[test]
@@ -91,10 +90,8 @@ fn the_cloud_is_judged_by_the_devices_whose_features_it_has_in_time_and_in_a_rev
         group.features(2, sample);
     }
     group.after_ms(50);
-    let in_time = group.cloud(1, &SURE);
-    assert_eq!(confidences(decision(&in_time)), [confidence(3, 1), confidence(2, 1)]);
-    let at_deadline = group.after_ms(250);
-    assert_eq!(decision(&at_deadline).left, LeaveReason::Deadline);
+    assert_eq!(confidences(&decision(&group.cloud(1, &SURE))), [confidence(3, 1), confidence(2, 1)]);
+    assert_eq!(decision(&group.after_ms(250)).left, LeaveReason::Deadline);
     // Another sample takes the buffers.
     group.disagreeing(3);
     let revised = group.cloud(2, &SURE);
@@ -121,6 +118,5 @@ fn the_edge_exit_counts_the_devices_whose_features_an_edge_had() {
         group.event(Event::EdgeAnswer { edge, sample: SampleId(1), answer: Some(answer) })
     };
     answer(first, 0b001);
-    let actions = answer(second, 0b010);
-    assert_eq!(confidences(decision(&actions)), [confidence(3, 1), confidence(2, 1)]);
+    assert_eq!(confidences(&decision(&answer(second, 0b010))), [confidence(3, 1), confidence(2, 1)]);
 }

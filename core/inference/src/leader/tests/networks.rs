@@ -59,13 +59,11 @@ fn a_sample_is_decided_under_the_network_of_its_first_summary() {
     let mut group = group();
     group.summary(0, 1, &SURE);
     assert_eq!(group.next_summary(2, 1, &NEXT_SURE), []);
-    let actions = group.summary(1, 1, &SURE);
-    let found = decision(&actions);
+    let found = decision(&group.summary(1, 1, &SURE));
     assert_eq!((found.network, found.policy), (NetworkId([3; 32]), PolicyId([4; 8])));
     assert_eq!((found.label.as_deref().unwrap(), found.presence.missing_count()), ("class 2", 1));
 
-    let actions = group.next_summary(2, 2, &NEXT_SURE);
-    let found = decision(&actions);
+    let found = decision(&group.next_summary(2, 2, &NEXT_SURE));
     assert_eq!((found.network, found.policy), (NetworkId([5; 32]), PolicyId([6; 8])));
     assert_eq!((found.label.as_deref().unwrap(), found.presence.present_count()), ("warm", 1));
     assert_eq!(group.summary(0, 2, &SURE), []);
@@ -87,8 +85,7 @@ fn each_network_asks_its_own_devices_and_its_own_cloud_section() {
         panic!("{actions:?}");
     };
     assert_eq!(features[6..], [1, 2, 3]);
-    let actions = group.cloud(1, &NEXT_SURE);
-    assert_eq!(decision(&actions).label.as_deref().unwrap(), "warm");
+    assert_eq!(decision(&group.cloud(1, &NEXT_SURE)).label.as_deref().unwrap(), "warm");
 }
 
 #[test]
@@ -127,8 +124,7 @@ fn a_sample_that_a_switched_device_gave_up_is_decided_by_the_others() {
     // The spool belongs to the network that the device ran before.
     group.next_gives_up(90);
     assert_eq!(group.late(0, 90, &SURE), []);
-    let actions = group.late(1, 90, &SURE);
-    let found = decision(&actions);
+    let found = decision(&group.late(1, 90, &SURE));
     assert_eq!((found.network, found.presence.present_count()), (NetworkId([3; 32]), 2));
     assert_eq!(group.leader.notice().late, [SampleId(90)]);
     // A sample that no device has is dropped under either network.
@@ -147,8 +143,7 @@ fn a_sample_that_moves_to_the_other_network_keeps_its_times() {
     assert_eq!((group.leader.next_timer(), group.leader.settled().decided), (due, 0));
     assert_eq!(group.after_ms(1500), [request(90, 1)]);
     group.features(0, 90);
-    let actions = group.cloud(90, &SURE);
-    let found = decision(&actions);
+    let found = decision(&group.cloud(90, &SURE));
     assert_eq!(found.network, NetworkId([3; 32]));
     assert_eq!(found.degraded, [Degraded::DeviceMissing, Degraded::Late]);
     assert_eq!(found.stages.decided_us, 2_000_000);

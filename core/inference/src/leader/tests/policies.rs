@@ -72,8 +72,7 @@ fn a_sample_that_asked_for_features_waits_as_long_as_its_own_policy_says() {
 fn a_revision_has_the_policy_of_the_decision_that_it_revises() {
     let mut group = Group::new();
     group.ask_cloud(1);
-    let actions = group.after_ms(300);
-    assert_eq!(decision(&actions).degraded, [Degraded::CloudTimeout]);
+    assert_eq!(decision(&group.after_ms(300)).degraded, [Degraded::CloudTimeout]);
     let mut sharp = policy(0.5);
     sharp.of_mut(Exit::CLOUD).temperature = Temperature::new(1000.0).expect("above 0");
     group.leader.set_policy(sharp.clone(), NEW);
@@ -104,7 +103,6 @@ fn a_policy_comes_back_and_earlier_ones_are_forgotten_with_their_samples() {
 fn the_next_network_keeps_its_own_policy() {
     let mut group = networks::group();
     group.leader.set_policy(policy(0.0), NEW);
-    let actions = group.next_summary(2, 1, &networks::NEXT_SURE);
-    let found = decision(&actions);
+    let found = decision(&group.next_summary(2, 1, &networks::NEXT_SURE));
     assert_eq!((found.exit, found.policy), (Exit::LOCAL, PolicyId([6; 8])));
 }

@@ -73,10 +73,9 @@ fn the_first_answer_in_time_tells_the_age_even_after_features_that_overtook_it()
     group.after_ms(1);
     group.event(aged(0, 1, 5, DeviceAnswer::Summary(&UNSURE)));
     group.after_ms(9);
-    let actions = group.cloud(1, &SURE);
-    let found = decision(&actions);
+    let found = decision(&group.cloud(1, &SURE));
     assert_eq!(found.captured_at.map(UtcTime::ms), Some(WALL_MS + 1000 + 1 - 5));
-    assert_eq!(exits(found), [(Exit::DEVICE, LOCAL_THRESHOLD), (Exit::CLOUD, None)]);
+    assert_eq!(exits(&found), [(Exit::DEVICE, LOCAL_THRESHOLD), (Exit::CLOUD, None)]);
 }
 
 #[test]
@@ -227,8 +226,7 @@ fn a_slot_without_an_answer_is_a_missing_device_and_one_without_features_is_not(
 fn a_device_that_decides_names_its_exit_and_the_threshold_if_it_has_the_leaders_policy() {
     for (policy, threshold) in [(PolicyId([9; 8]), None), (PolicyId([4; 8]), Some(0.5))] {
         let answer = DeviceAnswer::Decided(DeviceDecision { class: 2, confidence: 0.75, policy });
-        let actions = Group::alone().event(aged(0, 1, 2, answer));
-        let found = decision(&actions);
+        let found = decision(&Group::alone().event(aged(0, 1, 2, answer)));
         let applied = AppliedExit { exit: Exit::DEVICE, confidence: 0.75, threshold_confidence: threshold };
         assert_eq!((found.left, &found.exits[..]), (LeaveReason::Sure, &[applied][..]));
         assert_eq!(found.captured_at.map(UtcTime::ms), Some(WALL_MS + 1000 - 2));

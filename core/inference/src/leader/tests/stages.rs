@@ -95,8 +95,7 @@ fn a_view_that_a_device_sends_counts_its_bytes_and_goes_to_the_cloud() {
     let actions = group.event(view(2, &[5, 6]));
     let [Action::AskCloud { features, presence, .. }] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!((&features[..], &presence[..]), (&[1, 2, 0, 0, 5, 6][..], &[true, false, true][..]));
-    let actions = group.cloud(1, &SURE);
-    assert_eq!(decision(&actions).bytes.device_edge, 2 * 2);
+    assert_eq!(decision(&group.cloud(1, &SURE)).bytes.device_edge, 2 * 2);
 }
 
 #[test]
@@ -116,8 +115,7 @@ fn a_window_ends_at_the_deadline_of_an_old_sample() {
 #[test]
 fn a_sample_at_its_deadline_is_not_late_and_one_behind_it_is() {
     let mut group = Group::new();
-    let actions = group.aged(0, 300, &SURE);
-    assert_eq!(decision(&actions).degraded, [Degraded::DeviceMissing]);
+    assert_eq!(decision(&group.aged(0, 300, &SURE)).degraded, [Degraded::DeviceMissing]);
     let mut group = Group::new();
     assert_eq!(group.aged(0, 301, &UNSURE), [Action::Open(SampleId(1))]);
     group.after_ms(50);
@@ -125,8 +123,7 @@ fn a_sample_at_its_deadline_is_not_late_and_one_behind_it_is() {
     group.features(0, 1);
     let asked = group.done.last();
     assert!(matches!(asked, Some(Action::AskCloud { deadline_ms: 250, .. })), "{asked:?}");
-    let actions = group.cloud(1, &SURE);
-    assert_eq!(decision(&actions).degraded, [Degraded::DeviceMissing, Degraded::Late]);
+    assert_eq!(decision(&group.cloud(1, &SURE)).degraded, [Degraded::DeviceMissing, Degraded::Late]);
 }
 
 #[test]
@@ -137,8 +134,7 @@ fn the_wait_for_features_ends_at_the_deadline_and_the_cloud_is_then_not_asked() 
     }
     group.features(0, 1);
     assert_eq!(group.after_ms(29), []);
-    let actions = group.after_ms(1);
-    let found = decision(&actions);
+    let found = decision(&group.after_ms(1));
     assert_eq!(found.degraded, [Degraded::FeaturesMissing, Degraded::CloudTimeout]);
     assert_eq!((found.exit, found.presence.present_count()), (Exit::LOCAL, 3));
     let actions = group.cloud(1, &SURE);

@@ -27,8 +27,7 @@ fn with_details_a_result_has_the_time_of_each_present_view_and_every_probability
     group.event(Event::DeviceNamed { slot: slot(2), name: "cam-2".into() });
     group.event(aged(2, 7, 9, DeviceAnswer::Summary(&SURE)));
     group.event(aged(0, 7, 4, DeviceAnswer::Summary(&SURE)));
-    let actions = group.not_in_view(1, 7);
-    let found = decision(&actions);
+    let found = decision(&group.not_in_view(1, 7));
     // The group begins one second after the leader's start.
     let view = |index, device: Option<&str>, age_ms| SlotView {
         slot: slot(index),
@@ -56,8 +55,7 @@ fn a_result_names_the_frames_that_devices_name_and_no_others() {
     let belt = frame(17, "belt/17.jpg");
     group.summary(0, 2, &SURE);
     group.event(named(1, 2, DeviceAnswer::Summary(&SURE), &belt));
-    let actions = group.summary(2, 2, &SURE);
-    let decision = decision(&actions);
+    let decision = decision(&group.summary(2, 2, &SURE));
     let [view] = &decision.views[..] else { panic!("{:?}", decision.views) };
     assert_eq!((view.slot, view.frame, view.file.as_deref()), (slot(1), Some(17), Some("belt/17.jpg")));
     assert_eq!(decision.scores.len(), CLASSES);
@@ -85,8 +83,7 @@ fn a_device_that_decides_tells_its_scores_with_the_name() {
     // The leader does not know the temperature of another policy.
     for (sample, policy, known) in [(1, 4, CLASSES), (2, 9, 0)] {
         let decided = DeviceDecision { class: 2, confidence: 0.9, policy: PolicyId([policy; 8]) };
-        let actions = group.event(named(0, sample, DeviceAnswer::Decided(decided), &sure));
-        let decision = decision(&actions);
+        let decision = decision(&group.event(named(0, sample, DeviceAnswer::Decided(decided), &sure)));
         assert_eq!((decision.exit, decision.views[0].frame), (Exit::DEVICE, Some(3)));
         assert_eq!(decision.scores.len(), known);
     }
@@ -99,12 +96,10 @@ fn probabilities_are_those_of_the_exit_that_decided() {
     let actions = group.cloud(1, &SURE);
     assert!(decision(&actions).scores[2] > 0.99);
     group.ask_cloud(2);
-    let actions = group.cloud_fails(2, Degraded::CloudRefused);
-    let local = decision(&actions).scores.clone();
+    let local = decision(&group.cloud_fails(2, Degraded::CloudRefused)).scores;
     assert!(local.len() == CLASSES && local.iter().all(|score| *score < 0.3), "{local:?}");
     group.ask_cloud(3);
-    let actions = group.after_ms(300);
-    assert_eq!(decision(&actions).scores, local);
+    assert_eq!(decision(&group.after_ms(300)).scores, local);
     let actions = group.cloud(3, &SURE);
     let [Action::Revise(revised)] = &actions[..] else { panic!("{actions:?}") };
     assert!(revised.views.len() == SLOTS && revised.scores[2] > 0.99, "{revised:?}");

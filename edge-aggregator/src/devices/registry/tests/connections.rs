@@ -7,8 +7,7 @@ fn a_device_that_is_known_down_stays_down_by_a_status_that_the_broker_kept() {
     let ended = ClaimState::Down(CONNECTION_ENDED);
     let in_slot = ClaimState::InSlot(Generation::Current);
     for sign in ["status", "birth", "answer", "new boot"] {
-        let mut group = Group::new();
-        group.starts("a", 0, 1);
+        let mut group = Group::of([("a", 0)]);
         group.status("a", Down, 1);
         assert_eq!(group.claim_of("a").0, ended);
         group.kept_status("a", Up, 1);
@@ -34,8 +33,7 @@ fn a_device_whose_connection_ended_with_the_brokers_is_believed_when_the_broker_
     for (seconds, expected) in
         [(1, ClaimState::InSlot(Generation::Current)), (60, ClaimState::Down(CONNECTION_ENDED))]
     {
-        let mut group = Group::new();
-        group.starts("a", 0, 1);
+        let mut group = Group::of([("a", 0)]);
         group.status("a", Down, 1);
         group.after(Duration::from_secs(seconds));
         group.registry.disconnected(group.now);

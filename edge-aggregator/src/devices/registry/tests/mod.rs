@@ -39,6 +39,13 @@ impl Group {
         }
     }
 
+    /// A group in which these devices have started one after the other, each for a slot and with boot 1.
+    fn of<const COUNT: usize>(devices: [(&str, u8); COUNT]) -> Self {
+        let mut group = Self::new();
+        devices.iter().for_each(|(id, slot)| drop(group.starts(id, *slot, 1)));
+        group
+    }
+
     /// The changes since the last call, except names, which go to `names`.
     fn changes(&mut self) -> Vec<Change> {
         let mut changes = std::mem::take(&mut self.changes);

@@ -53,7 +53,7 @@ fn the_sentence_of_a_wrong_numbering_names_both_and_what_to_do() {
     let (fault, why) = group.registry.wrong_numbering(Some(Numbering::Clock { period_ms: 200 })).unwrap();
     assert_eq!(fault, Fault::WrongNumbering);
     let expected = "numbering: expected clock with a period of 100 ms, found clock with a period of 200 ms: give it the group's, or \
-                    start the aggregator once with --new-numbering and the group's name";
+                    begin a new numbering (`headwater-aggregator --new-numbering GROUP`, or `headwater up --new-numbering`)";
     assert_eq!(why, expected);
     assert_eq!(group.registry.wrong_numbering(None), None);
 }

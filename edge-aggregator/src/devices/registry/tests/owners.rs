@@ -37,8 +37,7 @@ fn another_list_of_devices_ends_the_session_of_one_and_fills_the_slot_with_the_n
 
 #[test]
 fn the_birth_of_a_device_that_the_settings_do_not_name_is_cleared_once_for_each_boot() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
+    let mut group = Group::of([("a", 0)]);
     group.starts("stolen", 1, 7);
     assert!(group.births_to_clear().is_empty(), "without a list any device may come");
     group.owned_by(["a", "b", "c"]);
@@ -87,9 +86,7 @@ fn a_device_that_a_list_names_is_judged_like_a_new_one() {
 
 #[test]
 fn a_slot_does_not_pass_through_a_device_that_the_list_does_not_name_either() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
-    group.starts("b", 0, 1);
+    let mut group = Group::of([("a", 0), ("b", 0)]);
     assert_eq!(group.owned_by(["new", "x", "y"]), [down(claim(0))]);
 }
 
@@ -159,9 +156,7 @@ fn a_slot_keeps_the_name_of_its_device_and_a_slot_that_nobody_knows_has_none() {
 
 #[test]
 fn a_slot_has_the_name_of_its_next_device_after_the_end_of_the_one_before() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
-    group.starts("b", 0, 1);
+    let mut group = Group::of([("a", 0), ("b", 0)]);
     let index = group.index("a");
     group.registry.set_status(index, status(Down, Boot(1)), group.live(), &mut group.changes);
     let named = (Generation::Current, Event::DeviceNamed { slot: claim(0).slot, name: "b".into() });

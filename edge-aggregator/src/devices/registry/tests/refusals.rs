@@ -23,8 +23,7 @@ fn the_software_of_a_birth_has_no_control_characters() {
 
 #[test]
 fn the_log_lines_about_refused_devices_are_bounded_over_all_names() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
+    let mut group = Group::of([("a", 0)]);
     for name in 0..500 {
         group.starts(&format!("n{name}"), 0, 1);
     }

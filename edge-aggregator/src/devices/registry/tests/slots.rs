@@ -15,15 +15,13 @@ fn a_device_fills_its_slot_when_birth_and_status_agree_in_either_order() {
 
 #[test]
 fn the_same_birth_and_status_after_a_reconnect_change_nothing() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
+    let mut group = Group::of([("a", 0)]);
     assert_eq!(group.starts("a", 0, 1), []);
 }
 
 #[test]
 fn the_last_will_of_an_earlier_boot_does_not_end_a_later_session() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
+    let mut group = Group::of([("a", 0)]);
     assert_eq!(group.starts("a", 0, 2), [down(claim(0)), up(claim(0))]);
     assert_eq!(group.status("a", Down, 1), []);
     assert_eq!(group.status("a", Down, 2), [down(claim(0))]);
@@ -31,8 +29,7 @@ fn the_last_will_of_an_earlier_boot_does_not_end_a_later_session() {
 
 #[test]
 fn a_last_will_that_arrives_before_its_birth_still_counts() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
+    let mut group = Group::of([("a", 0)]);
     assert_eq!(group.status("a", Down, 2), [], "of another boot");
     assert_eq!(
         group.birth("a", 0, 2),
@@ -43,16 +40,14 @@ fn a_last_will_that_arrives_before_its_birth_still_counts() {
 
 #[test]
 fn a_session_is_up_again_after_a_reconnect_though_its_last_will_was_sent() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
+    let mut group = Group::of([("a", 0)]);
     assert_eq!(group.status("a", Down, 1), [down(claim(0))]);
     assert_eq!(group.starts("a", 0, 1), [up(claim(0))]);
 }
 
 #[test]
 fn a_second_device_on_a_slot_is_refused_until_the_first_one_goes() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
+    let mut group = Group::of([("a", 0)]);
     assert_eq!(group.starts("b", 0, 1), []);
     assert_eq!(group.admits("a", 1), Ok(0));
     assert_eq!(group.admits("b", 1), Err(Fault::SlotTaken));
@@ -91,8 +86,7 @@ fn a_slot_outside_the_network_is_refused() {
 
 #[test]
 fn a_device_may_move_to_another_slot() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
+    let mut group = Group::of([("a", 0)]);
     assert_eq!(group.starts("a", 2, 2), [down(claim(0)), up(claim(2))]);
 }
 
@@ -100,8 +94,7 @@ const MOMENT: Duration = Duration::from_millis(1);
 
 #[test]
 fn made_up_names_are_bounded_and_take_no_room_from_devices() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
+    let mut group = Group::of([("a", 0)]);
     group.birth("quiet", 1, 1);
     for i in 0..5000 {
         let index = group.index(&format!("no-{i}"));
@@ -119,8 +112,7 @@ fn made_up_names_are_bounded_and_take_no_room_from_devices() {
 
 #[test]
 fn made_up_births_take_no_room_from_a_device_in_a_slot() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
+    let mut group = Group::of([("a", 0)]);
     group.after(MOMENT);
     for i in 0..2 * MAX_DEVICES {
         group.birth(&format!("no-{i}"), 0, 1);
@@ -195,8 +187,7 @@ fn a_forgotten_name_that_comes_back_is_another_device() {
 
 #[test]
 fn a_silent_device_loses_its_slot_to_another_one_that_claims_the_slot() {
-    let mut group = Group::new();
-    group.starts("ghost", 0, 1);
+    let mut group = Group::of([("ghost", 0)]);
     group.after(SILENT_AFTER * 10);
     assert_eq!(group.registry.next_timer(), None, "nobody else claims the slot");
     assert_eq!(group.starts("new", 0, 1), []);
@@ -210,10 +201,7 @@ fn a_silent_device_loses_its_slot_to_another_one_that_claims_the_slot() {
 
 #[test]
 fn while_other_devices_send_a_device_is_silent_after_half_the_time() {
-    let mut group = Group::new();
-    group.starts("ghost", 0, 1);
-    group.starts("other", 1, 1);
-    group.starts("new", 0, 1);
+    let mut group = Group::of([("ghost", 0), ("other", 1), ("new", 0)]);
     group.after(MOMENT);
     assert_eq!(group.admits("other", 1), Ok(1));
     assert_eq!(group.after(SILENT_AFTER / 2 - MOMENT * 2), []);
@@ -222,9 +210,7 @@ fn while_other_devices_send_a_device_is_silent_after_half_the_time() {
 
 #[test]
 fn a_device_that_sends_keeps_its_slot_and_loses_it_once_it_is_silent() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
-    group.starts("b", 0, 1);
+    let mut group = Group::of([("a", 0), ("b", 0)]);
     for _ in 0..5 {
         assert_eq!(group.after(SILENT_AFTER - MOMENT), []);
         assert_eq!((group.admits("a", 1), group.admits("b", 1)), (Ok(0), Err(Fault::SlotTaken)));
@@ -235,9 +221,7 @@ fn a_device_that_sends_keeps_its_slot_and_loses_it_once_it_is_silent() {
 
 #[test]
 fn a_device_that_was_only_quiet_gets_its_slot_back() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
-    group.starts("b", 0, 1);
+    let mut group = Group::of([("a", 0), ("b", 0)]);
     group.after(SILENT_AFTER);
     assert_eq!(group.admits("b", 1), Ok(0));
     assert_eq!(group.admits("a", 1), Ok(0), "the next trigger finds both");
@@ -247,9 +231,7 @@ fn a_device_that_was_only_quiet_gets_its_slot_back() {
 
 #[test]
 fn a_quiet_device_gets_its_slot_back_though_its_last_will_came_meanwhile() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
-    group.starts("b", 0, 1);
+    let mut group = Group::of([("a", 0), ("b", 0)]);
     group.after(SILENT_AFTER);
     assert_eq!(group.status("a", Down, 1), []);
     assert_eq!(group.admits("a", 1), Err(Fault::SlotTaken), "its session has ended");
@@ -261,9 +243,7 @@ fn a_quiet_device_gets_its_slot_back_though_its_last_will_came_meanwhile() {
 
 #[test]
 fn a_device_that_comes_back_after_its_successor_has_settled_is_refused() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
-    group.starts("b", 0, 1);
+    let mut group = Group::of([("a", 0), ("b", 0)]);
     group.after(SILENT_AFTER);
     assert_eq!(group.admits("b", 1), Ok(0));
     group.after(SILENT_AFTER);
@@ -276,8 +256,7 @@ fn a_device_that_comes_back_after_its_successor_has_settled_is_refused() {
 
 #[test]
 fn an_empty_birth_ends_no_session_that_sends() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
+    let mut group = Group::of([("a", 0)]);
     assert_eq!(group.clears_birth("a"), []);
     assert_eq!(group.after(SILENT_AFTER - MOMENT), []);
     assert_eq!(group.admits("a", 1), Ok(0));
@@ -287,8 +266,7 @@ fn an_empty_birth_ends_no_session_that_sends() {
 
 #[test]
 fn a_device_whose_birth_was_cleared_is_forgotten_when_it_is_silent_or_down() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
+    let mut group = Group::of([("a", 0)]);
     group.clears_birth("a");
     assert_eq!(group.after(SILENT_AFTER), [down(claim(0))]);
     assert_eq!(group.admits("a", 1), Err(Fault::UnknownDevice));
@@ -319,8 +297,7 @@ fn births_with_alternating_boots_are_logged_once_a_minute() {
 
 #[test]
 fn a_device_that_comes_back_with_the_next_network_keeps_its_slot_and_no_other_takes_it() {
-    let mut group = Group::new();
-    group.starts("a", 0, 1);
+    let mut group = Group::of([("a", 0)]);
     let mut changes = group.birth_under(NEXT, "a", 0, 2);
     changes.extend(group.status("a", Up, 2));
     group.starts("b", 0, 1);

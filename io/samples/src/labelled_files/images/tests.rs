@@ -46,9 +46,7 @@ fn prepared_again(
     };
     let preparation = Preparation { folder, memory_bytes: 89, threads: 2, notify: Some(&notify) };
     let options = OpenOptions { shape: Some(SHAPE), preparation, ..OpenOptions::default() };
-    let root = Path::new("data");
-    let decode = |name: &str, bytes: &[u8], target: Target| decode_image(root, name, bytes, target);
-    let mut reader = ImageReader::new(options, &decode);
+    let mut reader = ImageReader::new(Path::new("data"), options, decode_image);
     for (number, (name, bytes)) in files.iter().enumerate() {
         assert_eq!(reader.add(name, bytes.clone(), 0..1)?.view, number);
     }
@@ -58,7 +56,7 @@ fn prepared_again(
     let visit = |each: EachImage<'_>| {
         again.into_iter().flatten().try_for_each(|(name, bytes)| each(name, bytes.clone()))
     };
-    let PreparedImages { shape, views, notes } = reader.prepare(root, &visit)?;
+    let PreparedImages { shape, views, notes } = reader.prepare(&visit)?;
     assert_eq!((shape, matches!(views, StoredViews::File(_))), (SHAPE, folder.is_some()));
     let mut pixels = vec![0; files.len() * shape.bytes()];
     for (number, view) in pixels.chunks_exact_mut(shape.bytes()).enumerate() {
@@ -227,8 +225,7 @@ const VIEW_HASH: &str = "c7504139cd9ec536dcf171f41f45488c9f57c97c3e9c4c75dc150b1
 #[test]
 fn decoding_and_resizing_give_the_pixels_of_the_files_of_views_that_are_there() {
     let bytes = include_bytes!("../../../tests/images/sampled-420.jpg");
-    let target = Target { shape: Some(Shape::rgb(24, 32)), framing: Framing::default() };
-    let (view, _) = decode_image(Path::new("data"), "sampled-420.jpg", bytes, target).unwrap();
+    let (view, _) = roi::decode_to(bytes, Some(Shape::rgb(24, 32)), Framing::default()).unwrap();
     let found = hex(&Sha256::digest(&view.pixels));
     assert_eq!(
         found, VIEW_HASH,

@@ -7,6 +7,7 @@ use headwater_inference::exit::Assessment;
 use headwater_inference::policy::NoAnswer;
 
 use super::*;
+use crate::data::AbsentView;
 use crate::sample_cost::{CostSum, NetworkCost};
 use crate::tuning::choice::{Choice, Criteria, Measure, TargetError, Targets};
 use crate::tuning::frontier::{CostedPart, Setting, frontier, settings};

@@ -34,7 +34,7 @@ const LEAST_STEPS: f64 = 1_000.0;
 const MOST_EPOCHS: f64 = 100_000.0;
 /// Multiply-accumulates of the steps of a run, forward alone: about five minutes at the rate below.
 const RUN_MACS: f64 = 3.6e12;
-/// Multiply-accumulates a second, forward alone, while two cores train. The estimate for `neu-defects` (docs/results/newcomer.md) was 7 minutes, the run took
+/// Multiply-accumulates a second, forward alone, while two cores train. The estimate for `neu-defects` (docs/results/training.md) was 7 minutes, the run took
 /// 7 min 16 s; three earlier runs of other specs give 7e9 to 19e9 by rate and cost.
 const MACS_PER_SECOND: f64 = 1.2e10;
 /// Time of an epoch over that of its steps: the best epoch is exported, so each ends with one more forward pass, taken as a third

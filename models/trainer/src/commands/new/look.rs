@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use headwater_calibration::data::Parts;
+use headwater_samples::split::Groups;
 use headwater_samples::{ImageSizes, NO_CLASS, Part, Shape};
 use serde::Serialize;
 
@@ -51,6 +52,10 @@ pub(crate) struct Alike {
     pub(crate) compared: usize,
     /// Samples with a nearly equal one.
     pub(crate) samples: usize,
+    /// Groups that these samples form: in a burst each is nearly the same as the next.
+    pub(crate) groups: usize,
+    /// Samples of the largest group.
+    pub(crate) largest: usize,
     /// All pairs, pairs in two parts, pairs in two classes.
     pub(crate) pairs: [usize; 3],
     /// Files of a pair; of one in two parts or classes if there is one.
@@ -87,18 +92,17 @@ impl Look {
             }
         }
         let step = samples.iter().sum::<usize>().div_ceil(MOST_SAMPLES).max(1);
-        let (mut glances, mut views, mut grey, mut looked) = (Vec::new(), 0_usize, 0_usize, 0_usize);
+        let (mut glances, mut has_views, mut is_grey) = (Vec::new(), false, true);
         let mut pixels = vec![0; shape.bytes()];
-        for (part, index) in all.step_by(step) {
+        for (looked, (part, index)) in all.step_by(step).enumerate() {
             status.show(|| format!("looking at sample {looked} of {}", samples.iter().sum::<usize>() / step));
-            looked += 1;
             let mut is_first = true;
             for slot in 0..parts.slots {
                 if !data.view_into(part, index, slot, &mut pixels) {
                     continue;
                 }
-                views += 1;
-                grey += usize::from(is_grey(&pixels, shape));
+                has_views = true;
+                is_grey &= is_grey_view(&pixels, shape);
                 if std::mem::take(&mut is_first) {
                     let (label, group) = (data.label(part, index), data.group(part, index));
                     let (hash, small) = (hash(&pixels, shape), shrunk(&pixels, shape, [SMALL_SIDE; 2]));
@@ -109,7 +113,7 @@ impl Look {
         Self {
             slots: parts.slots,
             sizes,
-            is_grey: views > 0 && grey == views,
+            is_grey: is_grey && has_views,
             units: if is_grouped { groups } else { samples },
             samples,
             is_grouped,
@@ -126,14 +130,14 @@ impl Look {
 /// Finds views that are nearly the same.
 fn alike(parts: &Parts, glances: &[Glance], status: &mut StatusLine) -> Alike {
     let mut found = Alike { compared: glances.len(), ..Alike::default() };
-    let (mut has_near, mut most_kinds) = (vec![false; glances.len()], 0);
+    let (mut groups, mut most_kinds) = (Groups::new(glances.len()), 0);
     for (at, one) in glances.iter().enumerate() {
         status.show(|| format!("comparing view {at} of {}", glances.len()));
         for (other_at, other) in glances.iter().enumerate().skip(at + 1) {
             if !one.is_near(other) {
                 continue;
             }
-            (has_near[at], has_near[other_at]) = (true, true);
+            groups.join(at, other_at);
             let kinds = [true, one.part != other.part, one.label != other.label];
             found.pairs.iter_mut().zip(kinds).for_each(|(pairs, is_kind)| *pairs += usize::from(is_kind));
             let of_kinds = kinds.into_iter().filter(|is_kind| *is_kind).count();
@@ -143,7 +147,13 @@ fn alike(parts: &Parts, glances: &[Glance], status: &mut StatusLine) -> Alike {
             }
         }
     }
-    found.samples = has_near.iter().filter(|has_near| **has_near).count();
+    let mut sizes = vec![0_usize; glances.len()];
+    (0..glances.len()).for_each(|at| sizes[groups.first(at)] += 1);
+    for size in sizes.into_iter().filter(|size| *size > 1) {
+        found.samples += size;
+        found.groups += 1;
+        found.largest = found.largest.max(size);
+    }
     found
 }
 
@@ -151,15 +161,11 @@ impl Glance {
     /// Whether two views are nearly the same and their samples share no group of one part.
     fn is_near(&self, other: &Self) -> bool {
         let share_group = self.group.is_some() && (self.part, self.group) == (other.part, other.group);
+        let pixels = self.small.iter().zip(&other.small);
+        let distances = pixels.map(|(one, other)| u32::from(one.abs_diff(*other)));
         (self.hash ^ other.hash).count_ones() <= NEAR_BITS
             && !share_group
-            && self
-                .small
-                .iter()
-                .zip(&other.small)
-                .map(|(one, other)| u32::from(one.abs_diff(*other)))
-                .sum::<u32>()
-                <= NEAR_LEVELS * self.small.len() as u32
+            && distances.sum::<u32>() <= NEAR_LEVELS * self.small.len() as u32
     }
 
     /// File of the view, else part and number of the sample.
@@ -170,7 +176,7 @@ impl Glance {
 }
 
 /// Whether the channels of a view hardly differ; a view of one channel is grey.
-fn is_grey(pixels: &[u8], shape: Shape) -> bool {
+fn is_grey_view(pixels: &[u8], shape: Shape) -> bool {
     let area = shape.height * shape.width;
     let [red, green, blue] =
         [0, shape.channels / 2, shape.channels - 1].map(|plane| &pixels[plane * area..][..area]);
@@ -199,20 +205,10 @@ fn shrunk(pixels: &[u8], Shape { channels, height, width }: Shape, [rows, column
         let count = (channels * lines.len() * across.len()) as u64;
         let planes =
             (0..channels).flat_map(|plane| lines.clone().map(move |line| (plane * height + line) * width));
-        let sum: u64 = planes
-            .map(|start| {
-                pixels[start + across.start..start + across.end]
-                    .iter()
-                    .map(|value| u64::from(*value))
-                    .sum::<u64>()
-            })
-            .sum();
-        (sum / count) as u8
+        let values = planes.flat_map(|start| &pixels[start + across.start..start + across.end]);
+        (values.map(|value| u64::from(*value)).sum::<u64>() / count) as u8
     };
-    (0..rows)
-        .flat_map(|row| (0..columns).map(move |column| (row, column)))
-        .map(|(row, column)| mean(row, column))
-        .collect()
+    (0..rows * columns).map(|at| mean(at / columns, at % columns)).collect()
 }
 
 #[cfg(test)]
@@ -264,15 +260,25 @@ mod tests {
     }
 
     #[test]
+    fn a_burst_of_nearly_equal_photos_is_one_group() {
+        // Neighbours are nearly the same; the first and the last are not.
+        let burst = [0, 4, 8, 12].map(|brighter| picture(2, brighter));
+        let paths = ["train/a/1.png", "train/a/2.png", "train/a/3.png", "train/a/4.png"];
+        let mut pictures: Vec<_> = paths.into_iter().zip(burst).collect();
+        pictures.extend([("val/a/5.png", picture(12, 0)), ("test/a/6.png", picture(20, 0))]);
+        let found = look(&pictures).alike;
+        assert_eq!((found.samples, found.groups, found.largest, found.pairs), (4, 1, 4, [3, 0, 0]));
+    }
+
+    #[test]
     fn views_whose_channels_hardly_differ_are_grey() {
         let mut view = View::new(SHAPE, (0..SHAPE.bytes()).map(|at| (at % (24 * 32) / 4) as u8).collect());
-        assert!(is_grey(&view.pixels, SHAPE));
-        view.pixels[..24 * 32].iter_mut().for_each(|red| *red = red.saturating_add(2));
-        assert!(is_grey(&view.pixels, SHAPE));
-        view.pixels[..24 * 32].iter_mut().for_each(|red| *red = red.saturating_add(20));
-        assert!(!is_grey(&view.pixels, SHAPE));
+        for (redder, is_grey) in [(0, true), (2, true), (20, false)] {
+            view.pixels[..24 * 32].iter_mut().for_each(|red| *red = red.saturating_add(redder));
+            assert_eq!(is_grey_view(&view.pixels, SHAPE), is_grey);
+        }
         let grey = Shape { channels: 1, ..SHAPE };
-        assert!(is_grey(&view.pixels[..grey.bytes()], grey));
+        assert!(is_grey_view(&view.pixels[..grey.bytes()], grey));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use headwater_training::recipe::Recipe;
 use headwater_training::warnings::of_imbalance;
 
 use super::dataset::Dataset;
-use super::output::{print, print_error, quoted};
+use super::output::{command_line, counted, print, print_error};
 use super::progress::StatusLine;
 use super::target::{Asked, Key};
 use super::{Failure, print_json, usage};
@@ -81,10 +81,8 @@ impl New {
         let mut warnings = chosen.look.warnings();
         warnings.extend(without_effect(&asked));
         warnings.iter().for_each(|warning| print_error(&format!("warning: {warning}")));
-        let mut command =
-            ["headwater-train", "train", "--network", &spec, "--recipe", &recipe].map(str::to_owned).to_vec();
-        command.extend(self.dataset.arguments());
-        let command = command_line(&command);
+        let words = ["headwater-train", "train", "--network", &spec, "--recipe", &recipe].map(str::to_owned);
+        let command = command_line(words.into_iter().chain(self.dataset.arguments()));
         if !self.json {
             return print(&format!("{}{spec}\n{recipe}\ntrain them by\n    {command}\n", chosen.summary()));
         }
@@ -101,11 +99,11 @@ impl New {
     }
 }
 
-/// Spec and recipe for a training that names neither, with a summary on stderr.
+/// Spec and recipe for a training that names neither, with warnings and a summary on stderr.
 pub(crate) fn chosen_for_training(dataset: &Dataset) -> Result<Chosen, Failure> {
     let chosen = chosen(dataset, &Asked::default())?;
     chosen.look.warnings().iter().for_each(|warning| print_error(&format!("warning: {warning}")));
-    let arguments = command_line(&dataset.arguments());
+    let arguments = command_line(dataset.arguments());
     print_error(&format!(
         "no --network: spec and recipe are chosen from the data; `headwater-train new {arguments}` writes them with their reasons, for editing\n{}",
         chosen.summary().trim_end()
@@ -113,9 +111,11 @@ pub(crate) fn chosen_for_training(dataset: &Dataset) -> Result<Chosen, Failure> 
     Ok(chosen)
 }
 
-/// Words as they are written for a shell.
-fn command_line(words: &[String]) -> String {
-    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+/// Texts of the chosen spec and recipe, for a table.
+#[cfg(feature = "experiments")]
+pub(crate) fn chosen_texts(dataset: &Dataset) -> Result<[String; 2], Failure> {
+    let Chosen { spec, recipe_text, .. } = chosen(dataset, &Asked::default())?;
+    Ok([spec.text, recipe_text])
 }
 
 /// Targets that change neither file, each with what keeps it.
@@ -192,7 +192,8 @@ impl Chosen {
             labels.iter().zip(of_class).take(12).map(|(label, count)| format!("{label} {count}")).collect();
         let more = if labels.len() > 12 { ", ..." } else { "" };
         let mut text = format!(
-            "found    {slots} cameras, {} classes ({}{more} in train), {train} train, {validation} validation, {test} test, {calibration} calibration samples\n",
+            "found    {}, {} classes ({}{more} in train), {train} train, {validation} validation, {test} test, {calibration} calibration samples\n",
+            counted(*slots, "camera"),
             labels.len(),
             classes.join(", ")
         );
@@ -204,20 +205,19 @@ impl Chosen {
         let cost = self.spec.cost();
         let Recipe { epochs, batch, .. } = self.recipe;
         text += &format!(
-            "chosen   views {shape}, {} multiply-accumulates a device and {} in the cloud; {epochs} epochs in batches of {batch}, roughly {:.0} minutes on two cores\n",
+            "chosen   views {shape}, {} multiply-accumulates a device and {} in the cloud; {} in batches of {batch}, roughly {} on two cores\n",
             cost.device.macs,
             cost.cloud.macs,
-            (self.seconds / 60.0).max(1.0)
+            counted(epochs as usize, "epoch"),
+            counted((self.seconds / 60.0).max(1.0).round() as usize, "minute")
         );
         let known = [Part::Validation, Part::Test].map(|part| {
-            let (name, units) = (part.name(), self.look.units[part as usize] as u64);
+            let units = self.look.units[part as usize];
             let right = (USUAL_ACCURACY * units as f64).round() as u64;
-            let [low, high] = binomial::interval(right, units, 0.95).map(|share| 100.0 * share);
-            let of = if self.look.is_grouped { "groups" } else { "samples" };
-            format!(
-                "{units} {name} {of} know one near {:.0} % as {low:.0} to {high:.0} %",
-                100.0 * USUAL_ACCURACY
-            )
+            let [low, high] = binomial::interval(right, units as u64, 0.95).map(|share| 100.0 * share);
+            let of = if self.look.is_grouped { "group" } else { "sample" };
+            let by = counted(units, &format!("{} {of}", part.name()));
+            format!("by {by} one near {:.0} % is known as {low:.0} to {high:.0} %", 100.0 * USUAL_ACCURACY)
         });
         text + &format!("expect   no promise of an accuracy; {}\n", known.join("; "))
     }
@@ -230,18 +230,22 @@ impl Look {
         let rarest = self.labels.iter().zip(&self.of_class).min_by_key(|(_, count)| **count);
         if let Some((label, count)) = rarest.filter(|(_, count)| **count < FEW_OF_CLASS) {
             warnings.push(format!(
-                "class `{label}` has {count} train samples: take more photos, {FEW_OF_CLASS} at the very least"
+                "class `{label}` has {}: take more photos, {FEW_OF_CLASS} at the very least",
+                counted(*count, "train sample")
+            ));
+        }
+        let Alike { compared, samples, groups, largest, pairs, example } = &self.alike;
+        let [pairs, in_parts, in_classes] = pairs;
+        if let Some([one, other]) = example {
+            warnings.push(format!(
+                "{samples} of {compared} samples are nearly the same as another, in {} of up to {largest}, such as `{one}` and `{other}`; of {} {in_parts} are in two parts, \
+                 which makes accuracies look too good, and {in_classes} in two classes, which cannot be learnt: remove one of each; where one scene \
+                 gave several photos, name it in the column `group` of a table (docs/data.md), or test is easier than new photos",
+                counted(*groups, "group"),
+                counted(*pairs, "pair")
             ));
         }
         warnings.extend(of_imbalance(&self.labels, &self.of_class).map(|warning| warning.text));
-        let Alike { compared, samples, pairs: [pairs, in_parts, in_classes], example } = &self.alike;
-        if let Some([one, other]) = example {
-            warnings.push(format!(
-                "{samples} of {compared} samples are nearly the same as another, such as `{one}` and `{other}`; of {pairs} pairs {in_parts} are in two \
-                 parts, which makes accuracies look too good, and {in_classes} in two classes, which cannot be learnt: remove one of each; where one \
-                 scene gave several photos, name it in the column `group` of a table (docs/data.md), or test is easier than new photos"
-            ));
-        }
         warnings
     }
 }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use headwater_calibration::number_file::write_whole;
-use headwater_samples::ImageSizes;
 
 use super::super::target::{Asked, Key};
 use super::super::{Failure, usage};
@@ -84,15 +83,12 @@ features = "coded"  # entropy-coded without loss, fewer bytes than plain bits
 
 fn view_why(look: &Look) -> String {
     let grey = if look.is_grey && look.shape.channels == 1 { "grey as all images, " } else { "" };
-    match look.sizes {
-        Some(ImageSizes { median: [height, width], .. })
-            if [height, width] != [look.shape.height, look.shape.width] =>
-        {
-            format!(
-                "{grey}images of {height}x{width} made smaller; take larger views where a part would have fewer than 4 pixels, at the price of time"
-            )
-        }
-        Some(_) | None => format!("{grey}the size of the images"),
+    let of_images = look.sizes.map(|sizes| sizes.median);
+    match of_images.filter(|median| *median != [look.shape.height, look.shape.width]) {
+        Some([height, width]) => format!(
+            "{grey}images of {height}x{width} made smaller; take larger views where a part would have fewer than 4 pixels, at the price of time"
+        ),
+        None => format!("{grey}the size of the images"),
     }
 }
 
@@ -137,7 +133,7 @@ loss_points = {loss_points:?}  # points that early exits may lose against the cl
 folds = {folds}  # {folds_why}
 {wrong}
 [checkpoint]
-export = "best"  # the epoch with the least validation loss, as few photos are learnt by heart
+export = "best"  # the latest epoch that is as good as the best on validation, as few photos are learnt by heart
 "#
     )
 }

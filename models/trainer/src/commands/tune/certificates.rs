@@ -1,5 +1,6 @@
 //! A promise for each number of slots without a view: `--by-missing`.
 
+use headwater_calibration::part_logits::EvaluatedPart;
 use headwater_calibration::promise::by_missing::{Certificate, Certified, MissingRange, Paths};
 use headwater_calibration::promise::outcomes::Outcomes;
 use headwater_calibration::promise::{CalibrationPart, Target};
@@ -7,7 +8,9 @@ use headwater_calibration::tuning::{Fitted, ORDER_SEED};
 use headwater_inference::policy::{MissingCount, Policy, Presence, Promise};
 use serde_json::{Value, json};
 
-use super::parts::{PartOfBundle, rounded};
+use super::super::output::counted;
+use super::parts::rounded;
+use super::result::sample_count;
 use super::{Failure, Tune, Tuned};
 
 impl Tune {
@@ -15,7 +18,7 @@ impl Tune {
     pub(super) fn certificates(
         &self,
         fitted: &Fitted,
-        validation: &PartOfBundle,
+        validation: &EvaluatedPart,
         (target, part): (&Target, &CalibrationPart),
         most: u32,
     ) -> Result<Vec<Certificate>, Failure> {
@@ -51,8 +54,7 @@ impl Tune {
     /// says whether all promises hold together.
     pub(super) fn certificate_lines(&self, Tuned { certificates, target, .. }: &Tuned<'_>) -> String {
         let line = |Certificate { count, result }: &Certificate| {
-            let groups = count.groups.map_or_else(String::new, |groups| format!(" in {groups} groups"));
-            let samples = format!("{} samples{groups}", count.samples);
+            let samples = sample_count(count.samples as usize, count.groups.map(|groups| groups as usize));
             let said = match result {
                 Certified::Promised(_) => {
                     let [points, percent] =
@@ -66,24 +68,19 @@ impl Tune {
                     "no promise, {samples}, on which the strictest thresholds lose too much: every sample goes to the last exit"
                 ),
             };
-            let views = if count.missing == 1 { "view" } else { "views" };
-            format!("{} {views} absent: {said}\n", count.missing)
+            format!("{} absent: {said}\n", counted(count.missing as usize, "view"))
         };
         let lines: String = certificates.iter().map(line).collect();
-        let counts = certificates.len() as u32;
-        match counts {
-            0 | 1 => lines,
-            _ if self.simultaneous >= counts => {
-                lines
-                    + &format!("all of these hold together, with {} % confidence\n", 100.0 * self.confidence)
+        let together = match certificates.len() as u32 {
+            0 | 1 => String::new(),
+            counts if self.simultaneous >= counts => {
+                format!("all of these hold together, with {} % confidence\n", 100.0 * self.confidence)
             }
-            _ => {
-                lines
-                    + &format!(
-                        "each of these holds by itself; --simultaneous {counts} makes them hold together\n"
-                    )
+            counts => {
+                format!("each of these holds by itself; --simultaneous {counts} makes them hold together\n")
             }
-        }
+        };
+        lines + &together
     }
 }
 

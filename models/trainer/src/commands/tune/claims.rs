@@ -2,7 +2,7 @@
 
 use headwater_calibration::account::{ClaimFigures, Claims, Given};
 use headwater_calibration::data::{Parts, Samples};
-use headwater_calibration::part_logits::PartLogits;
+use headwater_calibration::part_logits::{EvaluatedPart, PartLogits};
 use headwater_calibration::promise::wrong::{ClaimPart, WrongTarget};
 use headwater_calibration::tuning::claims::ClaimLimit;
 use headwater_calibration::tuning::frontier::CostedPart;
@@ -10,7 +10,6 @@ use headwater_inference::policy::{Confidence, Policy};
 use serde_json::{Value, json};
 
 use super::super::part_report;
-use super::parts::PartOfBundle;
 use super::{Failure, Tune, Tuned, usage};
 
 impl Tune {
@@ -19,7 +18,7 @@ impl Tune {
         &self,
         policy: Policy,
         tuned: &Tuned<'_>,
-        calibration: &Result<Vec<PartOfBundle>, String>,
+        calibration: &Result<Vec<EvaluatedPart>, String>,
         parts: &Parts,
     ) -> Result<(Policy, Option<ClaimLimit>), Failure> {
         let Some(percent) = tuned.criteria.targets.wrong else { return Ok((policy, None)) };
@@ -59,11 +58,8 @@ impl Tune {
 impl Tuned<'_> {
     /// Lines about the answers that are given, on validation and on the part that costs are measured on; none where all are.
     pub(super) fn claim_lines(&self, policy: &Policy, limit: Option<&ClaimLimit>) -> String {
-        let (name, part) = self.measuring_part();
-        let parts = [("validation", self.validation), (name, part)];
-        let parts = parts.iter().take(if name == "validation" { 1 } else { 2 });
-        let lines = parts.filter_map(|(name, part)| {
-            Some(format!("{name:<12} {}\n", part_report::claims(claim_figures(part, policy)?)))
+        let lines = self.shown_parts().filter_map(|(name, part)| {
+            Some(format!("{name:<12} {}\n", part_report::claims(claim_figures(&part, policy)?)))
         });
         let mut text: String = lines.collect();
         if let Some(least) = policy.claim_above {

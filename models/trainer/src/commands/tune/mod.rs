@@ -35,12 +35,12 @@ use headwater_samples::Part;
 use super::dataset::Dataset;
 use super::kept_apart::learnt_samples_warning;
 use super::output::print_error;
-use super::output_files::{OutputFile, check_not_read, check_output_files};
+use super::output_files::check_output_file;
 use super::progress::StatusLine;
-use super::saved::Saved;
+use super::saved::bundle_file;
 use super::target::{Asked, Key};
 use super::{Failure, open_bundle, usage};
-use parts::{needed, too_few_groups};
+use parts::{costed, needed, too_few_groups};
 
 /// Loss, in points, for which the rule of the exits is chosen if no loss is asked for.
 const USUAL_LOSS_POINTS: f64 = 0.5;
@@ -103,7 +103,7 @@ pub(crate) struct Tune {
     confidence: f64,
     /// Losses that are tried on the same calibration part, or promises that shall hold together, this one included: each is tested at a K-th of the
     /// risk. Other --bytes and --macs are no further test.
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     simultaneous: u32,
     /// Refuse where the loss could only be measured, and say what a promise needs.
     #[arg(long)]
@@ -178,12 +178,17 @@ struct Tuned<'a> {
 
 impl Tune {
     pub(crate) fn run(mut self) -> Result<(), Failure> {
-        self.take_targets()?;
-        self.bundle = Saved::open(&self.bundle).bundle_file()?;
-        let (target, targets) = (self.target()?, self.targets()?);
+        let targets = self.take_targets()?;
+        self.bundle = bundle_file(&self.bundle)?;
+        let target = self.target()?;
         self.check_files().map_err(Failure::usage)?;
         let bundle = open_bundle(&self.bundle)?;
-        self.check_slots(&bundle)?;
+        let slots = u32::from(bundle.manifest().slots);
+        if let Some(found) = self.by_missing.filter(|found| *found >= slots) {
+            return usage(format!(
+                "--by-missing: expected less than the {slots} slots of the network, found {found}: the class prior answers a sample without a view"
+            ));
+        }
         let prior = &bundle.manifest().class_prior;
         let cost = NetworkCost::of(bundle.manifest());
         targets.check(cost.least_body_bytes()).map_err(Failure::usage)?;
@@ -211,7 +216,10 @@ impl Tune {
             }
             limit
         });
-        self.check_promise(limit.as_ref())?;
+        let is_required = self.require_promise || self.by_missing.is_some() || self.splits.is_some();
+        if let Some(limit) = limit.as_ref().filter(|limit| is_required && limit.tested.is_none()) {
+            return usage(limit.why_measured.clone());
+        }
         let certificates = match (&part, self.by_missing) {
             (Ok(part), Some(most)) => self.certificates(&fitted, &validation, (&target, part), most)?,
             (Err(_), _) | (_, None) => Vec::new(),
@@ -228,17 +236,21 @@ impl Tune {
             }
             _ => None,
         };
-        let validation = validation.costed(prior, &cost);
+        let validation = costed(&validation, prior, &cost);
         let settings = settings(&fitted, &validation, &mut |done| {
             status.show(|| format!("figures of {done} of {} settings", fitted.path.len() + 1));
         });
         let last_within_loss = limit.as_ref().map_or(settings.len() - 1, LossLimit::setting);
         let criteria = Criteria { targets, bound: target.bound, last_within_loss };
-        let has_target = targets.has_any();
-        let frontier = self.frontier_costs(&validation, &settings, target.bound, &mut status);
+        let kept = self.frontier.as_ref().map_or_else(Vec::new, |_| frontier(&settings, target.bound));
+        let costs = kept.iter().enumerate().map(|(done, index)| {
+            status.show(|| format!("intervals of {done} of {} settings", kept.len()));
+            (*index, validation.measured_cost(&settings[*index].policy))
+        });
+        let frontier = costs.collect();
         status.clear();
         let tuned = Tuned {
-            choice: has_target.then(|| criteria.choose(&settings)),
+            choice: targets.has_any().then(|| criteria.choose(&settings)),
             frontier,
             bundle: &bundle,
             warning,
@@ -246,7 +258,7 @@ impl Tune {
             criteria,
             limit,
             validation,
-            calibration: calibration.as_ref().ok().map(|masks| masks[0].costed(prior, &cost)),
+            calibration: calibration.as_ref().ok().map(|masks| costed(&masks[0], prior, &cost)),
             settings,
             certificates,
             splits,
@@ -268,8 +280,9 @@ impl Tune {
         }
     }
 
-    /// Puts the targets of `--target` where their short forms are, and refuses arguments that need a target of the loss, or none of costs.
-    fn take_targets(&mut self) -> Result<(), Failure> {
+    /// Puts the targets of `--target` where their short forms are. Refuses arguments that need a target of the loss, or none of costs: without any target
+    /// there must be `--frontier`, and no `--out`.
+    fn take_targets(&mut self) -> Result<Targets, Failure> {
         let given = [
             (Key::Loss, self.loss),
             (Key::Wrong, self.wrong),
@@ -293,7 +306,17 @@ impl Tune {
         if self.by_missing.is_some() && [self.wrong, self.bytes, self.macs].iter().any(Option::is_some) {
             return usage("--by-missing: expected no target beside the loss with it, found one");
         }
-        Ok(())
+        let targets =
+            Targets { loss_points: self.loss, body_bytes: self.bytes, macs: self.macs, wrong: self.wrong };
+        match (targets.has_any(), &self.out, &self.frontier) {
+            (false, Some(_), _) => usage(
+                "--out: expected a target (--loss, --wrong, --bytes or --macs), found none: which thresholds?",
+            ),
+            (false, None, None) => usage(
+                "expected a target (--loss, --wrong, --bytes or --macs), or --frontier to see what can be had; found none",
+            ),
+            _ => Ok(targets),
+        }
     }
 
     /// The target of the promise; the first argument that is out of range is named.
@@ -304,9 +327,6 @@ impl Tune {
         if !(0.5..1.0).contains(&confidence) {
             return usage(format!("--confidence: expected 0.5 to below 1, found {confidence}"));
         }
-        if simultaneous == 0 {
-            return usage("--simultaneous: expected 1 or more, found 0");
-        }
         if !(0.0..1.0).contains(&missing) {
             return usage(format!("--missing: expected 0 to below 1, found {missing}"));
         }
@@ -314,68 +334,12 @@ impl Tune {
         Ok(Target { bound: promise, loss: loss_points / 100.0, confidence })
     }
 
-    /// The targets. A command without a target needs `--frontier`, and must not have `--out`.
-    fn targets(&self) -> Result<Targets, Failure> {
-        let targets =
-            Targets { loss_points: self.loss, body_bytes: self.bytes, macs: self.macs, wrong: self.wrong };
-        let has_target = targets.has_any();
-        if !has_target && self.out.is_some() {
-            return usage(
-                "--out: expected a target (--loss, --wrong, --bytes or --macs), found none: which thresholds?",
-            );
-        }
-        if !has_target && self.frontier.is_none() {
-            return usage(
-                "expected a target (--loss, --wrong, --bytes or --macs), or --frontier to see what can be had; found none",
-            );
-        }
-        Ok(targets)
-    }
-
     /// Checks the files that are to be written; the file of the frontier must not overwrite the bundle that is read.
     fn check_files(&self) -> Result<(), anyhow::Error> {
-        let frontier = [("--frontier", &self.frontier)];
-        check_output_files(&OutputFile::asked(frontier.into_iter().chain([("--out", &self.out)])))?;
-        check_not_read(&OutputFile::asked(frontier), &OutputFile { flag: "BUNDLE", file: &self.bundle })
-    }
-
-    /// Refuses `--by-missing` with all slots of the network, or more.
-    fn check_slots(&self, bundle: &Bundle) -> Result<(), Failure> {
-        let slots = u32::from(bundle.manifest().slots);
-        match self.by_missing {
-            Some(found) if found >= slots => usage(format!(
-                "--by-missing: expected less than the {slots} slots of the network, found {found}: the class prior answers a sample without a view"
-            )),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Refuses a loss that is only measured if an argument requires a promise.
-    fn check_promise(&self, limit: Option<&LossLimit>) -> Result<(), Failure> {
-        let is_required = self.require_promise || self.by_missing.is_some() || self.splits.is_some();
-        match limit {
-            Some(limit) if is_required && limit.tested.is_none() => usage(limit.why_measured.clone()),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Indices of the settings that no other setting beats, with their costs; empty without `--frontier`.
-    fn frontier_costs(
-        &self,
-        validation: &CostedPart<'_>,
-        settings: &[Setting],
-        bound: Bound,
-        status: &mut StatusLine,
-    ) -> Vec<(usize, MeasuredCost)> {
-        if self.frontier.is_none() {
-            return Vec::new();
-        }
-        let found = frontier(settings, bound);
-        let costs = found.iter().enumerate().map(|(done, index)| {
-            status.show(|| format!("intervals of {done} of {} settings", found.len()));
-            (*index, validation.measured_cost(&settings[*index].policy))
-        });
-        costs.collect()
+        let frontier = self.frontier.as_deref().map(|file| ("--frontier", file));
+        let bundle = Some(("BUNDLE", self.bundle.as_path()));
+        frontier.map_or(Ok(()), |file| check_output_file(file, bundle))?;
+        self.out.as_deref().map_or(Ok(()), |file| check_output_file(("--out", file), frontier))
     }
 
     /// The promise that a passed test on a part makes.

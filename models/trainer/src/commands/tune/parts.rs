@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::Context;
 use headwater_calibration::data::{Parts, Samples};
 use headwater_calibration::evaluation::bundle_logits_watched;
-use headwater_calibration::part_logits::PartLogits;
+use headwater_calibration::part_logits::EvaluatedPart;
 use headwater_calibration::promise::outcomes::Outcomes;
 use headwater_calibration::promise::presence::draw_masks;
 use headwater_calibration::promise::{CalibrationPart, Target, Units, binomial};
@@ -17,6 +17,7 @@ use headwater_inference::engine::TractEngine;
 use headwater_inference::policy::Bound;
 use headwater_samples::Part;
 
+use super::super::cores;
 use super::super::kept_apart::learnt_calibration_part;
 use super::super::progress::StatusLine;
 use super::{Failure, Tune, usage};
@@ -24,24 +25,10 @@ use super::{Failure, Tune, usage};
 /// Number of masks of missing devices that are drawn for each calibration sample of a `net` promise.
 const NET_MASKS: u64 = 4;
 
-/// A part without its pixels, and the logits of a bundle for it.
-pub(super) struct PartOfBundle {
-    pub(super) samples: Samples,
-    pub(super) logits: PartLogits,
-}
-
-impl PartOfBundle {
-    /// The part with the costs of the network.
-    pub(super) fn costed<'a>(&'a self, class_prior: &'a [f32], cost: &'a NetworkCost) -> CostedPart<'a> {
-        CostedPart { logits: &self.logits, samples: &self.samples, class_prior, cost }
-    }
-}
-
 impl Tune {
     /// The samples of a part. A recording is one group unless a block length is stated: its frames depend on each other.
     pub(super) fn samples(&self, parts: &Parts, part: Part) -> Result<Samples, Failure> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let samples = parts.part(part, None, threads);
+        let samples = parts.part(part, None, cores());
         let Some(frames) = self.block_length else {
             let groups =
                 if parts.data.is_recording() { vec![0; samples.len()] } else { samples.groups.clone() };
@@ -87,7 +74,7 @@ impl Tune {
         samples: Samples,
         part: Part,
         status: &mut StatusLine,
-    ) -> Result<Vec<PartOfBundle>, Failure> {
+    ) -> Result<Vec<EvaluatedPart>, Failure> {
         let masks = match (part, self.promise) {
             (Part::Calibration, Bound::Net) if self.missing > 0.0 && self.by_missing.is_none() => NET_MASKS,
             _ => 1,
@@ -106,7 +93,7 @@ impl Tune {
             })
             .with_context(|| format!("running the bundle on the part {name}"))?;
             samples.check_read()?;
-            Ok(PartOfBundle { samples: samples.clone().without_pixels(), logits })
+            Ok(EvaluatedPart { samples: samples.clone().without_pixels(), logits })
         };
         (0..masks).map(run).collect()
     }
@@ -117,7 +104,7 @@ impl Tune {
         bundle: &Bundle,
         parts: &Parts,
         status: &mut StatusLine,
-    ) -> Result<Result<Vec<PartOfBundle>, String>, Failure> {
+    ) -> Result<Result<Vec<EvaluatedPart>, String>, Failure> {
         let (data, count) = (self.dataset.name(), parts.data.len(Part::Calibration));
         if count == 0 {
             return Ok(Err(format!("{data}: expected a calibration part, found none")));
@@ -141,9 +128,9 @@ impl Tune {
         fitted: &Fitted,
         parts: &Parts,
         validation: &Samples,
-        calibration: &[PartOfBundle],
+        calibration: &[EvaluatedPart],
     ) -> Result<CalibrationPart, String> {
-        let shown = |part: &PartOfBundle| {
+        let shown = |part: &EvaluatedPart| {
             let (logits, samples) = part.logits.with_class(&part.samples);
             (Outcomes::of(&logits, &samples, &fitted.policy), samples.groups.clone())
         };
@@ -178,8 +165,17 @@ impl Tune {
     }
 }
 
+/// A part with the costs of the network.
+pub(super) fn costed<'a>(
+    part: &'a EvaluatedPart,
+    class_prior: &'a [f32],
+    cost: &'a NetworkCost,
+) -> CostedPart<'a> {
+    CostedPart { logits: &part.logits, samples: &part.samples, class_prior, cost }
+}
+
 /// Text: how many independent samples a promise needs at least, and how many for the bundle's thresholds, by their losses on validation.
-pub(super) fn needed(bundle: &Bundle, validation: &PartOfBundle, target: &Target) -> String {
+pub(super) fn needed(bundle: &Bundle, validation: &EvaluatedPart, target: &Target) -> String {
     let (logits, samples) = validation.logits.with_class(&validation.samples);
     let outcomes = Outcomes::of(&logits, &samples, bundle.policy());
     let (lost, won) = outcomes.losses_and_wins(bundle.policy());

@@ -11,7 +11,7 @@ use headwater_inference::policy::{Bound, Policy, PromiseKind};
 use headwater_protocol::Exit;
 use serde_json::{Map, Value, json};
 
-use super::super::output::print;
+use super::super::output::{counted, print};
 use super::super::print_json;
 use super::certificates::certificate_json;
 use super::{Failure, Tune, Tuned};
@@ -61,7 +61,10 @@ impl Tune {
         }
         let mut text = policy.promise_line() + "\n";
         text += &self.certificate_lines(tuned);
-        text += &tuned.why_measured();
+        let why = tuned.limit.as_ref().map(|limit| &limit.why_measured);
+        if let Some(why) = why.filter(|why| !why.is_empty()) {
+            text += &format!("the loss is measured on validation: {why}\n");
+        }
         if index == 0 && tuned.certificates.is_empty() {
             let which = match tuned.limit {
                 Some(_) => "no setting with an early exit keeps these targets",
@@ -72,20 +75,13 @@ impl Tune {
                 text += "a larger --loss, or a network trained anew, is a second test on the same calibration part: --simultaneous 2 counts it\n";
             }
         }
-        text += &format!(
-            "validation   {} samples: {}\n",
-            tuned.validation.samples.len(),
-            tuned.accuracy_text(chosen)
-        );
-        if part_name != "validation" {
-            text += &format!(
-                "{part_name:<12} {} samples: {}\n",
-                part.samples.len(),
-                tuned.accuracy_text(&figures)
-            );
+        for (name, part) in tuned.shown_parts() {
+            let samples = counted(part.samples.len(), "sample");
+            text += &format!("{name:<12} {samples}: {}\n", tuned.accuracy_text(&part.figures(policy)));
         }
         text += &tuned.claim_lines(policy, claims);
-        text += &format!("costs on {part_name}, {}, {NOT_PROMISED}:\n", sample_count(&part));
+        let samples = sample_count(part.samples.len(), part.samples.group_count());
+        text += &format!("costs on {part_name}, {samples}, {NOT_PROMISED}:\n");
         let above = tuned.missed_targets(&figures);
         text += &tuned.cost_line("body bytes per device and sample", Measure::Bytes, cost.body_bytes, chosen);
         text += &tuned.cost_line("multiply-accumulates per sample", Measure::Macs, cost.macs, chosen);
@@ -117,9 +113,9 @@ impl Tune {
             return print_json(&self.frontier_json(tuned));
         }
         let mut text = format!(
-            "{} settings that no other beats in loss, bytes and compute, on {} validation samples:\n",
-            tuned.frontier.len(),
-            tuned.validation.samples.len()
+            "{} that no other beats in loss, bytes and compute, on {}:\n",
+            counted(tuned.frontier.len(), "setting"),
+            counted(tuned.validation.samples.len(), "validation sample")
         );
         let ends = [tuned.frontier.first(), tuned.frontier.last()];
         for (end, (index, _)) in ["from", "to"].iter().zip(ends.into_iter().flatten()) {
@@ -202,6 +198,12 @@ impl<'a> Tuned<'a> {
         self.calibration.map_or(("validation", self.validation), |part| ("calibration", part))
     }
 
+    /// The validation part, and the part that costs are measured on if that is another one.
+    pub(super) fn shown_parts(&self) -> impl Iterator<Item = (&'static str, CostedPart<'a>)> {
+        let calibration = self.calibration.map(|part| ("calibration", part));
+        [("validation", self.validation)].into_iter().chain(calibration)
+    }
+
     /// Whether the loss of a setting is promised. Setting 0 has no early exits: nothing is lost, and nothing was tested.
     pub(super) fn is_promised(&self, setting: usize) -> bool {
         setting > 0 && self.limit.as_ref().is_some_and(|limit| limit.tested.is_some())
@@ -222,12 +224,6 @@ impl<'a> Tuned<'a> {
             target.is_some_and(|target| measure.of(measured, self.criteria.bound) > target)
         };
         [Measure::Bytes, Measure::Macs].into_iter().filter(is_above).collect()
-    }
-
-    /// Why the loss is not promised, as a line; empty if the loss is promised, or if there is no target of the loss.
-    fn why_measured(&self) -> String {
-        let why = self.limit.as_ref().map_or("", |limit| &limit.why_measured);
-        if why.is_empty() { String::new() } else { format!("the loss is measured on validation: {why}\n") }
     }
 
     /// Text such as `89.70 % right, 0.16 points lost (lost 0.92 %, won 0.76 %); leave at local 83.0 %, cloud 17.0 %`.
@@ -307,7 +303,7 @@ fn split_lines(report: &SplitReport) -> String {
 }
 
 /// Text such as `5000 samples` or `5000 samples in 40 groups`.
-fn sample_count(part: &CostedPart<'_>) -> String {
-    let groups = part.samples.group_count().map_or_else(String::new, |groups| format!(" in {groups} groups"));
-    format!("{} samples{groups}", part.samples.len())
+pub(super) fn sample_count(samples: usize, groups: Option<usize>) -> String {
+    let groups = groups.map_or_else(String::new, |groups| format!(" in {}", counted(groups, "group")));
+    counted(samples, "sample") + &groups
 }

@@ -4,7 +4,7 @@ use headwater_calibration::tuning::choice::{Measure, Nearest};
 use headwater_inference::policy::Bound;
 use serde_json::{Value, json};
 
-use super::super::output::quoted;
+use super::super::output::{command_line, options};
 use super::super::print_json;
 use super::result::figures_json;
 use super::{Failure, Tune, Tuned, USUAL_CONFIDENCE};
@@ -67,45 +67,33 @@ impl Tune {
     /// The command that asks for a setting. The target of a given-up cost becomes the cost of the setting, rounded up. A given-up loss is
     /// left out: the command then takes the setting that keeps the costs and loses least, without a further test on the calibration part.
     fn command(&self, tuned: &Tuned<'_>, kept: &[Measure], setting: usize) -> String {
+        let keeps_loss = kept.contains(&Measure::Loss);
+        let unusual =
+            |value: f64, usual| Some(value).filter(|value| keeps_loss && value.total_cmp(usual).is_ne());
+        let (figures, bound) = (&tuned.settings[setting].figures, tuned.criteria.bound);
+        let target = |measure: Measure| match tuned.criteria.targets.of(measure)? {
+            asked if kept.contains(&measure) => Some(asked),
+            _ if measure == Measure::Loss => None,
+            _ => Some(rounded_up(measure, measure.of(figures, bound))),
+        };
+        let numbers = [
+            ("--largest-group", self.largest_group.map(f64::from)),
+            ("--block-length", self.block_length.map(|frames| f64::from(frames.get()))),
+            ("--missing", Some(self.missing).filter(|missing| *missing > 0.0)),
+            ("--confidence", unusual(self.confidence, &USUAL_CONFIDENCE)),
+            ("--simultaneous", unusual(f64::from(self.simultaneous), &1.0)),
+            ("--loss", target(Measure::Loss)),
+            ("--bytes", target(Measure::Bytes)),
+            ("--macs", target(Measure::Macs)),
+            ("--wrong", tuned.criteria.targets.wrong),
+        ];
         let file = self.bundle.display().to_string();
         let mut words = vec!["headwater-train".to_owned(), "tune".to_owned(), file];
         words.extend(self.dataset.arguments());
         words.extend(self.kept_apart.then(|| "--kept-apart".to_owned()));
-        let block_length = self.block_length.map(|frames| f64::from(frames.get()));
-        let missing = Some(self.missing).filter(|missing| *missing > 0.0);
-        let data = [
-            ("--largest-group", self.largest_group.map(f64::from)),
-            ("--block-length", block_length),
-            ("--missing", missing),
-        ];
-        for (flag, value) in data {
-            words.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value.to_string()]));
-        }
-        if self.promise != Bound::Net {
-            words.extend(["--promise".to_owned(), "losses".to_owned()]);
-        }
-        if kept.contains(&Measure::Loss) {
-            let asked = [
-                ("--confidence", self.confidence, USUAL_CONFIDENCE),
-                ("--simultaneous", f64::from(self.simultaneous), 1.0),
-            ];
-            let unusual = asked.into_iter().filter(|(_, value, usual)| value.total_cmp(usual).is_ne());
-            words.extend(unusual.flat_map(|(flag, value, _)| [flag.to_owned(), value.to_string()]));
-        }
-        for measure in tuned.criteria.targets.measures() {
-            let value = match (measure, kept.contains(&measure)) {
-                (_, true) => tuned.criteria.targets.of(measure),
-                (Measure::Loss, false) => None,
-                (Measure::Bytes | Measure::Macs, false) => {
-                    let found = measure.of(&tuned.settings[setting].figures, tuned.criteria.bound);
-                    Some(rounded_up(measure, found))
-                }
-            };
-            words.extend(value.into_iter().flat_map(|value| [measure.flag().to_owned(), value.to_string()]));
-        }
-        let wrong = tuned.criteria.targets.wrong;
-        words.extend(wrong.into_iter().flat_map(|value| ["--wrong".to_owned(), value.to_string()]));
-        words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+        words.extend(options([("--promise", (self.promise != Bound::Net).then(|| "losses".to_owned()))]));
+        words.extend(options(numbers.map(|(flag, value)| (flag, value.map(|value| value.to_string())))));
+        command_line(words)
     }
 }
 

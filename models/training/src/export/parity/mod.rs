@@ -73,12 +73,6 @@ fn tolerance(layout: &Layout, section: &str) -> f32 {
 }
 
 impl Parity {
-    /// This comparison together with the comparison of another part of the network on the same samples.
-    #[must_use]
-    pub fn with(self, other: &Self) -> Self {
-        Self { samples: self.samples, ..self.and(other) }
-    }
-
     /// This comparison together with the comparison of the same engine on other samples.
     #[must_use]
     pub fn and(self, other: &Self) -> Self {
@@ -161,19 +155,16 @@ impl Parity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::Network;
-    use headwater_spec::Spec;
+    use crate::testing::{DDNN_C, network};
 
     #[test]
     fn the_tolerance_of_a_section_grows_with_the_root_of_its_widest_fan_in() {
-        let text = include_str!("../../../../networks/ddnn-c.toml");
-        let layout = Network::new(Spec::parse("c".as_ref(), text).unwrap()).layout;
+        let layout = network(DDNN_C).layout;
         // The head of a device reads 8 x 16 x 16 bits, the last layer of the cloud 64 x 4 x 4 numbers; a mean of scores has no layer.
         let found = ["device-0", "device-5", "cloud", "local"].map(|section| tolerance(&layout, section));
         assert_eq!(found, [2f32, 2.0, 1.0, 1.0].map(|growth| 1e-4 * growth.sqrt()));
         let wide = r#"{ kind = "fc", outputs = 9216, activation = "relu" }, { kind = "fc" },"#;
-        let text = text.replace(r#"{ kind = "fc" },"#, wide);
-        let layout = Network::new(Spec::parse("c".as_ref(), &text).unwrap()).layout;
+        let layout = network(&DDNN_C.replace(r#"{ kind = "fc" },"#, wide)).layout;
         assert_eq!(tolerance(&layout, "cloud"), 1e-4 * 3.0);
     }
 }

@@ -4,6 +4,7 @@ use headwater_inference::manifest::{FeatureEncoding, FeatureMap};
 use headwater_kernels::{pack_signs, unpack_signs};
 
 use super::SIGN_TOLERANCE;
+use crate::fused::sign_of;
 use crate::layers::{Pass, values};
 use crate::network::{ExitSection, SourceOutput};
 
@@ -79,8 +80,7 @@ impl<'a> Outputs<'a> {
 
     /// The sign of each element of the map that the head reads: from `bits` for the elements that are sent, as trained for the others.
     pub(super) fn signs(&self, row: usize, bits: &[u8]) -> Vec<f32> {
-        let sign = |value: &f32| if *value >= 0.0 { 1.0 } else { -1.0 };
-        let mut signs: Vec<f32> = self.read_by_head(row).iter().map(sign).collect();
+        let mut signs: Vec<f32> = self.read_by_head(row).iter().map(|value| sign_of(*value)).collect();
         unpack_signs(bits, &mut signs[..self.map.elements()]);
         signs
     }

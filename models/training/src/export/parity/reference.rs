@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use headwater_inference::bundle::Bundle;
-use headwater_inference::engine::Engine;
+use headwater_inference::engine::{Engine, PackedEngine};
 use headwater_inference::exit::argmax;
 use headwater_inference::manifest::{FeatureEncoding, SectionManifest};
 use headwater_inference::sections::{CloudSection, DeviceSection, EdgeSection, ScoresExit, TierOutput};
@@ -68,12 +68,28 @@ impl<'a> Reference<'a> {
         Some([least, scores.reduce(f32::max)?])
     }
 
-    /// Compares the device sections of a bundle, run by an engine, with the trained sections.
+    /// Compares the sections of a bundle, run by an engine, with the trained sections; of the packed engine the device sections alone,
+    /// since others have no packed form.
     ///
     /// # Errors
     /// [`ParityError`] with the first difference that is too large.
-    pub fn compare_devices(&self, bundle: &Bundle, engine: &dyn Engine) -> Result<Parity, ParityError> {
-        let mut parity = self.parity(engine);
+    pub fn compare(&self, bundle: &Bundle, engine: &dyn Engine) -> Result<Parity, ParityError> {
+        let (engine_name, samples) = (engine.name(), self.range.len());
+        let mut parity = Parity { engine: engine_name.into(), samples, ..Parity::default() };
+        self.compare_devices(&mut parity, bundle, engine)?;
+        // Each engine has a name of its own.
+        if engine_name != PackedEngine.name() {
+            self.compare_deeper(&mut parity, bundle, engine)?;
+        }
+        Ok(parity)
+    }
+
+    fn compare_devices(
+        &self,
+        parity: &mut Parity,
+        bundle: &Bundle,
+        engine: &dyn Engine,
+    ) -> Result<(), ParityError> {
         for (slot, outputs) in Slot::first(self.samples.slots).zip(&self.devices) {
             // Without a section the view goes on unchanged: nothing to compare.
             if outputs.rows.is_empty() || outputs.scores.is_empty() {
@@ -83,22 +99,23 @@ impl<'a> Reference<'a> {
             let views = outputs.rows.iter().flat_map(|&row| self.samples.view(self.sample(row), slot));
             let pixels: Vec<u8> = views.flatten().collect();
             for (row, answer) in section.run(&pixels, outputs.rows.len())?.iter().enumerate() {
-                self.compare_row(&mut parity, outputs, row, answer)?;
+                self.compare_row(parity, outputs, row, answer)?;
             }
         }
-        Ok(parity)
+        Ok(())
     }
 
-    /// Compares the deeper sections of a bundle, run by an engine, with the trained sections: edges, exits over scores, cloud.
-    ///
-    /// # Errors
-    /// [`ParityError`] with the first difference that is too large.
-    pub fn compare_deeper(&self, bundle: &Bundle, engine: &dyn Engine) -> Result<Parity, ParityError> {
-        let mut parity = self.parity(engine);
+    /// Compares the deeper sections: edges, exits over scores, cloud.
+    fn compare_deeper(
+        &self,
+        parity: &mut Parity,
+        bundle: &Bundle,
+        engine: &dyn Engine,
+    ) -> Result<(), ParityError> {
         if self.devices.is_empty() {
-            return Ok(parity);
+            return Ok(());
         }
-        self.compare_edges(&mut parity, bundle, engine)?;
+        self.compare_edges(parity, bundle, engine)?;
         let mut local = ScoresExit::load(bundle, Exit::LOCAL, engine)?;
         let mut edge = ScoresExit::load(bundle, Exit::EDGE, engine)?;
         let mut cloud = CloudSection::load(bundle, engine)?;
@@ -120,7 +137,7 @@ impl<'a> Reference<'a> {
             let found = cloud.run(1, &inputs.maps, &inputs.presence)?;
             parity.compare_floats("logits", &at(Exit::CLOUD), self.logits(Exit::CLOUD, row), &found)?;
         }
-        Ok(parity)
+        Ok(())
     }
 
     fn compare_edges(
@@ -230,25 +247,18 @@ impl<'a> Reference<'a> {
         let name = format!("{section}, sample {}", self.sample(row));
         Place { name, tolerance: tolerance(&self.network.layers.layout, &section.replace(' ', "-")) }
     }
-
-    fn parity(&self, engine: &dyn Engine) -> Parity {
-        Parity { engine: engine.name().into(), samples: self.range.len(), ..Parity::default() }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use headwater_inference::engine::TractEngine;
     use headwater_inference::policy::Policy;
     use headwater_samples::Part;
 
     use super::*;
     use crate::export::bundle_writer;
-    use crate::network::Network;
+    use crate::testing::{DDNN_C, network};
     use headwater_calibration::data::Parts;
-    use headwater_spec::Spec;
     use headwater_spec::manifest;
 
     fn samples() -> Samples {
@@ -269,8 +279,7 @@ mod tests {
     /// Compares the untrained sections of ddnn-f.toml after a change of one bit of edge 1, whose input lies `distance` from its
     /// threshold. The scores of edge 1 are computed from the changed bits.
     fn compare(distance: f32) -> Result<Parity, ParityError> {
-        let spec = Spec::parse(Path::new("f"), include_str!("../../../../networks/ddnn-f.toml")).unwrap();
-        let layers = Network::new(spec);
+        let layers = network(include_str!("../../../../networks/ddnn-f.toml"));
         let state = layers.layout.initial(1);
         let network = TrainedNetwork { layers: &layers, state: &state };
         let samples = samples();
@@ -296,10 +305,9 @@ mod tests {
     /// and lies `distance` from its threshold. The scores are computed with the changed element.
     fn compare_unsent(distance: f32) -> Result<Parity, ParityError> {
         let head = "head = { kind = \"fc\", binary = true }";
-        let text = include_str!("../../../../networks/ddnn-c.toml");
-        let text = text.replace(head, &format!("{head}\nsent_channels = 3"));
+        let text = DDNN_C.replace(head, &format!("{head}\nsent_channels = 3"));
         let text = text.replace("4_bits", "f32").replace("\"coded\"", "\"bits\"");
-        let layers = Network::new(Spec::parse(Path::new("c"), &text).unwrap());
+        let layers = network(&text);
         let state = layers.layout.initial(1);
         let network = TrainedNetwork { layers: &layers, state: &state };
         let samples = samples();
@@ -311,7 +319,7 @@ mod tests {
         let scores = reference.scores_of(device, device.signs(0, &device.encoded(0)));
         assert_ne!(device.exact_scores(0, 10), scores);
         reference.devices[2].exact_scores[..10].copy_from_slice(&scores);
-        reference.compare_devices(&bundle, &TractEngine)
+        reference.compare(&bundle, &TractEngine)
     }
 
     #[test]
