@@ -57,7 +57,7 @@ pub(crate) struct TimedFrame {
 
 /// The producer's end of the channels.
 pub(crate) struct FrameSender {
-    /// How a frame becomes the view of each slot.
+    /// Preparation of the view of each slot.
     slots: Vec<Preprocessor>,
     channels: Vec<FrameChannel>,
     /// Frames so far, broken ones too.

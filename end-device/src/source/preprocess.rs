@@ -13,7 +13,7 @@ use super::faults::{FrameFault, Missing};
 use crate::report::SharedReport;
 use crate::settings::{SourceSettings, SourceWord};
 
-/// How a frame becomes the view of one slot, and where the faults of frames are counted.
+/// Preparation of the views of one slot, and the report that counts the faults of frames.
 #[derive(Clone, Debug)]
 pub(crate) struct Preprocessor {
     pub(crate) shape: Shape,

@@ -145,7 +145,7 @@ impl<'a> Frame<'a> {
         Ok((fitted(Cow::Owned(image), cut_out, shape.unwrap_or(kept(channels)), orientation), own))
     }
 
-    /// How the stored image is turned upright.
+    /// Turn that brings the stored image upright.
     pub(crate) fn orientation(&self) -> Orientation {
         self.structure.orientation
     }

@@ -19,7 +19,7 @@ const RIFF: &[u8] = b"RIFF";
 pub(crate) struct Structure {
     /// Width and height, as stored.
     pub(crate) size: [u32; 2],
-    /// How the stored image is turned to stand upright.
+    /// Turn that brings the stored image upright.
     pub(crate) orientation: Orientation,
     pub(crate) coding: Coding,
 }

@@ -70,7 +70,7 @@ pub fn load<S: Program>(sources: Sources) -> Result<Loaded<S>, Stop> {
     read(&inputs, mistakes)
 }
 
-/// How the tables of [`load_each`] take a key of theirs that stands outside of them: in the file, in the environment or as a flag.
+/// Meaning of a table's key that stands outside the tables of [`load_each`]: in the file, in the environment or as a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
     /// Every table takes the value.
@@ -103,6 +103,7 @@ pub fn load_each<S: Program>(
     let mut all: Vec<Loaded<S>> = Vec::new();
     for (index, table) in tables.into_iter().enumerate() {
         let (mut inputs, place) = (shared.clone(), shared.place_of(table.line));
+        inputs.table_lines = keys.iter().map(|key| ((*key).to_owned(), table.line)).collect();
         let id = table.values.get("id").map(|id| as_text(&id.value));
         for known in &declared {
             let Some((key, outside)) = own.iter().find(|(key, _)| *key == known.key) else { continue };
@@ -129,12 +130,7 @@ pub fn load_each<S: Program>(
         }
         match read::<S>(&inputs, Vec::new()) {
             Ok(loaded) => all.push(Loaded { place, ..loaded }),
-            Err(stop) => {
-                let is_own =
-                    |text: &str| text.strip_suffix(": missing").is_some_and(|key| keys.contains(&key));
-                let placed = |text: String| if is_own(&text) { text + &place } else { text };
-                mistakes.extend(stop.into_mistakes().into_iter().map(placed));
-            }
+            Err(stop) => mistakes.extend(stop.into_mistakes()),
         }
     }
     for (key, outside) in own.iter().filter(|(_, outside)| *outside != Outside::Shared) {
@@ -151,7 +147,7 @@ pub fn load_each<S: Program>(
             known.push(found);
         }
     }
-    // What stands outside the tables is wrong for each of them, or to be warned of.
+    // A mistake or a warning outside the tables is found once for each table.
     let mut seen = BTreeSet::new();
     mistakes.retain(|mistake| seen.insert(mistake.clone()));
     for loaded in &mut all {
@@ -248,7 +244,7 @@ impl Sources {
         declared: &[Declared],
     ) -> Result<Inputs, Vec<String>> {
         if let Some((document, file)) = self.document {
-            return Ok(Inputs { flags, environment: self.environment, document, file });
+            return Ok(Inputs { flags, environment: self.environment, document, file, ..Inputs::default() });
         }
         let option = declared.iter().find(|option| option.key == "config");
         let variable = option.and_then(|option| option.variable_of(&self.environment));
@@ -257,7 +253,7 @@ impl Sources {
             Some(path) => (read_document(path)?, path.display().to_string()),
             None => (Document::default(), String::new()),
         };
-        Ok(Inputs { flags, environment: self.environment, document, file })
+        Ok(Inputs { flags, environment: self.environment, document, file, ..Inputs::default() })
     }
 }
 

@@ -64,7 +64,7 @@ impl Event {
     }
 }
 
-/// What the aggregator must say of an event.
+/// Words by which the aggregator must name an event, and the time within which it must.
 struct Expected {
     /// Name of the event in the table.
     name: &'static str,

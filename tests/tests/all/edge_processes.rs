@@ -102,17 +102,25 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
     triggered.extend(decided.iter().chain(&open));
     last = client.wait_for_complete_decision(SampleId(last.0 + 1000)).await.unwrap();
 
-    // Devices send unsettled samples again; after some seconds the leader drops samples that no device has sent.
+    // Devices send unsettled samples again; after some seconds the leader drops samples that no device has sent. The leader's account may
+    // come before a result that it counts, and a sample may be opened late: both are waited for, until the journal has nothing new.
     let until = Instant::now() + WAIT_LIMIT;
-    while !JournalContents::read(&journal).open().is_empty() {
+    let closed = |settled: &Settled| settled.decided + settled.dropped.values().sum::<u64>();
+    let settled = loop {
+        let contents = JournalContents::read(&journal);
+        let ended = (contents.decided.len() + contents.dropped.len()) as u64;
+        if contents.open().is_empty() {
+            let all_closed = |settled: &Settled| settled.highest >= last && closed(settled) >= ended;
+            let settled = client.wait_for_settled(all_closed).await.unwrap();
+            let decided: Vec<_> = contents.decided.into_keys().collect();
+            client.wait_for_decisions(&decided).await.unwrap();
+            if closed(&settled) == ended && JournalContents::read(&journal).opened == contents.opened {
+                break settled;
+            }
+        }
         assert!(Instant::now() < until, "samples without an end after {WAIT_LIMIT:?}");
         sleep(Duration::from_millis(10)).await;
-    }
-    let closed = |settled: &Settled| settled.decided + settled.dropped.values().sum::<u64>();
-    let contents = JournalContents::read(&journal);
-    let ended = (contents.decided.len() + contents.dropped.len()) as u64;
-    let all_closed = |settled: &Settled| settled.highest >= last && closed(settled) >= ended;
-    let settled = client.wait_for_settled(all_closed).await.unwrap();
+    };
     assert_eq!(client.account().contradicted_count(), 0);
     let published: BTreeSet<_> = client.account().decisions().map(|decision| decision.sample).collect();
     let JournalContents { opened, decided, dropped, .. } = JournalContents::read(&journal);

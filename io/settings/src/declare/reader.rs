@@ -63,6 +63,8 @@ pub(crate) struct Inputs {
     pub(crate) document: Document,
     /// Name of the file; empty for a text without one.
     pub(crate) file: String,
+    /// Line of the table in which a key is missing if no source has it; none for a key outside of tables.
+    pub(crate) table_lines: BTreeMap<String, usize>,
 }
 
 impl Inputs {
@@ -166,7 +168,9 @@ impl<'a> Reader<'a> {
             None => Ok(None),
         };
         let read = read.unwrap_or_else(|Mistake(text)| {
-            self.mistakes.push(format!("{}: {text}{}", value.key(), self.suffix(&value.origin)));
+            let line = self.inputs.table_lines.get(&value.declared.key).filter(|_| in_effect.is_none());
+            let place = line.map_or_else(|| self.suffix(&value.origin), |line| self.inputs.place_of(*line));
+            self.mistakes.push(format!("{}: {text}{place}", value.key()));
             self.wrong.insert(value.key());
             if given.is_required || given.default.is_some() { stand_in() } else { None }
         });
